@@ -19,11 +19,11 @@ var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|etcd`)
 // namesStores are the files of the bench, besides those of internal/servers, that may
 // name a backend, by the beginning of their path, with the reason.
 var namesStores = map[string]string{
-	"internal/baseline/":       "a baseline is another library for the server of one backend",
-	"internal/faults/planted/": "it is a backend, with bugs",
-	"internal/claim/":          "it has a file of what each backend does not promise",
-	"internal/faults/doc.go":   "titles of works",
-	"internal/configtest/":     "it has addresses in the form of each backend",
+	"bench/internal/baseline/":       "a baseline is another library for the server of one backend",
+	"bench/internal/faults/planted/": "it is a backend, with bugs",
+	"internal/claim/":                "it has a file of what each backend does not promise",
+	"bench/internal/faults/doc.go":   "titles of works",
+	"internal/configtest/":           "it has addresses in the form of each backend",
 }
 
 // TestStoresAreNamedOnce: everything else asks package internal/servers/kinds.

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/faults"
-	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/faults"
+	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/report"
-	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/report"
+	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/internal/similar"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/results"
 )
 
 // machine describes what this runs on, without names.

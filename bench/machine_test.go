@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
 // TestMachineLoadOfOthers: what this process burns is its own, and what the system

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/faults"
-	"github.com/lockbench/lockbench/internal/measure"
-	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/bench/internal/baseline"
+	"github.com/lockbench/lockbench/bench/internal/faults"
+	"github.com/lockbench/lockbench/bench/internal/measure"
+	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 

@@ -8,9 +8,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/report"
-	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/report"
+	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
 // Outcome is what came of a plan.

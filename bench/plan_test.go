@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/internal/measure"
+	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/measure"
-	"github.com/lockbench/lockbench/internal/results"
 )
 
 func someCells() []cell {

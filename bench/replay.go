@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockbench/lockbench/internal/faults"
-	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/bench/internal/faults"
+	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
 // played is a reproducer, and what became of it.

@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/host"
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/measure"
+	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/internal/check"
-	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/measure"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/results"
 )
 
 // Progress is told how a run goes on. Its methods are called from one

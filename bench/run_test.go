@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/results"
+	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
 // TestFailuresCostTheirOwnCells: a subject whose cell failed is asked before the

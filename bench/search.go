@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/internal/faults"
+	"github.com/lockbench/lockbench/bench/internal/faults"
+	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/internal/inject"
-	"github.com/lockbench/lockbench/internal/results"
 )
 
 // How often a reproducer is played, and how long it is made small.

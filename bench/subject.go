@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/internal/baseline"
+	"github.com/lockbench/lockbench/bench/internal/host"
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/measure"
+	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
-	"github.com/lockbench/lockbench/internal/baseline"
-	"github.com/lockbench/lockbench/internal/host"
-	"github.com/lockbench/lockbench/internal/load"
-	"github.com/lockbench/lockbench/internal/measure"
-	"github.com/lockbench/lockbench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers"
 )
 

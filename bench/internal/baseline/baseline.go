@@ -1,0 +1,174 @@
+// Package baseline holds what a user would pick instead of a plugin: the usual
+// libraries, the bare client, and our own libraries without the process, all
+// in the process of lockbench. It also measures floors: what the cheapest
+// possible call costs on the same path.
+//
+// It is the only package of the bench that imports backends and other lock
+// libraries.
+package baseline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
+	"github.com/lockbench/lockbench/plugins/etcd"
+	"github.com/lockbench/lockbench/plugins/mysql"
+	"github.com/lockbench/lockbench/plugins/redis"
+	"github.com/lockbench/lockbench/plugins/redlock"
+)
+
+// Baseline is a library that is measured beside a backend, on the same server.
+type Baseline struct {
+	Name    string         // in reports and results.txt
+	Doc     string         // one line
+	Backend string         // the backend whose server and configuration it uses
+	Module  string         // Go module path, for the version in run.json
+	Fencing driver.Fencing // "": that of the backend, whose library it is
+	// Reference reports whether it is what the backend is compared with.
+	Reference bool
+	// Open connects. cfg is the checked configuration of the backend.
+	Open func(ctx context.Context, cfg driver.Config) (load.Locker, error)
+}
+
+// All are the baselines in the order in which they are shown.
+func All() []Baseline {
+	return []Baseline{
+		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcess(redis.Spec, under(keyPrefix+"in-process:")),
+		redsyncNodesBaseline, inProcess(redlock.Spec, under(keyPrefix+"in-process:")),
+		leaseRowBaseline, getLockBaseline, inProcess(mysql.Spec, under(tablePrefix+"in_process_")),
+		etcdMutexBaseline, etcdElectionBaseline, inProcess(etcd.Spec, func(cfg driver.Config) string { return etcdPrefix(cfg) + "in-process/" }),
+	}
+}
+
+// Prefix is what everything begins with that the baselines of a backend leave, ""
+// when that is below the prefix of the backend.
+func Prefix(backend string) string {
+	switch backend {
+	case redis.Spec.Name, redlock.Spec.Name:
+		return keyPrefix
+	case mysql.Spec.Name:
+		return tablePrefix
+	}
+	return ""
+}
+
+func under(prefix string) func(driver.Config) string {
+	return func(driver.Config) string { return prefix }
+}
+
+// Names lists the names of [All].
+func Names() []string {
+	var names []string
+	for _, b := range All() {
+		names = append(names, b.Name)
+	}
+	return names
+}
+
+// ByName finds a baseline.
+func ByName(name string) (Baseline, bool) {
+	i := slices.IndexFunc(All(), func(b Baseline) bool { return b.Name == name })
+	if i < 0 {
+		return Baseline{}, false
+	}
+	return All()[i], true
+}
+
+// Reference is the baseline that a backend is compared with, "" for none.
+func Reference(backend string) string {
+	for _, b := range All() {
+		if b.Backend == backend && b.Reference {
+			return b.Name
+		}
+	}
+	return ""
+}
+
+// keyPrefix keeps the keys of baselines apart from those of backends, and from
+// each other. tablePrefix is that for SQL.
+const (
+	keyPrefix   = "lockbench:baseline:"
+	tablePrefix = "lockbench_baseline_"
+)
+
+// discard silences libraries in process: their events are measured, not read.
+var discard = slog.New(slog.DiscardHandler)
+
+// inProcess is our own library of a backend without the plugin process. Its keys
+// begin with what prefix says for the configuration of the backend.
+func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
+	return Baseline{
+		Name:    spec.Name + "-in-process",
+		Doc:     "our " + spec.Name + " library without the plugin process",
+		Backend: spec.Name,
+		Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
+			own := maps.Clone(cfg)
+			own["prefix"] = prefix(cfg)
+			b, err := driver.Open(ctx, spec, own, discard)
+			if err != nil {
+				return nil, err
+			}
+			return load.NewCore(b, &core.Options{Logger: discard}), nil
+		},
+	}
+}
+
+// locks prepares the lock name for one caller, as [load.Locker] does.
+type locks func(name string, ttl time.Duration) (load.Lock, error)
+
+// locker is a [load.Locker] that has nothing to release.
+type locker struct {
+	lock  locks
+	close func() error
+}
+
+func (l locker) Lock(name string, ttl time.Duration) (load.Lock, error) { return l.lock(name, ttl) }
+
+func (l locker) Close(context.Context) error { return l.close() }
+
+// onRedis opens what uses a client of go-redis.
+func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
+	return func(_ context.Context, cfg driver.Config) (load.Locker, error) {
+		c, err := redisserver.Dial(cfg)
+		if err != nil {
+			return nil, err
+		}
+		prepare, err := of(c)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return locker{prepare, c.Close}, nil
+	}
+}
+
+// acquire is a [load.Lock] of which nothing but this is known.
+type acquire func(context.Context) (load.Lease, error)
+
+func (a acquire) Acquire(ctx context.Context) (load.Lease, error) { return a(ctx) }
+
+// lease is a [load.Lease] by the calls of its library.
+type lease struct {
+	token          uint64
+	renew, release func(context.Context) error
+}
+
+func (l lease) Token() uint64 { return l.token }
+
+func (l lease) Renew(ctx context.Context) error { return l.renew(ctx) }
+
+func (l lease) Release(ctx context.Context) error { return l.release(ctx) }
+
+// untimed is a lease that renews itself, or has no TTL; see [load.Untimed].
+type untimed struct{ lease }
+
+func (untimed) Untimed() {}

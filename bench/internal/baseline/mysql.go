@@ -1,0 +1,188 @@
+package baseline
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/core/driver"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+)
+
+// leaseRowBaseline is what an application writes that has a database and needs
+// a lock: one upsert takes an expired row, one update gives it back, and who
+// finds it taken asks again after 10 ms. No token, no queue.
+var leaseRowBaseline = Baseline{
+	Name:      "lease-row",
+	Doc:       "a plain lease row in a table, asking every 10 ms",
+	Backend:   "mysql",
+	Module:    "github.com/go-sql-driver/mysql",
+	Fencing:   driver.FencingNone,
+	Reference: true,
+	Open: onMySQL(func(ctx context.Context, db *sql.DB) (locks, error) {
+		_, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+leaseTable+
+			" (name VARBINARY(512) NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, expires_at DATETIME(6) NOT NULL) ENGINE=InnoDB")
+		return func(name string, ttl time.Duration) (load.Lock, error) {
+			return &leaseRow{db: db, name: []byte(name), ttl: ttl}, nil
+		}, err
+	}),
+}
+
+const (
+	leaseTable = tablePrefix + "lease_row"
+	leasePoll  = 10 * time.Millisecond
+
+	leaseAcquire = "INSERT INTO " + leaseTable + " (name, owner, expires_at) VALUES (?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)" +
+		" ON DUPLICATE KEY UPDATE owner = IF(expires_at < UTC_TIMESTAMP(6), VALUES(owner), owner)," +
+		" expires_at = IF(owner = VALUES(owner), VALUES(expires_at), expires_at)"
+	leaseRenew   = "UPDATE " + leaseTable + " SET expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND WHERE name = ? AND owner = ? AND expires_at > UTC_TIMESTAMP(6)"
+	leaseRelease = "UPDATE " + leaseTable + " SET expires_at = '1970-01-01' WHERE name = ? AND owner = ?"
+)
+
+type leaseRow struct {
+	db   *sql.DB
+	name []byte
+	ttl  time.Duration
+}
+
+func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
+	for {
+		lease, err := l.TryAcquire(ctx)
+		if !errors.Is(err, driver.ErrHeld) {
+			return lease, err
+		}
+		pause := time.NewTimer(leasePoll/2 + mrand.N(leasePoll))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// TryAcquire implements load.Trier. The statement is not cut off when ctx ends:
+// the server would go on with it, and nobody would release what it has taken.
+func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.ttl)
+	defer cancel()
+	owner := rand.Text()
+	held := lease{
+		renew: func(ctx context.Context) error {
+			return l.must(l.exec(ctx, leaseRenew, l.ttl.Microseconds(), l.name, owner))
+		},
+		release: func(ctx context.Context) error { return l.must(l.exec(ctx, leaseRelease, l.name, owner)) },
+	}
+	changed, err := l.exec(whole, leaseAcquire, l.name, owner, l.ttl.Microseconds())
+	switch {
+	case err != nil:
+		return nil, err
+	case !changed:
+		return nil, driver.ErrHeld
+	case ctx.Err() != nil:
+		return nil, errors.Join(ctx.Err(), held.release(whole))
+	}
+	return held, nil
+}
+
+func (l *leaseRow) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
+	result, err := l.db.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+func (l *leaseRow) must(changed bool, err error) error {
+	if err == nil && !changed {
+		return driver.ErrNotHeld
+	}
+	return err
+}
+
+// getLockBaseline is the server's own advisory lock. It lives as long as its
+// connection, without a TTL: nothing is written, so it is as fast as a trip,
+// and a lost machine keeps it until the server gives the connection up.
+var getLockBaseline = Baseline{
+	Name:    "get-lock",
+	Doc:     "GET_LOCK on a connection for each lease; no TTL, no token, nothing written",
+	Backend: "mysql",
+	Module:  "github.com/go-sql-driver/mysql",
+	Fencing: driver.FencingNone,
+	Open: onMySQL(func(_ context.Context, db *sql.DB) (locks, error) {
+		return func(name string, _ time.Duration) (load.Lock, error) {
+			sum := sha256.Sum256([]byte(name)) // the server allows 64 characters, and folds their case
+			key := hex.EncodeToString(sum[:])
+			return acquire(func(ctx context.Context) (load.Lease, error) { return getLock(ctx, db, key) }), nil
+		}, nil
+	}),
+}
+
+// onMySQL opens what uses a pool of connections.
+func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
+	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
+		db, err := mysqlserver.Dial(cfg)
+		if err != nil {
+			return nil, err
+		}
+		prepare, err := of(ctx, db)
+		if err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		return locker{prepare, db.Close}, nil
+	}
+}
+
+func getLock(ctx context.Context, db *sql.DB, name string) (load.Lease, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held := connLease{conn, name}
+	// A day stands for ever: MariaDB takes -1 for no time at all.
+	if err := held.ask(ctx, "SELECT GET_LOCK(?, 86400)"); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return untimed{lease{renew: held.renew, release: held.release}}, nil
+}
+
+type connLease struct {
+	conn *sql.Conn
+	name string
+}
+
+// renew asks whether the connection still has the lock: there is no TTL. With
+// the connection the lock is gone.
+func (l connLease) renew(ctx context.Context) error {
+	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		err = fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
+	}
+	return err
+}
+
+func (l connLease) release(ctx context.Context) error {
+	return errors.Join(l.ask(ctx, "SELECT RELEASE_LOCK(?)"), l.conn.Close())
+}
+
+func (l connLease) ask(ctx context.Context, statement string) error {
+	var yes sql.NullBool
+	if err := l.conn.QueryRowContext(ctx, statement, l.name).Scan(&yes); err != nil {
+		return err
+	}
+	if !yes.Bool {
+		return fmt.Errorf("%w: the server says no", driver.ErrNotHeld)
+	}
+	return nil
+}

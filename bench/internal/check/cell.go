@@ -1,0 +1,368 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// Class is the verdict on one backend under one fault.
+type Class string
+
+// The classes. Only ClassBroken is a violation; a cell in which nothing was
+// granted is none of the others.
+const (
+	ClassHeld       Class = "held"
+	ClassToken      Class = "held by token only"
+	ClassDocumented Class = "broken as documented"
+	ClassBroken     Class = "broken"
+	ClassNotRun     Class = "not run"
+	ClassInvalid    Class = "invalid"
+)
+
+// Cell is what was found of one backend under one fault, over all rounds.
+// Times are nanoseconds.
+type Cell struct {
+	Backend string `json:"backend"`
+	Fault   string `json:"fault"`
+	Class   Class  `json:"verdict"`
+	// Why is what is missing of a cell that was not run, why its rounds
+	// failed, or what is documented.
+	Why     string `json:"why,omitempty"`
+	Control bool   `json:"control,omitempty"`
+	Rounds  int    `json:"rounds"`
+	Hits    int    `json:"locks_hit"`
+	Grants  int    `json:"grants"`
+	// The violations of each rule.
+	Overlaps int `json:"overlaps"`
+	Tokens   int `json:"tokens_not_rising"`
+	Linear   int `json:"not_linearizable"`
+	Signals  int `json:"lost_signal_late"`
+	// Beyond are those of Linear that are wrong even for a store that may have
+	// forgotten its grants when the fault was injected: no documentation covers them.
+	Beyond int `json:"beyond_forgetting,omitempty"`
+	// Undecided are the histories whose order was not found in time.
+	Undecided int `json:"undecided,omitempty"`
+	// Belief is for how long at most two found the lock theirs.
+	Belief int64 `json:"belief_overlap_max_ns"`
+	// Margin is the smallest, of Margins, between learning of a loss and the
+	// next grant.
+	Margin  int64 `json:"lost_signal_margin_min_ns"`
+	Margins int   `json:"lost_signal_margins"`
+	// StaleGuarded and StaleBare are late writes that went through, with the
+	// guard and without; Refused those that the guard refused.
+	StaleGuarded int `json:"stale_writes_guarded"`
+	StaleBare    int `json:"stale_writes_unguarded"`
+	Refused      int `json:"stale_writes_refused"`
+	// FalseLosses are leases that were lost to a fault that none should be lost
+	// to.
+	FalseLosses int `json:"false_losses"`
+	// Unserved are those of FalseLosses that break a claim, and free locks that
+	// were granted late.
+	Unserved int `json:"unserved,omitempty"`
+	// Unavailable is the longest from the injection to the next grant of a lock,
+	// Recovery the longest from the end of the fault to a grant that it had
+	// held up.
+	Unavailable int64 `json:"unavailable_max_ns,omitempty"`
+	Recovery    int64 `json:"recovery_max_ns,omitempty"`
+	// Violations say who and when, at most three of each rule.
+	Violations []string `json:"violations,omitempty"`
+
+	kind     results.Kind
+	fencing  string
+	made     []claim.Condition
+	failures []string
+	kept     map[claim.Rule]int
+}
+
+// Unsafe reports whether a claim of the backend is broken.
+func (c Cell) Unsafe() bool {
+	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
+}
+
+// Invalid names the cells of which nothing can be said, with the cause.
+func (v Verdict) Invalid() []string {
+	var out []string
+	for _, c := range v.Cells {
+		if c.Class == ClassInvalid {
+			out = append(out, fmt.Sprintf("%s under %s: %s", c.Backend, c.Fault, cmp.Or(c.Why, "nothing was granted")))
+		}
+	}
+	return out
+}
+
+// Cells judges the rounds of a run, in the order in which its cells were
+// begun.
+func Cells(rounds []results.Round) []Cell {
+	var out []*Cell
+	index := map[[2]string]*Cell{}
+	for _, r := range rounds {
+		key := [2]string{r.Backend, r.Fault}
+		c := index[key]
+		if c == nil {
+			c = &Cell{
+				Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing, made: r.Conditions,
+			}
+			index[key] = c
+			out = append(out, c)
+		}
+		c.add(r)
+	}
+	cells := make([]Cell, len(out))
+	for i, c := range out {
+		c.conclude()
+		cells[i] = *c
+	}
+	return cells
+}
+
+// add judges one round.
+func (c *Cell) add(r results.Round) {
+	if r.Missing != "" {
+		c.Class, c.Why = ClassNotRun, r.Missing
+		return
+	}
+	if r.Failure != "" && !slices.Contains(c.failures, r.Failure) {
+		c.failures = append(c.failures, r.Failure)
+	}
+	c.Rounds++
+	c.Hits += r.Hits
+	c.Grants += len(r.Holds)
+	t := &table{c, r, time.Duration(r.TTLms) * time.Millisecond}
+	holds := byName(r.Holds)
+	for name := range r.Names {
+		t.name(name, holds[name])
+	}
+	t.effects()
+}
+
+// conclude turns counts into a class.
+func (c *Cell) conclude() {
+	if c.Class == ClassNotRun && c.Rounds == 0 {
+		return
+	}
+	terms := claim.TermsOf(c.Backend)
+	known, isKnown := terms.Exempt(claim.Overlap, c.made)
+	_, noTokens := terms.Exempt(claim.Token, c.made)
+	double := c.Overlaps + c.Linear + c.Signals
+	fenced := c.Tokens == 0 && c.StaleGuarded == 0 && c.fencing != "none"
+	switch {
+	case c.Grants == 0:
+		c.Class = ClassInvalid
+	case c.Beyond+c.Unserved > 0:
+		c.Class = ClassBroken
+	case double == 0 && c.Tokens+c.StaleGuarded == 0:
+		c.Class = ClassHeld
+	case isKnown && fenced:
+		c.Class, c.Why = ClassToken, known.Why
+	case isKnown && noTokens:
+		c.Class, c.Why = ClassDocumented, known.Why
+	default:
+		c.Class = ClassBroken
+	}
+	if c.Undecided > 0 {
+		c.failures = append(c.failures, fmt.Sprintf("no order was found or excluded for %d histories within %v", c.Undecided, judging))
+	}
+	if len(c.failures) > 0 {
+		if c.Class == ClassHeld {
+			c.Class = ClassInvalid
+		}
+		c.Why = c.failures[0]
+	}
+}
+
+// table is one round of the table of faults, and the cell that sums it up.
+type table struct {
+	*Cell
+	round results.Round
+	ttl   time.Duration
+}
+
+// violation keeps a violation with its details, of each rule a few.
+func (t *table) violation(rule claim.Rule, name int, format string, args ...any) {
+	const keepEach = 3
+	if t.kept == nil {
+		t.kept = map[claim.Rule]int{}
+	}
+	if t.kept[rule]++; t.kept[rule] <= keepEach {
+		t.Violations = append(t.Violations,
+			fmt.Sprintf("%s: %s under %s, round %d, lock %d: %s", rule, t.Backend, t.Fault, t.round.Round, name, fmt.Sprintf(format, args...)))
+	}
+}
+
+// stood are the times in which a host did not run.
+func (t *table) stood(host int) []Span {
+	var all []Span
+	for _, h := range t.round.Halts {
+		if h.Host == host && h.To > 0 {
+			all = append(all, Span{h.From, h.To})
+		} else if h.Host == host {
+			all = append(all, Span{h.From, math.MaxInt64})
+		}
+	}
+	return all
+}
+
+// died is when a host was killed; 0 if it was not.
+func (t *table) died(host int) int64 {
+	for _, h := range t.round.Halts {
+		if h.Host == host && h.Why == results.HaltKilled {
+			return h.From
+		}
+	}
+	return 0
+}
+
+// name judges the holds of one lock, which are in the order of their grants.
+func (t *table) name(name int, holds []results.Hold) {
+	if len(holds) == 0 {
+		return
+	}
+	new(grants).add(holds, t.round.Fencing != "none", func(rule claim.Rule, first, second results.Hold) {
+		count := &t.Tokens
+		if rule == claim.Overlap {
+			count = &t.Overlaps
+		}
+		*count++
+		t.violation(rule, name, "%s", both(rule, first, second, func(n int) string { return "host " + HostName(n) }))
+	})
+	switch ok, decided := linear(holds, t.ttl, t.died, 0); {
+	case !decided:
+		t.Undecided++
+	case !ok:
+		t.Linear++
+		t.violation(claim.Linear, name, "%s", suspects(holds))
+		if ok, _ := linear(holds, t.ttl, t.died, t.round.InjectedNs); !ok {
+			t.Beyond++
+		}
+	}
+	for i, h := range holds {
+		t.keeps(h)
+		t.prompt(holds, i)
+		if i > 0 {
+			t.handover(holds[i-1], h)
+		}
+	}
+	t.windows(holds)
+}
+
+// suspects names the first two grants that follow each other without an end
+// between them that is known; of a history that is wrong in another way, the first
+// and the last.
+func suspects(holds []results.Hold) string {
+	first, next := holds[0], holds[len(holds)-1]
+	for i := 1; i < len(holds); i++ {
+		a, b := holds[i-1], holds[i]
+		if a.ReleasedNs == 0 && (a.DoneNs == 0 || a.DoneNs > b.GrantedNs) {
+			first, next = a, b
+			break
+		}
+	}
+	return fmt.Sprintf("no order explains host %s with token %d, granted at %s, and host %s with token %d, granted at %s",
+		HostName(first.Host), first.Token, at(first.GrantedNs), HostName(next.Host), next.Token, at(next.GrantedNs))
+}
+
+// handover judges a grant and the one that follows it.
+func (t *table) handover(first, next results.Hold) {
+	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
+		t.Belief = max(t.Belief, first.ValidNs-next.GrantedNs)
+	}
+	warning, known := margin(first, next, t.stood(first.Host), rounding)
+	if !known {
+		return
+	}
+	if t.Margins == 0 || warning < t.Margin {
+		t.Margin = warning
+	}
+	if t.Margins++; warning < 0 {
+		t.Signals++
+		t.violation(claim.Signal, next.Name, "host %s with token %d learned of the loss at %s, host %s was granted token %d at %s",
+			HostName(first.Host), first.Token, at(first.DoneNs), HostName(next.Host), next.Token, at(next.GrantedNs))
+	}
+}
+
+// windows measures how long no client could have the lock.
+func (t *table) windows(holds []results.Hold) {
+	injected, healed := t.round.InjectedNs, t.round.HealedNs
+	lost := func(h results.Hold) bool { return h.GrantedNs < injected && h.ReleaseNs == 0 }
+	next := slices.IndexFunc(holds, func(h results.Hold) bool { return h.GrantedNs >= injected })
+	if injected == 0 || next < 0 || !slices.ContainsFunc(holds, lost) {
+		return
+	}
+	granted := holds[next].GrantedNs
+	t.Unavailable = max(t.Unavailable, granted-injected)
+	if healed > 0 {
+		t.Recovery = max(t.Recovery, granted-healed)
+	}
+}
+
+// longTTL is that of leases of which none may be lost for want of time.
+const longTTL = 10 * time.Second
+
+// keeps judges a lease under a fault to which none should be lost. One that was
+// granted in an outage is not promised to outlast it.
+func (t *table) keeps(h results.Hold) {
+	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
+	if !t.round.Keeps || inOutage || h.DoneNs == 0 || h.ReleaseNs != 0 {
+		return
+	}
+	t.FalseLosses++
+	if t.ttl >= longTTL {
+		t.Unserved++
+		t.violation(claim.Survives, h.Name, "host %s lost its lease with token %d at %s: %s", HostName(h.Host), h.Token, at(h.DoneNs), h.Cause)
+	}
+}
+
+// prompt judges one of the grants of a lock, for which a caller waits from the
+// injection on: once the store is back it gets what is free.
+func (t *table) prompt(holds []results.Hold, i int) {
+	h, free := holds[i], t.round.BackNs
+	if free == 0 || h.GrantedNs < t.round.InjectedNs {
+		return
+	}
+	if i > 0 {
+		switch before := holds[i-1]; {
+		case before.ReleasedNs > 0:
+			free = max(free, before.ReleasedNs)
+		case before.ReleaseNs > 0: // it is tried until it is answered
+			free = max(free, before.ReleaseNs) + int64(claim.ReleaseGrace)
+		default:
+			return // it is not known when it ended
+		}
+	}
+	waited := time.Duration(h.GrantedNs-free) - overlap(t.stood(h.Host), Span{free, h.GrantedNs})
+	if waited > claim.Of(claim.Woken).Within(claim.Setting{Terms: claim.TermsOf(t.Backend), TTL: t.ttl}) {
+		t.Unserved++
+		t.violation(claim.Woken, h.Name, "host %s was granted token %d at %s, and the lock was free and the store back at %s",
+			HostName(h.Host), h.Token, at(h.GrantedNs), at(free))
+	}
+}
+
+// effects counts the stale writes: those sent after another one to the same thing,
+// with a higher token, had come back. O(n^2) for each round, whose writes are few.
+func (t *table) effects() {
+	for _, w := range t.round.Writes {
+		if w.Refused {
+			t.Refused++
+			continue
+		}
+		i := slices.IndexFunc(t.round.Writes, func(o results.Write) bool {
+			return o.Name == w.Name && o.Guarded == w.Guarded && o.Token > w.Token && !o.Refused && o.DoneNs < w.SentNs
+		})
+		switch {
+		case i < 0:
+		case w.Guarded:
+			newer := t.round.Writes[i]
+			t.StaleGuarded++
+			t.violation(claim.Effect, w.Name, "%s accepted token %d of host %s at %s after token %d of host %s at %s",
+				w.Resource, w.Token, HostName(w.Host), at(w.SentNs), newer.Token, HostName(newer.Host), at(newer.DoneNs))
+		default:
+			t.StaleBare++
+		}
+	}
+}

@@ -1,0 +1,195 @@
+// Package check judges what hosts told of their holds: who had which lock under
+// which token from when to when.
+//
+// There is one judge, with two views. A [Checker] reads what every run has
+// recorded, and a [Cell] sums up what was seen of one backend under one fault:
+// both need files only, so that a saved run can be judged again. [Judge] judges one
+// schedule as it was played, by all that is claimed. The rules are sound: they
+// compare moments that the holders themselves have seen, a grant from when it came
+// back and an end from before it was sent, so that a violation is never an artefact
+// of a slow reply.
+package check
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// keep bounds how many violations of each rule by one subject are kept with
+// their details.
+const keep = 5
+
+// Violation is a claim that a backend has broken, with who did what and when.
+type Violation struct {
+	Rule    claim.Rule `json:"rule"`
+	Backend string     `json:"-"`
+	What    string     `json:"what"`
+}
+
+// String says so in one line.
+func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
+
+// both says how two holds break a rule. who names a holder by its number.
+func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
+	what := "two holders at once"
+	if rule == claim.Token {
+		what = "the later grant has no higher token"
+	}
+	describe := func(h results.Hold) string {
+		return fmt.Sprintf("%s asked at %s, held from %s until %s with token %d", who(h.Host), at(h.AskedNs), at(h.GrantedNs), at(h.Until()), h.Token)
+	}
+	return fmt.Sprintf("%s; %s; %s", what, describe(first), describe(second))
+}
+
+func at(ns int64) string { return time.Duration(ns).String() }
+
+// Subject sums up what was seen of one subject.
+type Subject struct {
+	Backend string
+	Kind    results.Kind
+	Fencing string
+	// Attempts are all; the others are those of each outcome.
+	Attempts, Granted, Refused, Cancelled, Failed int
+	// Overlaps and Tokens count the violations of each rule, kept or not.
+	Overlaps, Tokens int
+}
+
+// Verdict is the judgement of a run.
+type Verdict struct {
+	Subjects   []Subject   // by name
+	Violations []Violation // at most five of each rule by each subject
+	// Cells are those of the table of faults, in the order of the run.
+	Cells []Cell
+	// Truncated says why the events end early; nil when they are whole.
+	Truncated error
+}
+
+// Granted is how many grants were checked.
+func (v Verdict) Granted() int {
+	n := 0
+	for _, s := range v.Subjects {
+		n += s.Granted
+	}
+	for _, c := range v.Cells {
+		n += c.Grants
+	}
+	return n
+}
+
+// Unsafe counts the violations of backends, and the cells in which one of their
+// claims is broken. Violations of baselines are shown and not counted: they are
+// measured, not vouched for.
+func (v Verdict) Unsafe() int {
+	n := 0
+	for _, s := range v.Subjects {
+		if s.Kind == results.KindPlugin {
+			n += s.Overlaps + s.Tokens
+		}
+	}
+	for _, c := range v.Cells {
+		if c.Unsafe() {
+			n++
+		}
+	}
+	return n
+}
+
+// Checker judges sections as they come. It is used by one goroutine.
+type Checker struct {
+	subjects map[string]*Subject
+	names    map[[2]string]*grants // by backend and name
+	found    []Violation
+}
+
+// New returns an empty checker.
+func New() *Checker {
+	return &Checker{subjects: map[string]*Subject{}, names: map[[2]string]*grants{}}
+}
+
+// Add judges one section, in O(n log n) of its attempts. Sections of one
+// subject are added in the order of their times.
+func (c *Checker) Add(s results.Section, attempts []results.Attempt) {
+	sub := c.subjects[s.Backend]
+	if sub == nil {
+		sub = &Subject{Backend: s.Backend, Kind: s.Kind, Fencing: s.Fencing}
+		c.subjects[s.Backend] = sub
+	}
+	holds := make([][]results.Hold, len(s.Names))
+	for _, a := range attempts {
+		sub.count(a)
+		if a.Outcome == results.Granted && a.Name >= 0 && int(a.Name) < len(s.Names) {
+			holds[a.Name] = append(holds[a.Name], a.Hold())
+		}
+	}
+	for i, of := range holds {
+		key := [2]string{s.Backend, s.Names[i]}
+		if c.names[key] == nil {
+			c.names[key] = &grants{}
+		}
+		c.names[key].add(of, s.Fencing != "none", func(rule claim.Rule, first, second results.Hold) {
+			count := &sub.Tokens
+			if rule == claim.Overlap {
+				count = &sub.Overlaps
+			}
+			if *count++; *count <= keep {
+				what := both(rule, first, second, func(n int) string { return fmt.Sprint("caller ", n) })
+				c.found = append(c.found, Violation{rule, s.Backend, fmt.Sprintf("%s, lock %q, %s run %d: %s", s.Backend, s.Names[i], s.Scenario, s.Run, what)})
+			}
+		})
+	}
+}
+
+func (s *Subject) count(a results.Attempt) {
+	s.Attempts++
+	switch a.Outcome {
+	case results.Granted:
+		s.Granted++
+	case results.Refused:
+		s.Refused++
+	case results.Cancelled:
+		s.Cancelled++
+	default:
+		s.Failed++
+	}
+}
+
+// Verdict returns the judgement of what was added so far.
+func (c *Checker) Verdict() Verdict {
+	v := Verdict{Violations: slices.Clone(c.found)}
+	for _, s := range c.subjects {
+		v.Subjects = append(v.Subjects, *s)
+	}
+	slices.SortFunc(v.Subjects, func(a, b Subject) int { return cmp.Compare(a.Backend, b.Backend) })
+	return v
+}
+
+// Dir judges the folder dir. Events that end early are judged up to the cut,
+// and Verdict.Truncated says so.
+func Dir(dir string) (Verdict, error) {
+	f, err := os.Open(filepath.Join(dir, results.EventsFile))
+	if err != nil {
+		return Verdict{}, err
+	}
+	defer f.Close()
+	c := New()
+	err = results.ReadEvents(f, func(s results.Section, a []results.Attempt) error {
+		c.Add(s, a)
+		return nil
+	})
+	v := c.Verdict()
+	rounds, roundsErr := results.ReadRounds(dir)
+	v.Cells = Cells(rounds)
+	err = errors.Join(err, roundsErr)
+	if errors.Is(err, results.ErrTruncated) {
+		v.Truncated, err = err, nil
+	}
+	return v, err
+}

@@ -1,0 +1,111 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// judging bounds the search for an order, which is short for histories of a
+// few holders.
+const judging = 10 * time.Second
+
+// operation is what happened to one lock.
+type operation struct {
+	kind  opKind
+	lease int // whose: the number of the grant within its name
+}
+
+type opKind uint8
+
+const (
+	opAcquire opKind = iota
+	opRenew
+	opFree // release, expiry, or clean-up by whoever knows that it is over
+)
+
+// nobody is the state of a lock without a holder; a holder is the number of
+// its grant.
+const nobody = -1
+
+// lockModel is a lock with one holder. What may have happened at any time
+// from some moment on, or never, is an opFree without a return, and has no
+// effect when another one holds.
+var lockModel = porcupine.Model{
+	Init: func() any { return nobody },
+	Step: func(state, input, _ any) (bool, any) {
+		holder, op := state.(int), input.(operation)
+		switch op.kind {
+		case opAcquire:
+			return holder == nobody, op.lease
+		case opRenew:
+			return holder == op.lease, holder
+		}
+		if holder == op.lease {
+			return true, nobody
+		}
+		return true, holder
+	},
+	DescribeOperation: func(input, _ any) string {
+		op := input.(operation)
+		return fmt.Sprintf("%s by grant %d", [...]string{"acquire", "renew", "free"}[op.kind], op.lease)
+	},
+}
+
+// linear judges the holds of one name. Died says when a host was killed, 0 for one
+// that was not. From forgets on, unless it is 0, the store may have forgotten any
+// of them. Decided is false when the search was given up.
+func linear(holds []results.Hold, ttl time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
+	var ops []porcupine.Operation
+	add := func(kind opKind, lease int, call, back int64) {
+		ops = append(ops, porcupine.Operation{
+			ClientId: lease, Input: operation{kind, lease}, Call: call, Return: max(call, back),
+		})
+	}
+	for i, l := range holds {
+		add(opAcquire, i, l.AskedNs, l.GrantedNs)
+		for _, r := range l.Renewals {
+			add(opRenew, i, r[0], r[1])
+		}
+		if forgets > 0 && l.AskedNs < forgets {
+			add(opFree, i, forgets, math.MaxInt64)
+		}
+		if l.ReleasedNs > 0 {
+			add(opFree, i, l.ReleaseNs, l.ReleasedNs)
+			continue
+		}
+		add(opFree, i, freeFrom(l, ttl, died(l.Host)), math.MaxInt64)
+	}
+	switch porcupine.CheckOperationsTimeout(lockModel, ops, judging) {
+	case porcupine.Ok:
+		return true, true
+	case porcupine.Illegal:
+		return false, true
+	}
+	return false, false
+}
+
+// rounding allows for a store that counts in milliseconds, and for the moment
+// between the reading of the clock and the sending.
+const rounding = 5 * time.Millisecond
+
+// freeFrom is the first moment at which a hold that was not seen to be released may
+// be over: when it expires by its last confirmed request, when its holder began to
+// release it or learned that it was lost, or died.
+func freeFrom(l results.Hold, ttl time.Duration, died int64) int64 {
+	sent := l.AskedNs
+	for _, r := range l.Renewals {
+		sent = max(sent, r[0])
+	}
+	from := sent + int64(ttl-rounding)
+	for _, known := range []int64{l.ReleaseNs, l.DoneNs, died} {
+		if known > 0 {
+			from = min(from, known)
+		}
+	}
+	return from
+}

@@ -1,0 +1,357 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// Span is a time from the first to the second.
+type Span [2]int64
+
+// Play is what was seen of one schedule that was played on one backend, and what its
+// events did. All times are by one clock.
+type Play struct {
+	Backend, Fencing string
+	Began, Stopped   int64 // the callers were told to
+	Names            []Name
+	Hosts            []Host
+	Events           []Span            // each from its injection to its end
+	Made             []claim.Condition // by events that were not done to one host
+	// Starved reports whether the machine gave the processes too little time for
+	// claims that have times.
+	Starved bool
+	Probes  []Probe
+	Left    []string // what was left over, and where
+}
+
+// Name is one lock: how it is used, and what the bounds of claims on it depend on.
+type Name struct {
+	Op results.Op
+	claim.Setting
+}
+
+// Host is what one host has told, and what events did to it.
+type Host struct {
+	results.Seen
+	Alive bool  // at the end, and it ended in order
+	Ended int64 // when an event has ended it; 0 if none has
+	Made  []claim.Condition
+	// Unserved is when it may not have been granted anything, Silent when it may not
+	// have been served at all, and Stood when it did not run.
+	Unserved, Silent, Stood []Span
+}
+
+// Probe is how a name was found when every host had ended.
+type Probe struct {
+	Name  int
+	Took  time.Duration // until it was granted to a new host
+	Error string        // why it was not
+}
+
+// Judgement is what was found of one play.
+type Judgement struct {
+	// Violations break a claim. Of those that are Exempt it is written down that they
+	// happen.
+	Violations, Exempt []Violation
+	Grants             int
+	Starved            bool
+	// Unjudged reports whether a claim that has a time seemed broken on a machine that
+	// was starved.
+	Unjudged bool
+}
+
+// judge is the state of one judgement.
+type judge struct {
+	Play
+	holds map[int][]results.Hold // by name, in the order of their grants
+	out   Judgement
+}
+
+// Judge judges a play by the claims of its backend.
+func Judge(p Play) Judgement {
+	j := &judge{Play: p, out: Judgement{Starved: p.Starved}}
+	var all []results.Hold
+	for _, h := range p.Hosts {
+		all = append(all, h.Holds...)
+	}
+	j.holds, j.out.Grants = byName(all), len(all)
+	j.exclusion()
+	j.ends()
+	j.calls()
+	j.stalls()
+	j.probes()
+	for _, what := range p.Left {
+		j.broken(everywhere, claim.Leaked, "%s", what)
+	}
+	return j.out
+}
+
+// byName are holds by the number of their lock, in the order of their grants.
+func byName(holds []results.Hold) map[int][]results.Hold {
+	of := map[int][]results.Hold{}
+	for _, h := range inOrder(holds) {
+		of[h.Name] = append(of[h.Name], h)
+	}
+	return of
+}
+
+// HostName is how a host is called for people: A, B, ...
+func HostName(n int) string { return string(rune('A' + n)) }
+
+// everywhere stands for all hosts: what was done to one host excuses no other.
+const everywhere = -1
+
+// broken notes a claim that does not hold on a host, or everywhere, unless it is
+// exempt.
+func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
+	v := Violation{rule, j.Backend, fmt.Sprintf(format, args...)}
+	made := j.Made
+	if host != everywhere {
+		made = slices.Concat(made, j.Hosts[host].Made)
+	}
+	if _, known := claim.TermsOf(j.Backend).Exempt(rule, made); known {
+		j.out.Exempt = append(j.out.Exempt, v)
+		return
+	}
+	j.out.Violations = append(j.out.Violations, v)
+}
+
+// late notes a claim that has a time. A starved machine breaks none.
+func (j *judge) late(host int, rule claim.Rule, format string, args ...any) {
+	if j.Starved {
+		j.out.Unjudged = true
+		return
+	}
+	j.broken(host, rule, format, args...)
+}
+
+func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
+
+func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
+
+// exclusion judges that nobody is granted what another one has, that tokens rise,
+// and that who loses a lock learns of it and does not renew it.
+func (j *judge) exclusion() {
+	for name, holds := range j.holds {
+		for i := 1; i < len(holds); i++ {
+			first, next := holds[i-1], holds[i]
+			stood := j.Hosts[first.Host].Stood
+			if warning, known := margin(first, next, stood, time.Second); known && warning < 0 && overlap(stood, Span{next.GrantedNs, first.DoneNs}) == 0 {
+				j.broken(first.Host, claim.Signal, "host %s learned of the loss of lock %d %v after host %s was granted it",
+					HostName(first.Host), name, millis(-warning), HostName(next.Host))
+			}
+			if late := staleRenewal(first, next); late > 0 {
+				j.broken(first.Host, claim.Renewal, "host %s renewed lock %d %v after host %s was granted it",
+					HostName(first.Host), name, millis(late), HostName(next.Host))
+			}
+		}
+		new(grants).add(holds, j.Fencing != "none", func(rule claim.Rule, first, second results.Hold) {
+			j.broken(everywhere, rule, "host %s was granted lock %d by token %d after %v and found it valid until %v, host %s by token %d after %v",
+				HostName(first.Host), name, first.Token, j.since(first.GrantedNs), j.since(first.Until()),
+				HostName(second.Host), second.Token, j.since(second.GrantedNs))
+		})
+	}
+}
+
+// staleRenewal is how long after the next grant a renewal of the first was sent
+// that was confirmed; 0 without one, or where tokens do not say which grant is the
+// store's later one.
+func staleRenewal(first, next results.Hold) (ns int64) {
+	if first.Token >= next.Token {
+		return 0
+	}
+	for _, r := range first.Renewals {
+		ns = max(ns, r[0]-next.GrantedNs)
+	}
+	return ns
+}
+
+// margin is how long before the next grant the loser of the first learned of its
+// loss. It is known only of a lock that was lost, of a host that could run since
+// some time before the grant.
+func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
+	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
+		return 0, false
+	}
+	return next.GrantedNs - first.DoneNs, true
+}
+
+// ends judges how holds have ended: no lock is released while a function runs under
+// it, and leases live through interruptions that are short.
+func (j *judge) ends() {
+	bears := claim.Of(claim.Survives)
+	for name, holds := range j.holds {
+		of := j.Names[name]
+		for _, h := range holds {
+			on := j.Hosts[h.Host]
+			switch {
+			case h.DoneNs == 0 || h.ReleaseNs > 0:
+			case h.Cause == "released":
+				if of.Op == results.OpDo {
+					j.broken(h.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
+				}
+			case h.DoneNs <= j.Stopped && on.Ended == 0:
+				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
+				if out < bears.Within(of.Setting) {
+					j.late(h.Host, claim.Survives, "host %s lost lock %d (TTL %v, %s) after %v, although it was interrupted for %v of the last %v only",
+						HostName(h.Host), name, of.TTL, h.Cause, j.since(h.DoneNs), out.Round(time.Millisecond), of.TTL)
+				}
+			}
+		}
+	}
+}
+
+// overlap is how much of spans, which may overlap, lies in a time.
+func overlap(spans []Span, in Span) time.Duration {
+	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
+	var sum int64
+	at := in[0]
+	for _, s := range sorted {
+		from, to := max(s[0], at), min(s[1], in[1])
+		if to > from {
+			sum += to - from
+			at = to
+		}
+	}
+	return time.Duration(sum)
+}
+
+// Interrupted reports whether an event happened in a time.
+func (p Play) Interrupted(in Span) bool {
+	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
+}
+
+// freeAt is when a hold was over for everybody.
+func (j *judge) freeAt(h results.Hold) int64 {
+	ttl := int64(j.Names[h.Name].TTL)
+	switch died := j.Hosts[h.Host].Ended; {
+	case h.ReleasedNs > 0:
+		return h.ReleasedNs
+	case h.ReleaseNs > 0: // its answer is not known
+		return max(h.ReleaseNs, h.ValidNs) + ttl
+	case h.DoneNs > 0:
+		return h.DoneNs + ttl/4
+	case died > 0:
+		return died + ttl
+	}
+	return math.MaxInt64
+}
+
+// calls judges that calls come back in time, that nobody gives up who was served
+// once, neither a wait nor a release, and that no host ends by itself.
+func (j *judge) calls() {
+	for on, h := range j.Hosts {
+		for _, c := range h.Calls {
+			j.deadline(on, c)
+			if j.gaveUp(h, c) {
+				j.broken(on, claim.GaveUp, "%s of lock %d on host %s gave up %v before its context ended: %s", c.Op, c.Name,
+					HostName(on), millis(c.LimitNs-c.BackNs), c.Error)
+			}
+		}
+		if !h.Alive && h.Ended == 0 {
+			j.broken(on, claim.Crash, "the process of host %s has ended by itself", HostName(on))
+		}
+	}
+}
+
+// gaveUp reports whether a call failed that had time left. A release has until
+// its lease is over, which it is soon if it could not be renewed before.
+func (j *judge) gaveUp(h Host, c results.Call) bool {
+	until := min(c.LimitNs-int64(claim.Slack), j.Stopped)
+	switch {
+	case !c.Served || !c.GaveUp():
+		return false
+	case c.Op == results.OpRelease:
+		ttl := int64(j.Names[c.Name].TTL)
+		until = min(until, c.SentNs+ttl/2)
+		if overlap(slices.Concat(h.Silent, h.Stood), Span{c.SentNs - ttl, c.SentNs}) > time.Duration(ttl/10) {
+			return false
+		}
+	case !c.Waits():
+		return false
+	}
+	return c.BackNs < until
+}
+
+// deadline judges the end of one call.
+func (j *judge) deadline(on int, c results.Call) {
+	grace := claim.CloseGrace
+	switch c.Op {
+	case results.OpLock, results.OpTry:
+		grace = claim.AcquireGrace
+	case results.OpDo, results.OpLead:
+		grace = claim.AcquireGrace + claim.ReleaseGrace
+	case results.OpRelease:
+		grace = claim.ReleaseGrace
+	}
+	if c.LimitNs == 0 || c.BackNs > j.Stopped || c.BackNs < c.LimitNs+int64(grace) {
+		return
+	}
+	stood := overlap(j.Hosts[on].Stood, Span{c.SentNs, c.BackNs})
+	if time.Duration(c.BackNs-c.LimitNs)-stood > grace {
+		j.late(on, claim.Deadline, "%s of lock %d on host %s came back %v after its context had ended", c.Op, c.Name, HostName(on), millis(c.BackNs-c.LimitNs))
+	}
+}
+
+// stalls judges that a lock which is free and wanted is granted.
+func (j *judge) stalls() {
+	for name, holds := range j.holds {
+		for i, h := range holds {
+			next := j.Stopped
+			if i+1 < len(holds) {
+				next = min(next, holds[i+1].GrantedNs)
+			}
+			if free := j.freeAt(h); free < next {
+				j.stall(name, free, next)
+			}
+		}
+	}
+}
+
+// stall judges one time in which a lock was free.
+func (j *judge) stall(name int, free, next int64) {
+	s := j.Names[name].Setting
+	for on, h := range j.Hosts {
+		if h.Ended > 0 {
+			continue
+		}
+		for _, c := range h.Calls {
+			if !c.Waits() || c.Name != name || c.GaveUp() || c.Outcome == results.CallClosed {
+				continue
+			}
+			waited := Span{max(free, c.SentNs), min(next, c.BackNs)}
+			rule := claim.Woken
+			if j.Interrupted(Span{waited[0] - int64(s.TTL), waited[1]}) {
+				rule = claim.Granted
+			}
+			d, bound := time.Duration(waited[1]-waited[0]), claim.Of(rule).Within(s)
+			if d < bound {
+				continue
+			}
+			if d -= overlap(slices.Concat(h.Unserved, h.Stood), waited); d > bound {
+				j.late(on, rule, "lock %d was free from %v on, and host %s waited %v for it", name, j.since(free), HostName(on), d.Round(time.Millisecond))
+				return
+			}
+		}
+	}
+}
+
+// probes judges that every lock is free when all hosts have ended.
+func (j *judge) probes() {
+	for _, p := range j.Probes {
+		s := j.Names[p.Name].Setting
+		bound := claim.Of(claim.Orphaned).Within(s) + claim.Of(claim.Woken).Within(s)
+		if len(j.Events) > 0 {
+			bound = max(bound, claim.Of(claim.Granted).Within(s))
+		}
+		if p.Took > bound || p.Error != "" {
+			j.late(everywhere, claim.Orphaned, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)
+		}
+	}
+}

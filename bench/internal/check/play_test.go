@@ -1,0 +1,60 @@
+package check
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// TestJudge: each change of a play in which all is well breaks one claim, and the
+// machine, an event or a documented condition may excuse it.
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		do   func(p *Play, a, b *Host)
+		want claim.Rule
+	}{
+		{"all is well", func(*Play, *Host, *Host) {}, ""},
+		{"two holders", func(_ *Play, _, b *Host) { b.Holds[0].GrantedNs = 900 * ms }, claim.Overlap},
+		{"two holders, documented", func(p *Play, _, b *Host) {
+			b.Holds[0].GrantedNs, p.Made = 900*ms, []claim.Condition{claim.DataLost}
+		}, ""},
+		{"a lease is lost", func(_ *Play, _, b *Host) { lose(b, 4000*ms, "unreachable") }, claim.Survives},
+		{"lost in an outage", func(_ *Play, _, b *Host) {
+			lose(b, 4000*ms, "unreachable")
+			b.Silent = []Span{{2500 * ms, 4000 * ms}}
+		}, ""},
+		{"lost on a starved machine", func(p *Play, _, b *Host) { lose(b, 4000*ms, "unreachable"); p.Starved = true }, ""},
+		{"released under a function", func(p *Play, _, b *Host) { lose(b, 4000*ms, "released"); p.Names[0].Op = results.OpDo }, claim.Callback},
+		{"learned too late", func(_ *Play, a, b *Host) { lose(a, 1200*ms, "expired"); a.Silent = []Span{{0, 1200 * ms}} }, claim.Signal},
+		{"granted late", func(_ *Play, _, b *Host) { b.Holds[0].GrantedNs, b.Calls[0].BackNs = 4000*ms, 4000*ms }, claim.Woken},
+		{"granted late while nothing was served", func(_ *Play, _, b *Host) {
+			b.Holds[0].GrantedNs, b.Calls[0].BackNs, b.Unserved = 4000*ms, 4000*ms, []Span{{1000 * ms, 3500 * ms}}
+		}, ""},
+		{"a wait fails", func(_ *Play, _, b *Host) { b.Calls[0].Outcome = results.CallFailed }, claim.GaveUp},
+		{"a wait fails that was never served", func(_ *Play, _, b *Host) { b.Calls[0].Outcome, b.Calls[0].Served = results.CallFailed, false }, ""},
+		{"a call hangs", func(_ *Play, _, b *Host) { b.Calls[0].LimitNs, b.Calls[0].BackNs = 1000*ms, 2700*ms }, claim.Deadline},
+		{"a host ends", func(_ *Play, a, _ *Host) { a.Alive = false }, claim.Crash},
+		{"something is left", func(p *Play, _, _ *Host) { p.Left = []string{"a key"} }, claim.Leaked},
+		{"a lock stays", func(p *Play, _, _ *Host) { p.Probes = []Probe{{Took: 10 * time.Second}} }, claim.Orphaned},
+	} {
+		released, next := lease(0, 1, 0, 10, 990, 0, 1000), lease(1, 2, 50, 1010, 4990, 0, 5000)
+		p := Play{Backend: "redis", Fencing: "durable", Stopped: 6000 * ms, Names: []Name{{results.OpLock, claim.Setting{TTL: 2 * time.Second}}}}
+		p.Hosts = []Host{{Alive: true, Seen: results.Seen{Holds: []results.Hold{released}}}, {Alive: true, Seen: results.Seen{
+			Holds: []results.Hold{next}, Calls: []results.Call{{Op: results.OpLock, SentNs: 50 * ms, BackNs: 1010 * ms, LimitNs: 5000 * ms, Served: true}},
+		}}}
+		tt.do(&p, &p.Hosts[0], &p.Hosts[1])
+		v := Judge(p).Violations
+		if tt.want == "" && len(v) > 0 || tt.want != "" && (len(v) != 1 || v[0].Rule != tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, v, tt.want)
+		}
+	}
+}
+
+// lose has the hold of a host end by a loss.
+func lose(h *Host, at int64, cause string) {
+	l := &h.Holds[0]
+	l.ValidNs, l.DoneNs, l.Cause, l.ReleaseNs, l.ReleasedNs = min(l.ValidNs, at), at, cause, 0, 0
+}

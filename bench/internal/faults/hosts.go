@@ -1,0 +1,231 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/host"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// hostActions are what happens to the processes of a host. A plugin that fails
+// costs no lease: its host starts another one, and renews with that.
+var hostActions = []Action{
+	{
+		Name: "freeze-host", Does: "%s is frozen", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
+		Stops: StopsHost, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.Pid()) }), Heal: end,
+	},
+	{
+		Name: "slow-host", Does: "%s gets a third of the time", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{100 * time.Millisecond, 4 * time.Second},
+		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.slow(e, h.Pid) }), Heal: end,
+	},
+	{
+		Name: "kill-host", Does: "%s is killed, its plugin is not", On: OnHost, Uses: UsesProcess, Stops: StopsHost, Ends: true,
+		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.Pid()) }),
+	},
+	{
+		Name: "kill-both", Does: "%s is killed with its plugin", On: OnHost, Uses: UsesProcess, Stops: StopsHost, Ends: true,
+		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return errors.Join(kill(h.plugin()), kill(h.Pid())) }),
+	},
+	{
+		// The host finds it by the deadline of a call, and replaces it while the
+		// leases live: it may well be gone when it could go on.
+		Name: "freeze-plugin", Does: "the plugin of %s is frozen", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
+		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
+	},
+	{
+		Name: "slow-plugin", Does: "the plugin of %s gets a third of the time", On: OnHost, Uses: UsesPlugin, Lasts: Span{100 * time.Millisecond, 4 * time.Second},
+		Inject: ofHost(func(w *System, h *Host, e Event) error {
+			first, plugin := h.PluginPid(), h.plugin()
+			return w.slow(e, func() int {
+				if now := h.PluginPid(); now != first {
+					first, plugin = now, h.plugin()
+				}
+				return plugin
+			})
+		}), Heal: end,
+	},
+	{
+		Name: "kill-plugin", Does: "the plugin of %s is killed", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore, Recovers: time.Second,
+		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
+	},
+	{
+		// Three pauses before a start take longer than the leases of some.
+		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
+		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
+	},
+	{
+		Name: "kill-wrapper", Does: "what stands between %s and its plugin is killed", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore, Wrapped: true,
+		Recovers: time.Second, Inject: ofHost(func(_ *System, h *Host, e Event) error {
+			chain := h.pluginChain()
+			if len(chain) == 1 {
+				return nil // it is between two plugins
+			}
+			return kill(chain[int(e.Amount*float64(len(chain)-1))%(len(chain)-1)])
+		}),
+	},
+	{
+		Name: "reopen-client", Does: "%s closes its client and opens another", On: OnHost, Uses: UsesPlugin, Needs: ownStore, Stops: StopsHost, Recovers: 3 * time.Second,
+		Inject: ofHost(func(_ *System, h *Host, e Event) error {
+			return h.Reopen(100*time.Millisecond + time.Duration(e.Amount*float64(2*time.Second)))
+		}),
+	},
+	{
+		Name: "starve", Does: "%s and all others share their processors with busy loops", On: OnHost, Uses: UsesMachine, Lasts: Span{100 * time.Millisecond, 3 * time.Second},
+		Inject: starve, Heal: end,
+	},
+}
+
+// stopped and died are conditions of claims.
+var (
+	stopped = []claim.Condition{claim.HostStopped}
+	died    = []claim.Condition{claim.PluginDied}
+)
+
+// ownStore are the needs of what ends a plugin: the store is not in there.
+var ownStore = []servers.Capability{servers.CapServers}
+
+// ofHost does something to a host that has not ended.
+func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {
+	return func(_ context.Context, w *System, e Event) error {
+		h := w.Hosts[e.Target]
+		if !h.Alive() {
+			return nil
+		}
+		return do(w, h, e)
+	}
+}
+
+// slow lets a process run for 10 ms and freezes it for 20 ms, over and over.
+// Pid says which one it is, each time.
+func (w *System) slow(e Event, pid func() int) error {
+	var err error
+	w.WhileRunning(e, func(ctx context.Context) bool {
+		now := pid()
+		var unmark func() error
+		if unmark, err = w.mark(now); err != nil {
+			return false
+		}
+		err = ifThere(proc.Freeze, now)
+		proc.Sleep(ctx, 20*time.Millisecond)
+		err = errors.Join(err, ifThere(proc.Resume, now), unmark())
+		return err == nil && proc.Sleep(ctx, 10*time.Millisecond)
+	}, func() error { return err })
+	return nil
+}
+
+// crashLoop kills three plugins as soon as the host has told of them.
+func crashLoop(w *System, h *Host, e Event) error {
+	var err error
+	killed, last := 0, 0
+	w.WhileRunning(e, func(ctx context.Context) bool {
+		if now := h.PluginPid(); now != last {
+			err = errors.Join(err, kill(h.plugin()))
+			last = now
+			killed++
+		}
+		return killed < 3 && h.Alive() && proc.Sleep(ctx, time.Millisecond)
+	}, func() error { return err })
+	return nil
+}
+
+// starve runs one to four busy loops for each processor. They end by themselves,
+// too, should nobody be left to end them.
+func starve(_ context.Context, w *System, e Event) error {
+	each := 1 + min(3, int(e.Amount*4))
+	seconds := 1 + int(time.Duration(e.Lasts)/time.Second)
+	for range each * runtime.NumCPU() {
+		loop := exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -t %d; while :; do :; done", seconds))
+		if err := loop.Start(); err != nil {
+			return err
+		}
+		w.Begin(e, func() error {
+			err := kill(loop.Process.Pid)
+			_ = loop.Wait() // it says that it was killed
+			return err
+		})
+	}
+	return nil
+}
+
+// surroundingActions are what surrounds the processes of a host.
+//
+// Note: a temporary directory that is full would be a file system of its own,
+// mounted over that of the host. It would stay when the search is killed, and
+// hosts see no difference to a directory that is not there.
+var surroundingActions = []Action{
+	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
+	surrounding("reaper", "%s waits for every child that it has", host.Reaper),
+	surrounding("ignored-children", "%s ignores the ends of its children", host.IgnoredChildren),
+	{
+		// No other plugin can be started, so that the one that there is must live.
+		Name: "few-descriptors", Does: "%s has few file descriptors left", On: OnHost, Uses: UsesPlugin, Unfit: noDescriptorLimit,
+		Lasts:  Span{100 * time.Millisecond, 6 * time.Second},
+		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 1+int(e.Amount*8)) }), Heal: end,
+	},
+	{
+		Name: "no-descriptors", Does: "%s has no file descriptor left", On: OnHost, Uses: UsesDescriptors, Unfit: noDescriptorLimit,
+		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
+		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
+	},
+	{
+		// As of a cleaner of old files. A plugin that ends is missing until then.
+		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
+		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
+		Inject: ofHost(loseDirectory), Heal: end,
+	},
+}
+
+// surrounding is an action that a host does to itself, and that is no harm.
+func surrounding(name, does string, s host.Surrounding) Action {
+	return Action{
+		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,
+		Inject: ofHost(func(w *System, h *Host, e Event) error {
+			w.Begin(e, func() error { return unlessEnded(h, h.Surround(s, false)) })
+			return unlessEnded(h, h.Surround(s, true))
+		}),
+	}
+}
+
+// unlessEnded is the error of what was done to a host that has not ended.
+func unlessEnded(h *Host, err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-h.Ended(): // it may be ending
+		return nil
+	case <-time.After(time.Second):
+		return err
+	}
+}
+
+func loseDirectory(w *System, h *Host, e Event) error {
+	away := fmt.Sprint(h.Dir, ".away")
+	if err := os.Rename(h.Dir, away); err != nil {
+		return err
+	}
+	w.Begin(e, func() error { return os.Rename(away, h.Dir) })
+	return nil
+}
+
+func (w *System) fewDescriptors(e Event, h *Host, spare int) error {
+	restore, err := limitDescriptors(h.Pid(), spare)
+	if err != nil {
+		return unlessEnded(h, err)
+	}
+	w.Begin(e, func() error {
+		if !h.Alive() {
+			return nil
+		}
+		return unlessEnded(h, restore())
+	})
+	return nil
+}

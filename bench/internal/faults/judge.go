@@ -1,0 +1,115 @@
+package faults
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// judgeOf judges what was seen of a schedule by the claims of its backend.
+func judgeOf(h *History, b Backend) check.Judgement {
+	p := check.Play{
+		Backend: b.Name, Fencing: b.Fencing, Began: h.Began, Stopped: h.Stopped, Probes: h.Probes, Left: h.Left,
+		Hosts: make([]check.Host, len(h.Schedule.Hosts)),
+	}
+	for i := range p.Hosts {
+		p.Hosts[i] = check.Host{Seen: h.Seen[i], Alive: h.Alive[i], Stood: slices.Clone(h.Gaps)}
+	}
+	for i, g := range h.Schedule.Groups {
+		p.Names = append(p.Names, slices.Repeat([]check.Name{{Op: g.Kind, Setting: h.setting(i, b)}}, g.Names)...)
+	}
+	h.events(&p)
+	h.machine(&p)
+	return check.Judge(p)
+}
+
+// events notes what the events did.
+func (h *History) events(p *check.Play) {
+	for _, m := range h.Marks {
+		a := m.action()
+		if m.From == 0 {
+			continue
+		}
+		p.Events = append(p.Events, check.Span{m.From, m.To})
+		if a.On != OnHost {
+			p.Made = append(p.Made, a.Makes...)
+		}
+		for i := range p.Hosts {
+			on, itself := &p.Hosts[i], a.On == OnHost && m.Target == i
+			if itself {
+				on.Made = append(on.Made, a.Makes...)
+			}
+			if a.Ends && m.Target == i && on.Ended == 0 {
+				on.Ended = m.From
+			}
+			switch {
+			case a.Stops == StopsAll, a.Stops == StopsHost && m.Target == i:
+				on.Silent = append(on.Silent, a.stopped(m)...)
+				fallthrough
+			case a.Stops == StopsGrants:
+				on.Unserved = append(on.Unserved, a.stopped(m)...)
+			}
+		}
+	}
+}
+
+// stopped is when an action has stopped those whom it stops.
+func (a Action) stopped(m Mark) []check.Span {
+	most := int64(a.StopsFor)
+	if most == 0 || m.To-m.From < most {
+		return []check.Span{{m.From, m.To + int64(a.Recovers)}}
+	}
+	return []check.Span{{m.From, m.From + most}, {m.To, m.To + int64(a.Recovers)}}
+}
+
+// starvedFor is the silence of the search's heartbeat, or of one of a host that
+// no action explains, or for how long a server had no processor, from which on
+// claims that have times are not judged.
+const starvedFor = 200 * time.Millisecond
+
+// starvedRunQueue is how many threads each processor has to run on a machine on
+// which they are not judged, either: servers and plugins are then late, whose
+// heartbeats nobody hears.
+const starvedRunQueue = 8
+
+// machine notes when hosts did not run, and whether the machine was starved.
+func (h *History) machine(p *check.Play) {
+	long := func(s check.Span) bool { return s[1]-s[0] > int64(starvedFor) }
+	p.Starved = h.RunQueue > starvedRunQueue || h.Waited > starvedFor || slices.ContainsFunc(h.Gaps, long)
+	for i := range p.Hosts {
+		for _, halt := range h.Seen[i].Halts {
+			p.Hosts[i].Stood = append(p.Hosts[i].Stood, check.Span{halt.From, cmp.Or(halt.To, h.Stopped)})
+			// An event that is under way, or was a second ago, may stop a host.
+			disturbed := p.Interrupted(check.Span{halt.From - int64(time.Second), halt.From})
+			p.Starved = p.Starved || long(check.Span{halt.From, halt.To}) && !disturbed
+		}
+	}
+}
+
+// setting is what the bounds for the names of a group depend on.
+func (h *History) setting(group int, b Backend) claim.Setting {
+	of := kinds.Of(b.Name)
+	s := claim.Setting{Terms: claim.TermsOf(b.Name), TTL: time.Duration(h.Schedule.Groups[group].TTL)}
+	for _, m := range h.Marks {
+		a := m.action()
+		if m.From == 0 {
+			continue
+		}
+		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody
+		if a.On == OnHost && a.Stops != StopsNobody {
+			s.Absent += h.Schedule.Hosts[m.Target].Callers[group]
+		}
+		if a.Uses == UsesPlugin {
+			s.Failures++
+		}
+		if a.On != OnHost && of.Has(servers.CapVotes) { // a node may be in its quarantine
+			s.MaxTTL = maxTTL
+		}
+	}
+	return s
+}

@@ -1,0 +1,370 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/host"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+const (
+	// startTimeout bounds the start of a host, on a machine that has others to
+	// start.
+	startTimeout = 30 * time.Second
+	// warmUp is how long callers work before the first action, so that every
+	// client was served once.
+	warmUp = 400 * time.Millisecond
+	// endTimeout bounds the release of everything at the end, and the end of a
+	// host.
+	endTimeout = 10 * time.Second
+	// healTimeout bounds one step of an action.
+	healTimeout = 30 * time.Second
+)
+
+// players play schedules on one backend, each on servers of its own.
+type players struct {
+	backend Backend
+	scratch *servers.Scratch
+	idle    chan *player
+	needs   []servers.Capability // of the servers
+	ttl     time.Duration        // the longest
+	// table are what hosts of the table write to, of whose rounds nothing that is left
+	// is looked at; nil for all others.
+	table *host.Resources
+	soak  bool // hosts live on from one schedule to the next
+
+	mu   sync.Mutex
+	uses []*Usage // of processes of a soak
+}
+
+// newPlayers makes so many, which have to be closed.
+func newPlayers(b Backend, count int) (*players, error) {
+	scratch, err := servers.NewScratch()
+	if err != nil {
+		return nil, err
+	}
+	all := &players{
+		backend: b, scratch: scratch, idle: make(chan *player, count), ttl: maxTTL,
+		needs: []servers.Capability{servers.CapKeeps, servers.CapClock},
+	}
+	for n := range count {
+		p := &player{players: all, dir: filepath.Join(scratch.Dir(), fmt.Sprint(n))}
+		if err := os.Mkdir(p.dir, 0o700); err != nil {
+			return nil, errors.Join(err, scratch.Close())
+		}
+		all.idle <- p
+	}
+	return all, nil
+}
+
+// close ends the servers of all players, once each has come to an end.
+func (all *players) close() error {
+	for range cap(all.idle) {
+		(<-all.idle).close()
+	}
+	return all.scratch.Close()
+}
+
+// play lets the next idle player play s.
+func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
+	select {
+	case p := <-all.idle:
+		defer func() { all.idle <- p }()
+		h, err := p.play(ctx, s)
+		if err != nil && ctx.Err() == nil {
+			p.close() // the servers may be the reason
+		}
+		return h, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// player plays schedules, one after the other, on one environment at a time,
+// which it keeps for as long as it serves.
+type player struct {
+	*players
+	dir         string
+	environment *servers.Environment
+	setting     string
+	plays       int
+	hosts       []*Host // that live on in a soak
+}
+
+// play plays a schedule. Its error is one of the environment, not of a claim.
+func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
+	if err := p.ready(ctx, s.Setting); err != nil {
+		return nil, err
+	}
+	p.plays++
+	w := &System{Environment: p.environment, Dir: filepath.Join(p.scratch.Dir(), fmt.Sprintf("play-%s-%d", filepath.Base(p.dir), p.plays))}
+	if err := os.Mkdir(w.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	h = &History{Schedule: s, prefix: fmt.Sprintf("faults-%d-%s-%d-", os.Getpid(), filepath.Base(p.dir), p.plays)}
+	defer func() {
+		err = errors.Join(err, w.EndBackground())
+		if p.hosts = w.Hosts; !p.soak || err != nil {
+			p.end()
+		}
+		err = errors.Join(err, p.heal(), os.RemoveAll(w.Dir))
+	}()
+	w.history = h
+	if err := p.start(ctx, w, s); err != nil {
+		return nil, err
+	}
+	watch := watchTriggers(w)
+	defer watch.close()
+	heartbeat := beginHeartbeat(w)
+	defer heartbeat.Stop()
+	if err := p.begin(ctx, w, h); err != nil {
+		return nil, err
+	}
+	err = p.happen(ctx, w, h, watch)
+	if err != nil && p.table == nil {
+		return nil, err
+	}
+	if err := p.teardown(ctx, w, h); err != nil {
+		return nil, err
+	}
+	heartbeat.end(h)
+	return h, errors.Join(err, ctx.Err())
+}
+
+// begin lets the callers begin, and waits until every host was served.
+func (p *player) begin(ctx context.Context, w *System, h *History) error {
+	for _, of := range w.Hosts {
+		first := 0
+		for i, g := range h.Schedule.Groups {
+			callers := h.Schedule.Hosts[of.Number].Callers[i]
+			if g.Once {
+				callers = 0
+			}
+			err := of.Work(host.Workload{
+				Kind: g.Kind, Prefix: h.prefix, First: first, Names: g.Names, Callers: callers, TTL: time.Duration(g.TTL),
+				Limit: g.Limit.lasts(), Hold: g.Hold.lasts(), Pause: g.Pause.lasts(), Seed: h.Schedule.Seed + uint64(of.Number<<8+i),
+			})
+			if err != nil {
+				return err
+			}
+			first += g.Names
+		}
+	}
+	h.Began = proc.Now()
+	if p.table == nil {
+		proc.Sleep(ctx, warmUp)
+	}
+	return nil
+}
+
+// happen lets every event take place, and returns when all of it is healed and
+// the callers have worked for long enough. What cannot be healed is an error: no
+// claim is about it.
+func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
+	began := time.Now()
+	h.Marks = make([]Mark, len(h.Schedule.Events))
+	errs := make([]error, len(h.Schedule.Events))
+	var going sync.WaitGroup
+	uses := map[resourceKey]*Mark{} // the event before, until it is healed
+	for i, e := range h.Schedule.Events {
+		h.Marks[i] = Mark{Event: e, moments: newMoments()}
+	}
+	for i, e := range h.Schedule.Events {
+		m := &h.Marks[i]
+		var before *Mark
+		if key, _, ok := resourceKeyOf(e); ok {
+			before, uses[key] = uses[key], m
+		}
+		going.Go(func() {
+			errs[i] = befall(ctx, w, m, watch, began, before)
+			for _, one := range m.moments {
+				one.pass()
+			}
+		})
+	}
+	going.Wait()
+	proc.Sleep(ctx, max(time.Until(began.Add(time.Duration(h.Schedule.Length))), warmUp))
+	return errors.Join(errs...)
+}
+
+// befall lets one event take place, after that before it, which a busy machine
+// may delay. Its error is that it cannot be healed.
+func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
+	a := m.action()
+	if m.After > 0 {
+		<-w.history.Marks[m.After-1].moments[cmp.Or(m.Since, Injected)].come
+		began = time.Now()
+	}
+	if !proc.Sleep(ctx, time.Until(began.Add(time.Duration(m.At)))) {
+		return nil
+	}
+	if before != nil {
+		<-before.moments[Healed].come
+	}
+	happened := func() {}
+	if m.Trigger != "" {
+		m.Met, happened = watch.await(ctx, m.Of, m.Trigger)
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(m.Lasts)+healTimeout)
+	defer cancel()
+	m.From = proc.Now()
+	m.moments[Begun].pass()
+	if err := a.Inject(bounded, w, m.Event); err != nil {
+		m.Failed = err.Error()
+	}
+	heal := func() (err error) {
+		if a.Heal != nil {
+			err = a.Heal(bounded, w, m.Event)
+		}
+		return err
+	}
+	var err error
+	if m.AtOnce {
+		err = heal()
+	}
+	m.Done = proc.Now()
+	happened()
+	m.moments[Injected].pass()
+	watch.last(ctx, m)
+	if !m.AtOnce {
+		err = heal()
+	}
+	m.To = proc.Now()
+	if err != nil && m.Failed == "" { // else there was nothing to heal
+		return fmt.Errorf("%s is not healed: %w", m.Action, err)
+	}
+	return nil
+}
+
+// last waits for as long as an event lasts.
+func (w *watcher) last(ctx context.Context, m *Mark) {
+	bounded, cancel := context.WithTimeout(ctx, time.Duration(m.Lasts))
+	defer cancel()
+	if m.Until == 0 {
+		<-bounded.Done()
+		return
+	}
+	if w.served(bounded, m.Until-1) {
+		proc.Sleep(ctx, time.Duration(m.Linger))
+	}
+}
+
+// heal lets everything pass on the paths again.
+func (p *player) heal() error {
+	return inject.Each(slices.Concat(p.environment.Paths...), (*inject.Proxy).Heal)
+}
+
+// end closes the hosts that are still there.
+func (p *player) end() {
+	shutAll(p.hosts)
+	p.hosts = nil
+}
+
+// shutAll closes hosts, and returns those that had to be killed.
+func shutAll(hosts []*Host) []string {
+	stuck := make([]error, len(hosts))
+	_ = inject.AtOnce(len(hosts), func(i int) error {
+		if hosts[i] != nil && hosts[i].Process != nil {
+			stuck[i] = shut(hosts[i].Process)
+		}
+		return nil
+	})
+	var left []string
+	for i, err := range stuck {
+		if err != nil {
+			left = append(left, fmt.Sprintf("host %s: %v", hosts[i].Name(), err))
+		}
+	}
+	return left
+}
+
+// shut has a host close its client and end. One that does not is killed, and
+// an error.
+func shut(p *host.Process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	defer cancel()
+	if p.Close(ctx) != nil {
+		return fmt.Errorf("had not ended %v after its client was closed", endTimeout)
+	}
+	return nil
+}
+
+// History is what was seen of one schedule. Times are by proc.Now.
+type History struct {
+	Schedule Schedule
+	Began    int64 // the callers were told to begin
+	Stopped  int64 // the callers were told to stop
+	Marks    []Mark
+	Seen     []results.Seen // of each host
+	Alive    []bool         // whether it was at the end, and ended in order
+	Left     []string       // what was left over, and where
+	Probes   []check.Probe
+	// Gaps are when the search itself did not run, and nothing passed its proxies.
+	Gaps []check.Span
+	// RunQueue is how many threads each processor had to run on average.
+	RunQueue float64
+	// Waited is the longest that a thread of a server waited for a processor within
+	// one look of the search at it.
+	Waited time.Duration
+	prefix string
+}
+
+// Mark is what became of one event.
+type Mark struct {
+	Event
+	From   int64  // just before it was injected; 0: it was not
+	Done   int64  // just after that
+	To     int64  // just after it was healed
+	Met    bool   // its trigger came
+	Failed string // why it could not be injected
+
+	moments map[Moment]moment
+}
+
+// moment is one that an event passes.
+type moment struct {
+	come <-chan struct{} // closed when it has passed it
+	pass context.CancelFunc
+}
+
+func newMoments() map[Moment]moment {
+	all := map[Moment]moment{}
+	for _, one := range []Moment{Begun, Injected, Healed} {
+		ctx, pass := context.WithCancel(context.Background())
+		all[one] = moment{ctx.Done(), pass}
+	}
+	return all
+}
+
+// names is how many names a schedule has.
+func (h *History) names() int {
+	n := 0
+	for _, g := range h.Schedule.Groups {
+		n += g.Names
+	}
+	return n
+}
+
+// once is the number of the first name, and how many there are, of a group, by its
+// number from 1; of 0, of all.
+func (h *History) once(group int) (first, count int) {
+	if group == 0 {
+		return 0, h.names()
+	}
+	for _, g := range h.Schedule.Groups[:group-1] {
+		first += g.Names
+	}
+	return first, h.Schedule.Groups[group-1].Names
+}

@@ -1,0 +1,265 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// Reproducer is a schedule that has broken a claim, made small. Its file is its JSON.
+type Reproducer struct {
+	// Name is that of its file, without the extension.
+	Name string `json:"-"`
+	// Finding names what it shows, and Fixed says since when it does not. Shown and
+	// Runs of a reproducer that is fixed are those of the build before.
+	Finding string `json:"finding,omitempty"`
+	Fixed   string `json:"fixed,omitempty"`
+	// Long is set for those that take more than some seconds.
+	Long bool `json:"long,omitempty"`
+	// Strict is set where an exception excuses nothing: it is about more than what is
+	// played.
+	Strict   bool       `json:"strict,omitempty"`
+	Rule     claim.Rule `json:"rule"`
+	What     string     `json:"what"` // in the run that was seen last
+	Shown    int        `json:"shown"`
+	Runs     int        `json:"runs"`
+	Schedule Schedule   `json:"schedule"`
+}
+
+// explains reports whether a violation in another schedule is that of the reproducer,
+// by all that can be seen: the same rule is broken, and either everything that
+// the reproducer needs is in there, or the texts say the same.
+func (s Reproducer) explains(other Schedule, v check.Violation) bool {
+	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
+}
+
+// isIn reports whether other has all actions of s, and wrappers if s has some.
+func (s Schedule) isIn(other Schedule) bool {
+	for _, e := range s.Events {
+		if !slices.ContainsFunc(other.Events, func(o Event) bool { return o.Action == e.Action }) {
+			return false
+		}
+	}
+	wrapped := func(h HostPlan) bool { return h.Wrapper != "" }
+	return !slices.ContainsFunc(s.Hosts, wrapped) || slices.ContainsFunc(other.Hosts, wrapped)
+}
+
+// particulars are numbers with their units, names and hosts in a text.
+var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
+
+// kindOf is what a violation says without its particulars.
+func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
+
+// Text describes the reproducer in words.
+func (s Reproducer) Text() string {
+	var b strings.Builder
+	if s.Finding != "" {
+		fmt.Fprintf(&b, "%s: %s (fixed in %s).\n", s.Schedule.on(), s.Finding, s.Fixed)
+	}
+	fmt.Fprintf(&b, "%s breaks %q in %d of %d runs:\n", s.Schedule.on(), s.Rule, s.Shown, s.Runs)
+	for i, g := range s.Schedule.Groups {
+		fmt.Fprintf(&b, "  %s\n", s.Schedule.use(i, g))
+	}
+	for i, h := range s.Schedule.Hosts {
+		if h.Wrapper != "" {
+			fmt.Fprintf(&b, "  The plugin of %s is started by %s.\n", hostName(i), h.Wrapper)
+		}
+	}
+	for _, e := range s.Schedule.Events {
+		fmt.Fprintf(&b, "  %s\n", e.text())
+	}
+	fmt.Fprintf(&b, "  Then: %s.\n", s.What)
+	return b.String()
+}
+
+// How says in one line on which store it shows, and what happens there.
+func (s Reproducer) How() string {
+	var does []string
+	for i, h := range s.Schedule.Hosts {
+		if h.Wrapper != "" {
+			does = append(does, fmt.Sprintf("the plugin of %s is started by wrapper %s", hostName(i), h.Wrapper))
+		}
+	}
+	for _, e := range s.Schedule.Events {
+		if clause := e.does(); !slices.Contains(does, clause) {
+			does = append(does, clause)
+		}
+	}
+	if len(does) == 0 {
+		return s.Schedule.on() + ": no action, callers alone"
+	}
+	return s.Schedule.on() + ": " + strings.Join(does, "; ")
+}
+
+// on names the store.
+func (s Schedule) on() string {
+	if len(kinds.Of(s.Backend).Settings) > 1 {
+		return s.Backend + " (" + s.Setting + ")"
+	}
+	return s.Backend
+}
+
+// use is what the callers of a group do.
+func (s Schedule) use(n int, g Group) string {
+	var who []string
+	for i, h := range s.Hosts {
+		switch c := h.Callers[n]; {
+		case c == 1:
+			who = append(who, hostName(i))
+		case c > 1:
+			who = append(who, fmt.Sprintf("%s (%d callers)", hostName(i), c))
+		}
+	}
+	does := map[string]string{
+		"lock": "acquire and release", "try": "try to acquire and release", "do": "run functions under", "lead": "campaign for",
+	}[string(g.Kind)]
+	what := "lock"
+	if g.Kind == "lead" {
+		what = "election"
+	}
+	if g.Names > 1 {
+		what = fmt.Sprintf("%d %ss", g.Names, what)
+	} else {
+		what = "one " + what
+	}
+	return fmt.Sprintf("%s %s %s with a TTL of %v, ask for up to %v and hold for %s.", strings.Join(who, " and "), does, what,
+		time.Duration(g.TTL), time.Duration(g.Limit[1]), g.Hold.text())
+}
+
+func (b Bounds) text() string {
+	if b[0] == b[1] {
+		return time.Duration(b[0]).String()
+	}
+	return fmt.Sprintf("%v to %v", time.Duration(b[0]), time.Duration(b[1]))
+}
+
+// does is what the event's action does, and to whom.
+func (e Event) does() string {
+	a := e.action()
+	if a.On == OnServer {
+		return a.DoesTo(fmt.Sprint("server ", e.Target+1))
+	}
+	return a.DoesTo(hostName(e.Target))
+}
+
+// text describes an event.
+func (e Event) text() string {
+	does := e.does()
+	when := fmt.Sprintf("After %v", time.Duration(e.At))
+	if e.Trigger != "" {
+		when += fmt.Sprintf(", at %q of %s", e.Trigger, hostName(e.Of))
+	}
+	if e.Lasts > 0 {
+		does += fmt.Sprintf(", for %v", time.Duration(e.Lasts))
+	}
+	return when + ": " + does + "."
+}
+
+// WriteFile writes the reproducer to path.
+func (s Reproducer) WriteFile(path string) error {
+	b, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// ReadReproducer reads a reproducer file, and checks that it can be played.
+func ReadReproducer(path string) (Reproducer, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return Reproducer{}, err
+	}
+	return parse(path, b)
+}
+
+func parse(path string, text []byte) (s Reproducer, err error) {
+	s.Name = strings.TrimSuffix(filepath.Base(path), ".json")
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&s); err != nil {
+		return s, fmt.Errorf("reproducer %s: %w", path, err)
+	}
+	if err := s.Schedule.check(); err != nil {
+		return s, fmt.Errorf("reproducer %s: %w", path, err)
+	}
+	return s, nil
+}
+
+//go:embed reproducers/*.json
+var kept embed.FS
+
+// Kept are the reproducers of what was found and is fixed, ordered by name.
+func Kept() (all []Reproducer, err error) {
+	files, err := fs.Glob(kept, "reproducers/*.json")
+	for _, file := range files {
+		text, readErr := kept.ReadFile(file)
+		s, parseErr := parse(file, text)
+		all, err = append(all, s), errors.Join(err, readErr, parseErr)
+	}
+	return all, err
+}
+
+// Played is what became of a reproducer.
+type Played struct {
+	Runs, Shown int
+	Grants      int
+	Violations  []check.Violation // of all runs
+	Unjudged    int               // runs on a starved machine, in which a claim that has a time seemed broken
+}
+
+// Replayer plays reproducers of one backend, on servers that it keeps for as long as
+// they serve the next one.
+type Replayer struct{ *players }
+
+// NewReplayer makes one, which has to be closed.
+func NewReplayer(b Backend) (*Replayer, error) {
+	one, err := newPlayers(b, 1)
+	return &Replayer{one}, err
+}
+
+// Close ends the servers.
+func (r *Replayer) Close() error { return r.close() }
+
+// Play plays a reproducer runs times. Its error says that it could not be played.
+func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
+	for range runs {
+		h, err := r.play(ctx, s.Schedule)
+		if err != nil {
+			return p, err
+		}
+		v := judgeOf(h, r.backend)
+		if s.Strict {
+			v.Violations = append(v.Violations, v.Exempt...)
+		}
+		p.Runs++
+		p.Grants += v.Grants
+		if len(v.Violations) > 0 {
+			p.Shown++
+		}
+		if v.Unjudged {
+			p.Unjudged++
+		}
+		p.Violations = append(p.Violations, v.Violations...)
+		for _, m := range h.Marks {
+			if m.Failed != "" {
+				return p, fmt.Errorf("faults: %s: %s", m.Action, m.Failed)
+			}
+		}
+	}
+	return p, nil
+}

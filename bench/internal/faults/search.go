@@ -1,0 +1,283 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// Backend is one that is judged.
+type Backend struct {
+	Name    string
+	Path    string // of the plugin binary
+	Fencing string
+	Config  driver.Config
+	NoMTLS  bool
+	// HostProgram is another program for the host processes, whose main must call
+	// [host.Main]: one that was built with another version of core. "" means this
+	// one.
+	HostProgram string
+}
+
+// Options of a search.
+type Options struct {
+	// Length is for how long new schedules are begun on each backend.
+	Length time.Duration
+	Seed   uint64
+	// Actions are the names of those that may happen; none means all.
+	Actions []string
+	// Settings are those of the store that are taken; none means all.
+	Settings []string
+	// Pool, if it is not 0, makes it a soak: one environment, in which hosts live on
+	// from one schedule to the next until an action ends them, and one of them has so
+	// many callers that hold for long. What breaks a claim is not made small.
+	Pool int
+	// KeepGoing goes on after a violation; otherwise the backend's search
+	// ends with the first reproducer.
+	KeepGoing bool
+	// Players is how many schedules are played at the same time, each on servers of
+	// its own: they wait for most of it. Default 2.
+	Players int
+	// Shrink bounds the time for making a reproducer small. Default 5 minutes.
+	Shrink time.Duration
+	// Runs is how often a reproducer is played at the end to say how often it shows.
+	// Default 10.
+	Runs int
+	// Log is told what is found, and Progress of each schedule, one after the other.
+	Log, Progress func(format string, args ...any)
+}
+
+// fill puts in what is the default.
+func (o *Options) fill() {
+	o.Players = cmp.Or(o.Players, 2)
+	o.Shrink = cmp.Or(o.Shrink, 5*time.Minute)
+	o.Runs = cmp.Or(o.Runs, 10)
+	for _, tell := range []*func(string, ...any){&o.Log, &o.Progress} {
+		if *tell == nil {
+			*tell = func(string, ...any) {}
+		}
+	}
+}
+
+// Found is what a search on one backend has found.
+type Found struct {
+	Backend   string
+	Schedules int
+	Grants    int
+	// Actions are how many took place.
+	Actions int
+	// Unjudged are the schedules in which a claim that has a time seemed broken
+	// while the machine was starved, and Starved those in which it was.
+	Unjudged, Starved int
+	// Exempt are the violations that are written down, and Again those of which
+	// there is a reproducer, or soon will be.
+	Exempt, Again int
+	// Failed are the schedules that could not be played, with the last reason.
+	Failed      int
+	Failure     string
+	Covered     *Coverage
+	Reproducers []Reproducer
+	// Uses are those of the processes of a soak, in the order of their starts, and
+	// Left is what they have left in the end, and who has grown.
+	Uses []*Usage `json:",omitempty"`
+	Left []string `json:",omitempty"`
+}
+
+// Search plays schedules on one backend. It ends early with ctx, whose end is
+// no error.
+func Search(ctx context.Context, b Backend, o Options) (found Found, err error) {
+	found.Backend, found.Covered = b.Name, &Coverage{}
+	if !kinds.Of(b.Name).Known() {
+		return found, fmt.Errorf("faults: lockbench has no throwaway servers for %s", b.Name)
+	}
+	actions := Actions()
+	if len(o.Actions) > 0 {
+		actions = Chosen(o.Actions)
+	}
+	o.fill()
+	settings := o.Settings
+	if o.Pool > 0 {
+		settings, actions = kinds.Of(b.Name).SettingNames()[:1], soakable(actions)
+	}
+	g := newGenerator(b.Name, o.Seed, settings, actions)
+	if g.pool = o.Pool; len(g.picker.settings) == 0 {
+		return found, fmt.Errorf("%s: %w", b.Name, ErrUnfit)
+	}
+	all, err := newPlayers(b, o.Players)
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, all.close()) }()
+	all.soak = o.Pool > 0
+	x := &searcher{players: all, opts: o, generator: g, until: time.Now().Add(o.Length), found: &found, shrinking: map[claim.Rule]bool{}}
+	x.kept = sync.NewCond(&x.mu)
+	found.Covered = newCoverage(g.picker)
+	var playing sync.WaitGroup
+	for range cap(x.idle) {
+		playing.Go(func() {
+			for s, more := x.next(ctx); more; s, more = x.next(ctx) {
+				x.one(ctx, s)
+			}
+		})
+	}
+	playing.Wait()
+	if x.soak {
+		x.finish()
+	}
+	return found, x.failure
+}
+
+// ErrUnfit is the end of a backend on which none of the chosen actions can happen.
+var ErrUnfit = errors.New("none of these actions can happen there")
+
+// failuresInRow is after how many schedules that cannot be played an
+// search ends.
+const failuresInRow = 5
+
+// Chosen are the actions of these names.
+func Chosen(names []string) []Action {
+	return slices.DeleteFunc(Actions(), func(a Action) bool { return !slices.Contains(names, a.Name) })
+}
+
+// searcher searches one backend. What its players share is guarded by their mutex.
+type searcher struct {
+	*players
+	opts      Options
+	generator *generator
+	until     time.Time
+	found     *Found
+	failures  int // in a row
+	failure   error
+	shrinking map[claim.Rule]bool // of which a reproducer is being made
+	kept      *sync.Cond          // one was made
+}
+
+// next is another schedule, if there is to be one. Where one reproducer is enough, it
+// waits until that which is being made is one.
+func (x *searcher) next(ctx context.Context) (Schedule, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for !x.opts.KeepGoing && len(x.shrinking) > 0 {
+		x.kept.Wait()
+	}
+	if time.Now().After(x.until) || ctx.Err() != nil || x.failure != nil || x.satisfied() {
+		return Schedule{}, false
+	}
+	return x.generator.next(), true
+}
+
+// satisfied reports whether there is a reproducer that can be shown again, or may soon
+// be one, and one is enough.
+func (x *searcher) satisfied() bool {
+	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
+	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
+}
+
+// one plays one schedule, and makes a reproducer of a violation of which there is
+// none.
+func (x *searcher) one(ctx context.Context, s Schedule) {
+	h, err := x.play(ctx, s)
+	if err != nil {
+		if ctx.Err() == nil {
+			x.unplayable(err)
+		}
+		return
+	}
+	switch violation, fresh := x.tally(h, judgeOf(h, x.backend)); {
+	case fresh && x.soak:
+		x.keep(Reproducer{Schedule: s, Rule: violation.Rule, What: violation.What, Shown: 1, Runs: 1})
+	case fresh:
+		x.keep(x.shrink(ctx, s, violation))
+	}
+}
+
+// unplayable counts a schedule that could not be played.
+func (x *searcher) unplayable(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.found.Failed++
+	x.found.Failure = err.Error()
+	x.opts.Log("%s: a schedule could not be played: %v", x.backend.Name, err)
+	if x.failures++; x.failures == failuresInRow {
+		x.failure = fmt.Errorf("faults: %d schedules in a row cannot be played on %s: %w", failuresInRow, x.backend.Name, err)
+	}
+}
+
+// tally adds a schedule to what was found, and reports it. A violation that no
+// reproducer explains is fresh: the caller has to make one, and nobody else does so
+// for this rule meanwhile.
+func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f := x.found
+	x.failures = 0
+	f.Schedules++
+	f.Grants += v.Grants
+	f.Exempt += len(v.Exempt)
+	if v.Starved {
+		f.Starved++
+	}
+	if v.Unjudged {
+		f.Unjudged++
+	}
+	text := ""
+	for _, m := range h.Marks {
+		if m.From > 0 {
+			f.Actions++
+		}
+		text += " " + m.Action
+		if m.Failed != "" {
+			text += fmt.Sprintf(" (%s)", m.Failed)
+		}
+	}
+	for _, one := range v.Violations {
+		switch {
+		case x.explained(h.Schedule, one) || fresh || x.satisfied():
+			f.Again++
+			text += fmt.Sprintf(", again %q", one.Rule)
+		default:
+			violation, fresh = one, true
+		}
+	}
+	f.Covered.add(h)
+	x.opts.Progress("%s %d: %d hosts, %d grants,%s; %s", x.backend.Name, f.Schedules, len(h.Schedule.Hosts), v.Grants, text, f.Covered.Line())
+	if fresh {
+		x.shrinking[violation.Rule] = true
+		x.opts.Log("%s: schedule %d: %s: %s", x.backend.Name, f.Schedules, violation.Rule, violation.What)
+	}
+	return violation, fresh
+}
+
+// explained reports whether a violation is one of which there is a reproducer, or
+// soon will be.
+func (x *searcher) explained(s Schedule, v check.Violation) bool {
+	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
+}
+
+// keep adds a reproducer to what was found, if it is another one.
+func (x *searcher) keep(reproducer Reproducer) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.shrinking, reproducer.Rule)
+	x.kept.Broadcast()
+	if !x.explained(reproducer.Schedule, check.Violation{Rule: reproducer.Rule, What: reproducer.What}) {
+		x.found.Reproducers = append(x.found.Reproducers, reproducer)
+		x.opts.Log("%s", reproducer.Text())
+	}
+}
+
+// log may be called from any goroutine.
+func (x *searcher) log(format string, args ...any) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.opts.Log(format, args...)
+}

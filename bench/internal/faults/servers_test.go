@@ -1,0 +1,94 @@
+package faults
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/host"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// TestServerActions: each action that is done to servers, those of operators among
+// them, is injected and healed while a host works; then they serve that host, are
+// as they began, and keep nothing of its locks.
+func TestServerActions(t *testing.T) {
+	for _, of := range kinds.All() {
+		for _, setting := range of.SettingNames() {
+			if !of.InHost() {
+				t.Run(of.Name+"/"+setting, func(t *testing.T) { testServerActions(t, of, setting) })
+			}
+		}
+	}
+}
+
+func testServerActions(t *testing.T, of *servers.Kind, setting string) {
+	t.Parallel()
+	w, start := openSystem(t, of.Name, servers.Requirements{Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}})
+	h := start(t, "")
+	for _, a := range slices.Concat(serverActions, operations()) {
+		if a.fits(of.Name, setting, of.Lacks) == "" {
+			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, h, a) })
+		}
+	}
+	if err := w.EndBackground(); err != nil {
+		t.Error(err)
+	}
+	closeHost(t, h)
+}
+
+func testServerAction(t *testing.T, w *System, h *Host, a Action) {
+	prefix := a.Name + "-"
+	err := h.Work(host.Workload{
+		Kind: results.OpLock, Prefix: prefix, Names: 4, Callers: 3, TTL: 2 * time.Second,
+		Limit: host.Range{timeout, timeout}, Hold: host.Range{0, 20 * time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proc.Sleep(t.Context(), 50*time.Millisecond)
+	e := Event{Action: a.Name, Lasts: Duration(min(max(a.Lasts[0], 100*time.Millisecond), 2*time.Second)), Amount: 0.9}
+	if a.On == OnServer {
+		e.Target = len(w.Servers) - 1
+	}
+	if err := a.Inject(t.Context(), w, e); err != nil {
+		t.Fatal(err)
+	}
+	proc.Sleep(t.Context(), time.Duration(e.Lasts))
+	if a.Heal != nil {
+		if err := a.Heal(t.Context(), w, e); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if err := h.Release(ctx); err != nil {
+		t.Error(err)
+	}
+	h.Forget()
+	works(t, h, "after")
+	if w.Shifted {
+		if w.Healthy(t.Context()) == nil {
+			t.Error("a clock that was moved is healthy")
+		}
+		if err := w.Again(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, "the servers are healthy", func() bool {
+		err = w.Healthy(t.Context())
+		return err == nil
+	})
+	var left []string
+	eventually(t, "nothing is left", func() bool {
+		left, err = w.Leftovers(t.Context(), prefix)
+		return err == nil && len(left) == 0
+	})
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v; left: %q", err, left)
+	}
+}

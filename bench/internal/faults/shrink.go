@@ -1,0 +1,193 @@
+package faults
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/internal/claim"
+)
+
+// shrinker makes a schedule small that has broken a claim. No schedule is played
+// the same way twice: a smaller one is taken if it breaks the same rule in two
+// of three plays, and one without an action if it does in fewer, see [spare].
+type shrinker struct {
+	*searcher
+	rule claim.Rule // that is broken
+
+	mu    sync.Mutex
+	what  string // in the play that showed it last
+	plays int
+}
+
+// wanted is how many actions a person follows at a glance.
+const wanted = 2
+
+// removalThreshold is how many replays of how many must break the rule, so that
+// an action is removed from a schedule of n. Few are asked for: actions are what
+// a person reads first, and without those that were there by chance a schedule
+// breaks its rule less often.
+func removalThreshold(n int) (need, times int) {
+	if n > burst {
+		return 1, 3
+	}
+	return 2, 6
+}
+
+// shrink finds the smallest schedule that shows the violation of s.
+func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Reproducer {
+	k := &shrinker{searcher: x, rule: v.Rule, what: v.What}
+	trail, again := k.trail(ctx, s)
+	if !again {
+		x.log("%s: it did not show again in %d plays", x.backend.Name, k.plays)
+		return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Runs: chances}
+	}
+	reproducer := k.back(ctx, k.reproducerOf(ctx, trail[len(trail)-1]), trail)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	x.log("%s: shrunk in %d plays to %d actions on %d hosts", x.backend.Name, k.plays, len(reproducer.Schedule.Events), len(reproducer.Schedule.Hosts))
+	return reproducer
+}
+
+// chances is how often a schedule is played again to see whether it shows the
+// violation at all.
+const chances = 6
+
+// trail makes s smaller step by step, until nothing can go or the time is over.
+// The last one is the smallest. It reports whether s has shown the violation
+// again: one that was seen by chance cannot be made smaller.
+func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
+	most := k.opts.Shrink
+	if !k.opts.KeepGoing { // what is left of the time
+		most = min(most, max(time.Until(k.until), most/4))
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	if one, shown := k.anyOf(ctx, s.alone(), 2, 6); shown {
+		s = one
+	} else if shown, _ := k.shows(ctx, s, 1, chances); shown == 0 {
+		return nil, false
+	}
+	trail = []Schedule{s}
+	for smaller := true; smaller && ctx.Err() == nil; {
+		smaller = false
+		take := func(one Schedule) { s, trail, smaller = one, append(trail, one), true }
+		for shown := true; shown && len(s.Events) > 0; {
+			need, times := removalThreshold(len(s.Events))
+			var less Schedule
+			if less, shown = k.anyOf(ctx, s.withoutOne(), need, times); shown {
+				take(less)
+			}
+		}
+		for i := 0; ctx.Err() == nil; {
+			candidates := smallerThan(s)
+			if i >= len(candidates) {
+				break
+			}
+			if shown, _ := k.shows(ctx, candidates[i], 2, 3); shown == 2 {
+				take(candidates[i]) // what comes after it has its number now
+			} else {
+				i++
+			}
+		}
+		if !smaller && len(s.Events) > 1 {
+			if one, shown := k.anyOf(ctx, s.longer(), 2, 6); shown {
+				take(one)
+			}
+		}
+	}
+	return trail, true
+}
+
+// anyOf plays all of candidates at once, and returns the first that shows.
+func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	numbers := make(chan int, len(candidates)) // -1: it does not
+	for i, c := range candidates {
+		go func() {
+			if shown, _ := k.shows(ctx, c, need, times); shown < need {
+				i = -1
+			}
+			numbers <- i
+		}()
+	}
+	for range candidates {
+		if i := <-numbers; i >= 0 {
+			return candidates[i], true
+		}
+	}
+	return one, false
+}
+
+// reproducerOf plays s as often as a reproducer is.
+func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
+	shown, plays := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
+}
+
+// back finds a reproducer that shows oftener than one that seldom does among the
+// schedules that it was made from, and have no more actions, by longer and
+// longer steps: one that was taken by luck, in two of three plays, spoils all
+// that come after it.
+func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
+	best := seldom
+	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
+		before := trail[len(trail)-1-step]
+		if len(before.Events) > max(len(seldom.Schedule.Events), wanted) {
+			break
+		}
+		if reproducer := k.reproducerOf(ctx, before); reproducer.Shown > best.Shown {
+			best = reproducer
+		}
+	}
+	return best
+}
+
+// shows plays s up to times times, on all players that are idle, and counts how
+// often it breaks the same rule, up to need, in how many plays. It ends as soon
+// as that is reached or cannot be.
+func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	played := make(chan bool, times)
+	for range times {
+		go func() { played <- k.breaks(ctx, s) }()
+	}
+	for left := times; left > 0; left-- {
+		broken := <-played
+		if ctx.Err() != nil {
+			continue // the players are needed for what comes next
+		}
+		plays++
+		if broken {
+			shown++
+		}
+		if need < times && (shown == need || shown+left-1 < need) {
+			enough()
+		}
+	}
+	return shown, plays
+}
+
+// breaks plays s, and reports whether the same rule is broken.
+func (k *shrinker) breaks(ctx context.Context, s Schedule) bool {
+	h, err := k.play(ctx, s)
+	if err != nil {
+		return false
+	}
+	violations := judgeOf(h, k.backend).Violations
+	i := slices.IndexFunc(violations, func(v check.Violation) bool { return v.Rule == k.rule })
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.plays++
+	if i < 0 {
+		return false
+	}
+	k.what = violations[i].What
+	return true
+}

@@ -1,0 +1,249 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/host"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// System is what actions act on: the servers of one backend, and the hosts of
+// one schedule with their ways to the servers.
+type System struct {
+	*servers.Environment
+	Hosts []*Host
+	// Dir is a directory for what actions need; it is removed at the end.
+	Dir string
+
+	history *History
+}
+
+// Host is one process with its plugin, as a schedule began it.
+type Host struct {
+	*host.Process
+	Number int
+	Paths  []*inject.Proxy // one to each server
+	// Dir is the TMPDIR of the host and its plugin.
+	Dir string
+	// asked is how many locks of groups that ask once it has asked for last, and
+	// askedAt when.
+	asked, askedAt atomic.Int64
+}
+
+// Name is how a reproducer calls the host: A, B, ...
+func (h *Host) Name() string { return hostName(h.Number) }
+
+func hostName(n int) string { return check.HostName(n) }
+
+// Inject does an action that needs no schedule. What it does until it is healed is
+// begun by the event; see [inject.Background.End].
+func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
+
+// end is the Heal of an action that has begun something.
+func end(_ context.Context, w *System, e Event) error { return w.End(e) }
+
+// hostWrappers are scripts that stand between a host and its plugin, which is
+// $plugin to them.
+var hostWrappers = map[string]string{
+	"shell":      `"$plugin"; exit $?`,
+	"env":        `exec env LANG=C "$plugin"`,
+	"nice":       `exec nice -n 1 "$plugin"`,
+	"background": `"$plugin" & wait`,
+	"session":    `setsid --wait "$plugin"`,
+}
+
+// wrappersThatStay are those of [hostWrappers] that are a process between a host
+// and its plugin.
+var wrappersThatStay = []string{"shell", "background", "session"}
+
+// wrap writes the script of a wrapper, and returns its path.
+func wrap(dir, name, wrapper, plugin string) (string, error) {
+	path := fmt.Sprintf("%s/lockplugin-%s", dir, name)
+	text := fmt.Sprintf("#!/bin/sh\nplugin='%s'\n%s\n", plugin, hostWrappers[wrapper])
+	return path, os.WriteFile(path, []byte(text), 0o755)
+}
+
+func wrapperNames() []string { return slices.Sorted(maps.Keys(hostWrappers)) }
+
+// needsWrapper reports whether an action is done to the wrapper of a host.
+func needsWrapper(actions []Action) bool {
+	return slices.ContainsFunc(actions, func(a Action) bool { return a.Wrapped })
+}
+
+// ready starts the servers of a setting, unless they are there and well.
+func (p *player) ready(ctx context.Context, setting string) error {
+	if p.environment != nil && p.setting == setting && p.well(ctx) {
+		return nil
+	}
+	p.close()
+	e, err := kinds.Of(p.backend.Name).Open(ctx, servers.Requirements{
+		Setting: setting, Needs: p.needs, TTL: p.ttl, Plugin: p.backend.Path, Dir: p.dir,
+	})
+	if err != nil {
+		return err
+	}
+	p.environment, p.setting = e, setting
+	return nil
+}
+
+// well brings the servers back to where they began, if they are not there. Those
+// whose clock has jumped are not well: threads of some wait until a time of day. The
+// table moves clocks back.
+func (p *player) well(ctx context.Context) bool {
+	if p.table != nil {
+		return p.environment.Again(ctx) == nil
+	}
+	return !p.environment.Shifted && (p.environment.Healthy(ctx) == nil || p.environment.Again(ctx) == nil && p.environment.Healthy(ctx) == nil)
+}
+
+// maxTTL is the longest of a schedule.
+const maxTTL = 10 * time.Second
+
+// close ends hosts and servers. What cannot be ended any more is the watchers' of
+// package servers.
+func (p *player) close() {
+	p.end()
+	if p.environment != nil {
+		_ = p.environment.Close()
+		p.environment = nil
+	}
+}
+
+// spec is how a host is started. A recorder that was built from another version
+// gets the same.
+func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) host.Spec {
+	cfg := driver.Config{}
+	maps.Copy(cfg, p.backend.Config)
+	maps.Copy(cfg, p.environment.ConfigOf(paths))
+	spec := host.Spec{
+		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
+		Resources: host.Resources{Dir: dir}, Program: p.backend.HostProgram,
+	}
+	if p.table != nil {
+		spec.Resources = *p.table
+	}
+	return spec
+}
+
+// start starts the hosts of a schedule.
+func (p *player) start(ctx context.Context, w *System, s Schedule) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for len(p.environment.Paths) < len(s.Hosts) {
+		if _, err := p.environment.AddPaths(); err != nil {
+			return err
+		}
+	}
+	w.Hosts = make([]*Host, len(s.Hosts))
+	return inject.AtOnce(len(s.Hosts), func(i int) error {
+		dir := filepath.Join(w.Dir, hostName(i))
+		if p.soak {
+			if i < len(p.hosts) && p.hosts[i].Alive() {
+				w.Hosts[i] = p.hosts[i]
+				w.Hosts[i].Forget()
+				return nil
+			}
+			dir = filepath.Join(p.dir, fmt.Sprint(hostName(i), "-", p.plays))
+		}
+		w.Hosts[i] = &Host{Number: i, Dir: filepath.Join(dir, "tmp"), Paths: p.environment.Paths[i]}
+		return p.launch(ctx, w.Hosts[i], dir, s.Hosts[i])
+	})
+}
+
+// launch starts one host.
+func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan) error {
+	if err := os.MkdirAll(h.Dir, 0o700); err != nil {
+		return err
+	}
+	plugin := p.backend.Path
+	if plan.Wrapper != "" {
+		var err error
+		if plugin, err = wrap(dir, p.backend.Name, plan.Wrapper, plugin); err != nil {
+			return err
+		}
+	}
+	var err error
+	h.Process, err = host.Start(ctx, p.spec(h.Paths, h.Number, h.Dir, plugin))
+	return err
+}
+
+// ifThere does something to a process, if there is one.
+func ifThere(do func(pid int) error, pid int) error {
+	if pid <= 0 {
+		return nil
+	}
+	if err := do(pid); !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+func kill(pid int) error { return ifThere(proc.Kill, pid) }
+
+// freeze stops a process, if there is one, until the event is healed.
+func (w *System) freeze(e Event, pid int) error {
+	unmark, err := w.mark(pid)
+	if err != nil {
+		return err
+	}
+	// Another one that had got its number would go on as well.
+	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
+	return ifThere(proc.Freeze, pid)
+}
+
+// mark notes that a process may be frozen, so that whoever cleans up
+// after a search that was killed ends it: it cannot see that by itself. See
+// the watcher of package servers.
+func (w *System) mark(pid int) (unmark func() error, err error) {
+	group, err := syscall.Getpgid(pid)
+	if pid <= 0 || errors.Is(err, syscall.ESRCH) {
+		return func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(filepath.Dir(w.Dir), fmt.Sprint("stopped-", pid, ".pid"))
+	if err := os.WriteFile(file, fmt.Appendln(nil, group), 0o600); err != nil {
+		return nil, err
+	}
+	return func() error { return os.RemoveAll(file) }, nil
+}
+
+// pluginChain are the processes from the one that the host has started to its
+// plugin: one, or those of a wrapper before it. On systems without /proc it is
+// the first. Without a plugin it is 0.
+func (h *Host) pluginChain() []int {
+	first := h.PluginPid()
+	chain := []int{first}
+	if first <= 0 {
+		return chain
+	}
+	children := map[int]int{}
+	for pid, s := range proc.All() {
+		children[s.Parent] = pid
+	}
+	for pid := children[first]; pid != 0; pid = children[pid] {
+		chain = append(chain, pid)
+	}
+	return chain
+}
+
+// plugin is the process id of the plugin itself, behind its wrapper.
+func (h *Host) plugin() int {
+	chain := h.pluginChain()
+	return chain[len(chain)-1]
+}

@@ -1,0 +1,247 @@
+package faults
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
+)
+
+// sink keeps the rounds.
+type sink struct {
+	mu     sync.Mutex
+	rounds []results.Round
+}
+
+func (s *sink) Begin(string) {}
+
+func (s *sink) Round(r results.Round) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rounds = append(s.rounds, r)
+	return nil
+}
+
+// verdictsOn runs one round of each fault and returns what check says of them, and
+// for how long the machine kept hosts from running, all of them together.
+func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
+	t.Helper()
+	p := Plan{Backends: []Backend{b}, Rounds: 1, FilesOnly: true}
+	for _, f := range All() {
+		if slices.Contains(faults, f.Name) {
+			p.Faults = append(p.Faults, f)
+		}
+	}
+	if len(p.Faults) != len(faults) {
+		t.Fatalf("some of the faults %v do not exist", faults)
+	}
+	var s sink
+	if err := Run(t.Context(), p, &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.rounds {
+		if r.Failure != "" {
+			t.Errorf("%s under %s: %s", r.Backend, r.Fault, r.Failure)
+		}
+	}
+	for _, r := range s.rounds {
+		starved += starvation(r)
+	}
+	return check.Cells(s.rounds), starved
+}
+
+// starvation is for how long hosts of a round could not run, but for what the
+// fault froze: a frozen host notes that too when it runs again.
+func starvation(r results.Round) (sum time.Duration) {
+	for _, h := range r.Halts {
+		frozen := slices.ContainsFunc(r.Halts, func(f results.Halt) bool {
+			return f.Why == results.HaltFrozen && f.Host == h.Host && h.From < f.To && f.From < h.To
+		})
+		if h.Why == results.HaltStarved && !frozen {
+			sum += time.Duration(h.To - h.From)
+		}
+	}
+	return sum
+}
+
+// busyFor is a quarter of the shortest time by which a planted bug is early.
+const busyFor = 20 * time.Millisecond
+
+// requireRedis skips without a server, where that is allowed.
+func requireRedis(t *testing.T) {
+	t.Helper()
+	s, err := redisserver.Start(t.Context(), nil)
+	if err != nil {
+		servers.Missing(t, "redis", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTableFindsPlantedBugs: each in one round, and a backend without one is not
+// blamed, but for an eviction: it does not look for that. A machine that is
+// busy hides a bug at times, as when it delays a holder past the moment of the
+// fault, or one who asks: a round in which the recorders themselves noted that
+// they did not run, or a thread of what runs here waited for a processor for
+// busyFor, is repeated, four times at most.
+func TestTableFindsPlantedBugs(t *testing.T) {
+	requireRedis(t)
+	path := plugintest.Build(t, module+"bench/internal/faults/planted")
+	waits, stop := proc.WatchFamily()
+	t.Cleanup(stop)
+	for _, tt := range []struct {
+		bug, fault string
+		class      check.Class
+		rule       claim.Rule
+	}{
+		{"none", "freeze-host", check.ClassHeld, ""},
+		{"none", "evict", check.ClassBroken, claim.Linear},
+		{"pause", "freeze-host", check.ClassBroken, claim.Linear},
+		{"token", "restart-wiped", check.ClassBroken, claim.Token},
+		{"resurrect", "clock-forward", check.ClassBroken, claim.Linear},
+		{"release", "freeze-host", check.ClassBroken, claim.Overlap},
+		{"early", "partition-holder", check.ClassBroken, claim.Linear},
+	} {
+		t.Run(tt.bug+" under "+tt.fault, func(t *testing.T) {
+			t.Parallel()
+			if _, err := inject.ClockLibrary(t.Context(), t.TempDir()); err != nil && tt.fault == "clock-forward" {
+				servers.Missing(t, "cc", &servers.NotInstalledError{Program: "cc", Debian: "gcc", Homebrew: "gcc"})
+			}
+			b := Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": tt.bug}}
+			const tries = 5
+			for try := 1; ; try++ {
+				began := time.Now()
+				cells, starved := verdictsOn(t, b, tt.fault)
+				c := cells[0]
+				if waited := waits.Longest(began); waited >= busyFor {
+					starved += waited
+				}
+				found := tt.rule == "" || slices.ContainsFunc(c.Violations, func(v string) bool { return strings.HasPrefix(v, string(tt.rule)) })
+				switch {
+				case c.Class == tt.class && found || t.Failed():
+					return
+				case tt.rule == "" || starved == 0 || try == tries:
+					t.Fatalf("verdict %q with %q, want %q and a violation of %q; a busy machine held them up for %v: %+v", c.Class, c.Violations, tt.class, tt.rule, starved, c)
+				default:
+					t.Logf("again, a busy machine held them up for %v: verdict %q with %q, want %q and a violation of %q", starved, c.Class, c.Violations, tt.class, tt.rule)
+				}
+			}
+		})
+	}
+}
+
+func TestStarvationIsNotTheFreeze(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	r := results.Round{Seen: results.Seen{Halts: []results.Halt{
+		{Host: 0, Why: results.HaltFrozen, From: 1000 * ms, To: 3000 * ms},
+		{Host: 0, Why: results.HaltStarved, From: 998 * ms, To: 3001 * ms},
+		{Host: 0, Why: results.HaltStarved, From: 500 * ms, To: 520 * ms},
+		{Host: 1, Why: results.HaltStarved, From: 1500 * ms, To: 1530 * ms},
+		{Host: 1, Why: results.HaltKilled, From: 4000 * ms},
+	}}}
+	if got, want := starvation(r), 50*time.Millisecond; got != want {
+		t.Errorf("starved for %v, want %v", got, want)
+	}
+}
+
+// TestNoOperationsIsNoVerdict: a plugin that cannot be opened is not called
+// safe.
+func TestNoOperationsIsNoVerdict(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "lockplugin-memory")
+	if err := os.WriteFile(missing, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var s sink
+	faults := slices.DeleteFunc(All(), func(f Fault) bool { return f.Name != "kill-plugin" })
+	err := Run(t.Context(), Plan{Backends: []Backend{{Name: "memory", Path: missing}}, Faults: faults, Rounds: 1, FilesOnly: true}, &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := check.Cells(s.rounds)[0]; c.Class != check.ClassInvalid || c.Why == "" {
+		t.Errorf("%+v, want an invalid cell that says why", c)
+	}
+}
+
+// TestRoundsAreSchedules: on each store that it fits, a fault is one event of its
+// round, what follows another event comes after it, and the rival asks late where it
+// should.
+func TestRoundsAreSchedules(t *testing.T) {
+	for _, f := range All() {
+		for _, k := range kinds.All() {
+			if f.Fits(k) != "" {
+				continue
+			}
+			if events := known(k, f.setting(k), f.Events); len(events) != 1 {
+				t.Fatalf("%s on %s: %v", f.Name, k.Name, events)
+			}
+			if events := known(k, f.setting(k), f.Prepare); len(events) != len(f.Prepare) {
+				t.Errorf("%s on %s is prepared by %v", f.Name, k.Name, events)
+			}
+			c := &cell{backend: Backend{Name: k.Name}, fault: f, ttl: TTL}
+			s, hit := c.schedule(0)
+			if !f.DoesAction(s.Events[hit-1].Action) {
+				t.Errorf("%s: event %d is %q", f.Name, hit, s.Events[hit-1].Action)
+			}
+			for i, e := range s.Events {
+				if e.After > i {
+					t.Errorf("%s: event %d is to follow event %d", f.Name, i+1, e.After)
+				}
+				if late := i >= hit; e.Action == Ask && e.Target == rivalHost && len(s.Hosts) > 1 && late != f.RivalAsksLate {
+					t.Errorf("%s: the rival asks late: %v", f.Name, late)
+				}
+			}
+		}
+	}
+}
+
+// TestFaultsAreWellFormed: each has a name of its own, says what it does and makes what
+// claims may name; one that keeps leases ends by itself, and one after which the store
+// serves again keeps them.
+func TestFaultsAreWellFormed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range All() {
+		if f.Name == "" || f.Does == "" || seen[f.Name] {
+			t.Errorf("%q, %q: incomplete or twice", f.Name, f.Does)
+		}
+		seen[f.Name] = true
+		for _, c := range f.Produces {
+			if c.Says() == "" {
+				t.Errorf("%s makes %q, which no claim knows", f.Name, c)
+			}
+		}
+		if f.KeepsLeases && f.Acts == 0 && f.ActsTTLs == 0 {
+			t.Errorf("%s keeps its leases, and goes on until they are lost", f.Name)
+		}
+		if f.Restores != "" && (!f.KeepsLeases || f.TTL < longTTL) {
+			t.Errorf("%s is to serve again, and its leases may be lost", f.Name)
+		}
+	}
+}
+
+// TestFaultsFindTheirStores: each fault can be shown on some store, and on those
+// that it is not made for it says which it is made for.
+func TestFaultsFindTheirStores(t *testing.T) {
+	for _, f := range All() {
+		if !slices.ContainsFunc(kinds.All(), func(k *servers.Kind) bool { return f.Fits(k) == "" }) {
+			t.Errorf("%s fits no store", f.Name)
+		}
+		if f.Name == "evict" && f.Fits(kinds.Of("etcd")) != "it is made for [redis redlock]" {
+			t.Errorf("%s on etcd: %q", f.Name, f.Fits(kinds.Of("etcd")))
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/host"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+// teardown ends the callers and hosts, and looks at what they leave. The hosts of
+// a soak live on.
+func (p *player) teardown(ctx context.Context, w *System, h *History) error {
+	h.Stopped = proc.Now()
+	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	_ = inject.AtOnce(len(w.Hosts), func(i int) error {
+		if !w.Hosts[i].Alive() {
+			return nil
+		}
+		return w.Hosts[i].Release(releasing)
+	}) // what is not released is found by the probe
+	over := w.Hosts
+	if p.soak {
+		over = slices.DeleteFunc(slices.Clone(w.Hosts), func(h *Host) bool { return h.Alive() })
+	}
+	for _, of := range w.Hosts {
+		h.Alive = append(h.Alive, of.Alive())
+	}
+	h.Left = leave(over)
+	for i, of := range w.Hosts {
+		h.Seen = append(h.Seen, of.Seen())
+		h.Alive[i] = h.Alive[i] && !of.Crashed()
+	}
+	if p.table != nil {
+		return nil
+	}
+	if err := p.look(ctx, w, h); err != nil {
+		return err
+	}
+	if err := p.inStore(ctx, h); err != nil || !p.soak {
+		return err
+	}
+	return p.use(ctx, w)
+}
+
+// leave ends hosts, and finds what they leave on the machine.
+func leave(hosts []*Host) []string {
+	plugins := make([]int, len(hosts))
+	for i, h := range hosts {
+		plugins[i] = h.PluginPid()
+	}
+	left := shutAll(hosts)
+	for i, h := range hosts {
+		left = append(left, leftOf(h, plugins[i])...)
+	}
+	return left
+}
+
+// inStore finds what is left in the store when the leases and queue entries of
+// hosts that have died have had the time to end.
+func (p *player) inStore(ctx context.Context, h *History) error {
+	var left []string
+	for deadline := time.Now().Add(maxTTL); ; {
+		var err error
+		if left, err = p.environment.Leftovers(ctx, h.prefix); err != nil {
+			return err
+		}
+		if len(left) == 0 || time.Now().After(deadline) || !proc.Sleep(ctx, 200*time.Millisecond) {
+			break
+		}
+	}
+	for _, key := range left {
+		h.Left = append(h.Left, "in the store: "+key)
+	}
+	return nil
+}
+
+// leftOf finds what a host has left on the machine: its last plugin, and files.
+func leftOf(h *Host, plugin int) []string {
+	var left []string
+	for deadline := time.Now().Add(claim.ProcessGone); plugin > 0 && syscall.Kill(plugin, 0) == nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			left = append(left, fmt.Sprintf("plugin process %d of host %s", plugin, h.Name()))
+			break
+		}
+	}
+	files, err := os.ReadDir(h.Dir)
+	if err != nil {
+		return append(left, err.Error())
+	}
+	for _, f := range files {
+		left = append(left, fmt.Sprintf("%s in the temporary directory of host %s", f.Name(), h.Name()))
+	}
+	return left
+}
+
+// look lets a new host have every name.
+func (p *player) look(ctx context.Context, w *System, h *History) error {
+	probe, err := host.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := shut(probe); err != nil {
+			h.Left = append(h.Left, fmt.Sprintf("the host that looked at the locks at the end: %v", err))
+		}
+	}()
+	asked := proc.Now()
+	timeout := maxTTL + endTimeout
+	bounded, cancel := context.WithTimeout(ctx, timeout+endTimeout)
+	defer cancel()
+	if err := probe.Acquire(h.prefix, 0, h.names(), maxTTL, timeout); err != nil {
+		return err
+	}
+	_ = probe.Await(bounded, func(s results.Seen) bool { return len(s.Holds)+len(s.Failed()) >= h.names() })
+	seen := probe.Seen()
+	found := map[int]time.Duration{}
+	for _, l := range seen.Holds {
+		found[l.Name] = time.Duration(l.GrantedNs - asked)
+	}
+	for i := range h.names() {
+		took, granted := found[i]
+		probe := check.Probe{Name: i, Took: took}
+		if !granted {
+			probe.Took, probe.Error = time.Duration(proc.Now()-asked), fmt.Sprint(seen.Failed())
+		}
+		h.Probes = append(h.Probes, probe)
+	}
+	_ = probe.Release(bounded)
+	return nil
+}

@@ -1,0 +1,179 @@
+package faults
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+// Trigger is a point of the protocol at which an action can be placed.
+type Trigger string
+
+// The triggers of a host, as they show in what passes on its paths and in what
+// it tells.
+const (
+	TriggerSent      Trigger = "request sent"      // a request has passed, and its answer has not
+	TriggerAnswered  Trigger = "answer under way"  // an answer passes to the host
+	TriggerRenewal   Trigger = "renewal under way" // a request passes although nobody of the host has asked for anything
+	TriggerRelease   Trigger = "release under way" // a request passes after a hold has ended
+	TriggerRestarted Trigger = "plugin restarting" // its plugin process has ended
+)
+
+// TriggerServed is that a host has got, or failed to get, all that it last asked for.
+// It is of schedules that are written by hand.
+const TriggerServed Trigger = "all locks granted"
+
+// Triggers are all of them.
+func Triggers() []Trigger {
+	return []Trigger{TriggerSent, TriggerAnswered, TriggerRenewal, TriggerRelease, TriggerRestarted}
+}
+
+// triggerTimeout is how long a trigger is waited for, before an action takes
+// place without it.
+const triggerTimeout = 2 * time.Second
+
+// watcher sees the triggers of the hosts of one schedule.
+type watcher struct {
+	hosts []*Host
+	ends  []func()
+
+	mu      sync.Mutex
+	waiting map[*awaited]bool
+}
+
+// awaited is a trigger that somebody waits for. What passes at that trigger waits
+// until the event has taken place.
+type awaited struct {
+	host     int
+	trigger  Trigger
+	come     chan struct{}
+	happened chan struct{}
+}
+
+// holdsFor is how long at most something that passes waits for an event.
+const holdsFor = 500 * time.Millisecond
+
+// releaseFollows is how soon after a hold has ended its release passes.
+const releaseFollows = 20 * time.Millisecond
+
+func watchTriggers(w *System) *watcher {
+	watch := &watcher{hosts: w.Hosts, waiting: map[*awaited]bool{}}
+	for i, h := range w.Hosts {
+		for _, p := range h.Paths {
+			watch.ends = append(watch.ends, p.Observe(func(way inject.Direction) { watch.pass(i, way) }))
+		}
+	}
+	return watch
+}
+
+func (w *watcher) close() {
+	for _, end := range w.ends {
+		end()
+	}
+}
+
+// pass is told of everything that passes between host and a server.
+func (w *watcher) pass(host int, way inject.Direction) {
+	for _, a := range w.match(host, way) {
+		close(a.come)
+		select {
+		case <-a.happened:
+		case <-time.After(holdsFor):
+		}
+	}
+}
+
+// match takes out those whose trigger has come.
+func (w *watcher) match(host int, way inject.Direction) []*awaited {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiting) == 0 {
+		return nil
+	}
+	asking, released := w.hosts[host].Asking()
+	request := way == inject.Requests
+	is := map[Trigger]bool{
+		TriggerSent:     request,
+		TriggerAnswered: !request,
+		TriggerRenewal:  request && !asking,
+		TriggerRelease:  request && proc.Now()-released < int64(releaseFollows),
+	}
+	var come []*awaited
+	for a := range w.waiting {
+		if a.host == host && is[a.trigger] {
+			delete(w.waiting, a)
+			come = append(come, a)
+		}
+	}
+	return come
+}
+
+// await waits for a trigger, up to triggerTimeout, and reports whether it came.
+// happened is called when the event has taken place.
+func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
+	longer := ctx
+	ctx, cancel := context.WithTimeout(ctx, triggerTimeout)
+	defer cancel()
+	if m == TriggerServed {
+		return w.served(longer, host), func() {}
+	}
+	if m == TriggerRestarted {
+		return w.awaitRestart(ctx, host), func() {}
+	}
+	a := &awaited{host: host, trigger: m, come: make(chan struct{}), happened: make(chan struct{})}
+	w.mu.Lock()
+	w.waiting[a] = true
+	w.mu.Unlock()
+	select {
+	case <-a.come:
+		met = true
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waiting, a)
+	return met, func() { close(a.happened) }
+}
+
+func (w *watcher) awaitRestart(ctx context.Context, host int) bool {
+	plugin := w.hosts[host].PluginPid()
+	for proc.Sleep(ctx, time.Millisecond) {
+		if syscall.Kill(plugin, 0) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// served waits until a host is, for as long as its limits may take.
+func (w *watcher) served(ctx context.Context, number int) bool {
+	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
+	defer cancel()
+	h := w.hosts[number]
+	return h.Await(ctx, func(s results.Seen) bool { return h.asked.Load() > 0 && h.got(s) >= int(h.asked.Load()) }) == nil
+}
+
+// servedTimeout is how long a host is waited for that is to be served.
+const servedTimeout = 30 * time.Second
+
+// got is how many locks a host has got, or failed to get, of those that it asked
+// for last.
+func (h *Host) got(s results.Seen) int {
+	n, since := 0, h.askedAt.Load()
+	for _, l := range s.Holds {
+		if l.AskedNs >= since {
+			n++
+		}
+	}
+	for _, c := range s.Calls {
+		if c.Failed() && c.SentNs >= since {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,292 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/baseline"
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+const (
+	// startTimeout is how long a plugin may take until it is open: many start
+	// at once on a machine that has other things to do.
+	startTimeout = 30 * time.Second
+	// closeTimeout bounds a release, and that of everything at the end.
+	closeTimeout = 5 * time.Second
+)
+
+// agent is the state of a host in its process.
+type agent struct {
+	parent *proc.Parent
+	spec   Spec
+	clock  proc.Clock
+	writer writer
+
+	groups []*group // of the orders, which are carried out one after the other
+	calls  sync.WaitGroup
+
+	mu       sync.Mutex
+	locker   load.Locker
+	backend  driver.Backend // nil for a library
+	held     map[leaseID]*holding
+	leases   map[int64]load.Lease
+	cancel   map[int64]context.CancelFunc
+	attempts []results.Attempt // of the last cycles
+
+	served  atomic.Bool  // the present client was granted a lock
+	asking  atomic.Int64 // callers of workloads that ask for a lock
+	plugin  atomic.Int64 // process id that was sent last
+	log     blocker
+	reaping atomic.Bool
+
+	heartbeat *proc.Heartbeat // nil in a host that is measured
+}
+
+func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
+	a := &agent{
+		parent: parent, spec: s, clock: proc.ClockFrom(proc.MachineClock().Zero().Add(time.Duration(s.Zero))),
+		held: map[leaseID]*holding{}, leases: map[int64]load.Lease{}, cancel: map[int64]context.CancelFunc{},
+	}
+	if err := a.connect(); err != nil {
+		return nil, err
+	}
+	if !s.measured() {
+		if a.writer, err = openWriter(s.Resources); err != nil {
+			return nil, err
+		}
+		a.heartbeat = proc.StartHeartbeat(a.noteHeartbeat)
+	}
+	a.sendPlugin()
+	return a, nil
+}
+
+// connect opens a client, or a library, in place of the one before.
+func (a *agent) connect() error {
+	var locker load.Locker
+	var backend driver.Backend
+	var err error
+	if a.spec.Baseline != "" {
+		bl, ok := baseline.ByName(a.spec.Baseline)
+		if !ok {
+			return fmt.Errorf("there is no baseline %q", a.spec.Baseline)
+		}
+		locker, err = bl.Open(context.Background(), a.spec.Config)
+	} else {
+		opts := &core.Options{Logger: slog.New(slog.DiscardHandler), OnEvent: a.event}
+		if !a.spec.measured() {
+			opts.Label, opts.Logger = fmt.Sprintf("host-%d", a.spec.Host), slog.New(slog.NewTextHandler(&a.log, nil))
+		}
+		backend, err = plugin.Open(context.Background(), a.spec.Backend, &plugin.Options{
+			Path: a.spec.Path, Config: a.spec.Config, NoMTLS: a.spec.NoMTLS, StartTimeout: startTimeout, Logger: opts.Logger,
+		})
+		if err == nil {
+			locker = load.NewCore(backend, opts)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.locker, a.backend = locker, backend
+	return nil
+}
+
+// present is what callers take locks through now.
+func (a *agent) present() load.Locker {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.locker
+}
+
+// client is the client of core that callers use now. A library has none.
+func (a *agent) client() *core.Client {
+	return a.present().(interface{ Client() *core.Client }).Client()
+}
+
+// Do implements [proc.Agent]. It does not wait until what is answered is carried
+// out.
+func (a *agent) Do(ctx context.Context, o order) {
+	switch o.Op {
+	case opWork:
+		a.start(ctx, *o.Workload)
+	case opRelease:
+		a.release(o.First)
+		a.send(note{Idle: true})
+	case opReopen:
+		g, _ := a.begin(ctx, 0)
+		g.work.Go(func() { a.reopen(o.Timeout) })
+	case opCancel:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if cancel := a.cancel[o.Target]; cancel != nil {
+			cancel()
+		}
+	case string(BlockedLog), string(Reaper), string(IgnoredChildren):
+		a.surround(Surrounding(o.Op), o.On)
+	default:
+		a.answer(ctx, o)
+	}
+}
+
+// Close implements [proc.Agent].
+func (a *agent) Close() error {
+	a.log.block(false)
+	a.reaping.Store(false)
+	a.release(0)
+	a.calls.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if a.spec.measured() {
+		// What was held was told; a session that has expired is no surprise.
+		_ = a.present().Close(ctx)
+		return nil
+	}
+	a.heartbeat.Stop()
+	err := a.present().Close(ctx)
+	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		err = nil // the fault may have left no server to release to
+	}
+	return errors.Join(err, a.writer.close())
+}
+
+func (a *agent) send(n note) { a.parent.Send(n) }
+
+// sendPlugin sends the plugin process when it is not the one sent before.
+func (a *agent) sendPlugin() {
+	a.mu.Lock()
+	b := a.backend
+	a.mu.Unlock()
+	if b == nil {
+		return
+	}
+	if pid, ok := plugin.ProcessOf(b); ok && int(a.plugin.Swap(int64(pid))) != pid {
+		a.send(note{Plugin: pid})
+	}
+}
+
+// leaseID distinguishes leases: one that was handed over inside this host has the
+// owner of the one before.
+type leaseID struct {
+	owner string
+	token uint64
+}
+
+// event is the OnEvent of a host: it is told what happens to leases, a moment after
+// it did.
+func (a *agent) event(e core.Event) {
+	a.log.pass()
+	switch e.Kind {
+	case core.EventLost, core.EventReleased, core.EventRenewed:
+	default:
+		return
+	}
+	a.mu.Lock()
+	h := a.held[leaseID{e.Owner, e.Token}]
+	a.mu.Unlock()
+	switch {
+	case h == nil:
+	case e.Kind == core.EventRenewed:
+		done := a.clock.Of(e.Time)
+		h.renewed(done-int64(e.Took), done)
+	default:
+		close(h.over)
+	}
+}
+
+// noteHeartbeat reports the plugin, and a time in which this process did not run.
+func (a *agent) noteHeartbeat(stall *proc.Stall) {
+	a.sendPlugin()
+	if stall != nil {
+		a.send(note{Halt: &results.Halt{Host: a.spec.Host, Why: results.HaltStarved, From: a.clock.Of(stall.From), To: a.clock.Of(stall.To)}})
+	}
+}
+
+// Surrounding is what an application may do to itself that is no harm to locks.
+type Surrounding string
+
+// The surroundings.
+const (
+	// BlockedLog blocks the logger and OnEvent, as a pipe that nobody reads.
+	BlockedLog Surrounding = "blocked-log"
+	// Reaper waits for every child of the process, as an init does.
+	Reaper Surrounding = "reaper"
+	// IgnoredChildren ignores SIGCHLD: the kernel waits for the children.
+	IgnoredChildren Surrounding = "ignored-children"
+)
+
+// Surround begins or ends a surrounding. It returns at once.
+func (p *Process) Surround(s Surrounding, on bool) error {
+	return p.Send(order{Op: string(s), On: on})
+}
+
+// surround does so in the process.
+func (a *agent) surround(s Surrounding, on bool) {
+	switch s {
+	case BlockedLog:
+		a.log.block(on)
+	case Reaper:
+		a.reaping.Store(on)
+		if on {
+			go a.reap()
+		}
+	case IgnoredChildren:
+		if on {
+			signal.Ignore(syscall.SIGCHLD)
+		} else {
+			signal.Reset(syscall.SIGCHLD)
+		}
+	}
+}
+
+// reap takes the ends of all children, for as long as it is wanted.
+func (a *agent) reap() {
+	for a.reaping.Load() {
+		var status syscall.WaitStatus
+		if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); pid <= 0 || err != nil {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// blocker is what a logger writes to, and an OnEvent, that can be blocked.
+type blocker struct {
+	gate    sync.RWMutex // locked while it is blocked
+	blocked bool
+}
+
+// block is called by one goroutine.
+func (g *blocker) block(on bool) {
+	switch {
+	case on && !g.blocked:
+		g.gate.Lock()
+	case !on && g.blocked:
+		g.gate.Unlock()
+	}
+	g.blocked = on
+}
+
+// pass waits while it is blocked.
+func (g *blocker) pass() {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+}
+
+// Write implements io.Writer.
+func (g *blocker) Write(line []byte) (int, error) {
+	g.pass()
+	return len(line), nil
+}

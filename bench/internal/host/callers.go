@@ -1,0 +1,148 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// Lock implements [load.Locker]: what callers here do with the lock is done in
+// the process. The times of its leases are taken there too, so that the way here
+// and back does not count.
+func (p *Process) Lock(name string, ttl time.Duration) (load.Lock, error) {
+	return &calledLock{p, name, ttl}, nil
+}
+
+type calledLock struct {
+	p    *Process
+	name string
+	ttl  time.Duration
+}
+
+// Acquire implements [load.Lock].
+func (l *calledLock) Acquire(ctx context.Context) (load.Lease, error) {
+	grant, err := l.p.ask(ctx, order{Op: opAcquireOne, Name: l.name, TTL: l.ttl})
+	if err != nil {
+		return nil, err
+	}
+	return &calledLease{p: l.p, grant: grant}, nil
+}
+
+type calledLease struct {
+	p              *Process
+	grant, release note
+}
+
+func (l *calledLease) Token() uint64 { return l.grant.Token }
+
+// Renew is not among what these processes do.
+func (l *calledLease) Renew(context.Context) error { return errors.ErrUnsupported }
+
+func (l *calledLease) Release(context.Context) (err error) {
+	l.release, err = l.p.ask(context.Background(), order{Op: opReleaseOne, Target: l.grant.ID})
+	return err
+}
+
+// Granted implements [load.Timed].
+func (l *calledLease) Granted() (asked, answered int64) { return l.grant.From, l.grant.To }
+
+// Released implements [load.Timed].
+func (l *calledLease) Released() (ended, done int64) { return l.release.From, l.release.To }
+
+// Cycle lets callers cycle in the process, without a word to it in between, and
+// returns when the last of them is done; the end of ctx is passed on. The error
+// is the first that one of them met. What they have recorded stays there until
+// [Process.Attempts] is called.
+//
+// Note: attempts that were sent as they come, or at the end of each host's own
+// loop, would cost the other hosts processor time that is being measured.
+func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
+	_, err := p.ask(ctx, order{Op: opCycle, Cycles: &c})
+	return err
+}
+
+// Attempts are those of the last [Process.Cycle]. An error means that they are
+// lost.
+func (p *Process) Attempts() ([]results.Attempt, error) {
+	n, err := p.ask(context.Background(), order{Op: opAttempts})
+	if err != nil {
+		return nil, fmt.Errorf("host: attempts: %w", err)
+	}
+	return n.Attempts, nil
+}
+
+// answer carries out an order that is answered.
+func (a *agent) answer(ctx context.Context, o order) {
+	ctx, cancel := context.WithCancel(ctx)
+	a.mu.Lock()
+	a.cancel[o.ID] = cancel
+	a.mu.Unlock()
+	a.calls.Go(func() {
+		n := a.carryOut(ctx, o)
+		n.ID = o.ID
+		a.mu.Lock()
+		delete(a.cancel, o.ID)
+		a.mu.Unlock()
+		cancel()
+		a.send(n)
+	})
+}
+
+func (a *agent) carryOut(ctx context.Context, o order) note {
+	switch o.Op {
+	case opAcquireOne:
+		return a.acquireOne(ctx, o)
+	case opReleaseOne:
+		return a.releaseOne(o)
+	case opCycle:
+		return a.cycle(ctx, o)
+	case opUse:
+		return note{Use: ownUse()}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return note{Attempts: a.attempts}
+}
+
+func (a *agent) acquireOne(ctx context.Context, o order) (n note) {
+	lock, err := a.present().Lock(o.Name, o.TTL)
+	var lease load.Lease
+	n.From = a.clock.Now()
+	if err == nil {
+		lease, err = lock.Acquire(ctx)
+	}
+	n.To = a.clock.Now()
+	if n.fail(err); err != nil {
+		return n
+	}
+	n.Token = lease.Token()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leases[o.ID] = lease
+	return n
+}
+
+func (a *agent) releaseOne(o order) (n note) {
+	a.mu.Lock()
+	lease := a.leases[o.Target]
+	delete(a.leases, o.Target)
+	a.mu.Unlock()
+	n.From = a.clock.Now()
+	n.fail(lease.Release(context.Background()))
+	n.To = a.clock.Now()
+	return n
+}
+
+// cycle carries out [Process.Cycle].
+func (a *agent) cycle(ctx context.Context, o order) (n note) {
+	attempts, err := o.Cycles.Run(ctx, a.present(), a.clock)
+	n.fail(err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.attempts = attempts
+	return n
+}

@@ -1,0 +1,420 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/fence"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+const (
+	// lookEvery is how often a holder asks its lease whether it is valid.
+	lookEvery = 10 * time.Millisecond
+	// prepare is how long a holder prepares each write, after it has found its
+	// lease valid for the last time.
+	prepare = 250 * time.Millisecond
+	// retryEvery is the pause after an acquire that has failed: a store that
+	// refuses for good today may be healed.
+	retryEvery = 100 * time.Millisecond
+	// eventsBy is how long after its end the events of a lease are waited for.
+	eventsBy = time.Second
+	// finishes is how long a function goes on that was told to end.
+	finishes = 100 * time.Millisecond
+)
+
+// group is what one order has started, until stop is called.
+type group struct {
+	first int // number of its first lock
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+}
+
+// begin returns a group of the agent's, and the context of its work.
+func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	g := &group{first: first, stop: stop}
+	a.groups = append(a.groups, g)
+	return g, ctx
+}
+
+// release ends the groups whose first lock has the number from or a higher one.
+func (a *agent) release(from int) {
+	var stay, end []*group
+	for _, g := range a.groups {
+		if g.first < from {
+			stay = append(stay, g)
+			continue
+		}
+		g.stop()
+		end = append(end, g)
+	}
+	a.groups = stay
+	for _, g := range end {
+		g.work.Wait()
+	}
+}
+
+// write does what locks are for: it looks at the lease, prepares a write, and
+// writes, once at once and then over and over, until stop. A pause of the process
+// while it prepares makes the write late, as in every program.
+func (h *holding) write(name string, stop <-chan struct{}) {
+	for {
+		h.agent.writer.write(h, name)
+		if !h.valid(false) {
+			return
+		}
+		select {
+		case <-time.After(prepare):
+		case <-stop:
+			return
+		}
+	}
+}
+
+// tenure is a lease, or a term.
+type tenure interface {
+	Token() uint64
+	Valid() bool
+	Err() error
+}
+
+// holding is one in hand.
+type holding struct {
+	tenure
+	agent   *agent
+	done    <-chan struct{} // closed when it ends, or is to end
+	over    chan struct{}   // closed when there are no more events of it
+	writing sync.WaitGroup  // under it
+	watch   func()          // called with each look that finds it valid; nil for nothing
+
+	mu     sync.Mutex
+	record results.Hold
+}
+
+// granted tells of a grant that was called for by call, and whose time begins with
+// what was sent then.
+func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
+	now := a.clock.Now()
+	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
+		Host: a.spec.Host, Name: call.Name, Token: t.Token(), AskedNs: call.SentNs, GrantedNs: now, SentNs: sent, ValidNs: now,
+	}}
+	h.tell()
+	return h
+}
+
+// hold asks again and again whether what is held is valid, until it is not, or
+// until end or stop, when it is about to be released. A function that is told to
+// end does not do so at once.
+func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
+	look := time.NewTicker(every)
+	defer look.Stop()
+	told, over := h.done, false
+	// Before told is looked at: after a pause this is the first call.
+	for h.valid(over) {
+		if over {
+			h.tell()
+			return
+		}
+		select {
+		case <-end:
+			over = true
+		case <-stop:
+			over = true
+		case <-told:
+			told, end = nil, time.After(finishes)
+		case <-look.C:
+		}
+		if over {
+			h.writing.Wait()
+		}
+	}
+	<-h.done
+	done := a.clock.Now()
+	h.change(func(r *results.Hold) { r.DoneNs, r.Cause = done, causeOf(h.Err()) })
+	h.tell()
+}
+
+// causeOf is the reason for a loss.
+func causeOf(err error) string {
+	if cause := core.CauseName(err); cause != "" || err == nil {
+		return cause
+	}
+	return err.Error()
+}
+
+func (h *holding) change(f func(*results.Hold)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(&h.record)
+}
+
+// tell tells what is known of it now.
+func (h *holding) tell() { h.change(func(r *results.Hold) { h.agent.send(note{Lease: r}) }) }
+
+func (h *holding) renewed(sent, done int64) {
+	h.change(func(r *results.Hold) {
+		r.Renewals = append(r.Renewals, [2]int64{sent, done})
+		h.agent.send(note{Lease: r})
+	})
+}
+
+// valid asks the lease, and notes the time before a yes. After the last one it
+// is about to be released.
+func (h *holding) valid(last bool) bool {
+	before := h.agent.clock.Now()
+	if !h.Valid() {
+		return false
+	}
+	h.change(func(r *results.Hold) {
+		r.ValidNs = max(r.ValidNs, before)
+		if last {
+			r.ReleaseNs = before
+		}
+	})
+	if h.watch != nil {
+		h.watch()
+	}
+	return true
+}
+
+// release releases the lease that is held, also one that was lost, as programs
+// do that have deferred it: it must not free the next one's.
+func (h *holding) release(l keptLease) error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := l.Release(ctx)
+	done := h.agent.clock.Now()
+	h.change(func(r *results.Hold) {
+		if err == nil && r.ReleaseNs > 0 {
+			r.ReleasedNs = done
+		}
+	})
+	return err
+}
+
+// keptLease is a lease that is renewed without us and knows whether it is held.
+type keptLease interface {
+	tenure
+	Done() <-chan struct{}
+	Release(context.Context) error
+}
+
+// coreLease is one of core.
+type coreLease interface {
+	keptLease
+	Owner() string
+	Deadline() time.Time
+}
+
+// sentOf is when the request was sent that a lease has its time from, 0 where
+// that is not known.
+func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
+	switch l := lease.(type) {
+	case coreLease:
+		return a.clock.Of(l.Deadline()) - int64(ttl)
+	case load.Untimed:
+		return 0
+	}
+	return call.SentNs
+}
+
+// follow has the renewals of a lease told of as they are confirmed, until leave is
+// called. Those of a library with our core in it, whose events nobody gets, show in
+// its deadline; those of another library are made here.
+func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
+	lease, ok := of.(coreLease)
+	switch {
+	case !ok:
+		a.renewing(of.(*kept), ttl, h)
+		return func() {}
+	case a.spec.Baseline != "":
+		seen := lease.Deadline()
+		h.watch = func() {
+			if until := lease.Deadline(); until.After(seen) {
+				seen = until
+				h.renewed(a.clock.Of(until)-int64(ttl), a.clock.Now())
+			}
+		}
+		return func() {}
+	}
+	id := leaseID{lease.Owner(), lease.Token()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held[id] = h
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.held, id)
+	}
+}
+
+// kept is the lease of a library that neither renews it nor knows whether it is
+// held.
+type kept struct {
+	load.Lease
+	done chan struct{}
+	err  error // the reason for a loss; written before done is closed
+	stop context.CancelFunc
+	work sync.WaitGroup // renewals
+}
+
+func newKept(lease load.Lease) *kept {
+	return &kept{Lease: lease, done: make(chan struct{}), stop: func() {}}
+}
+
+// renewing renews a lease at a third of the TTL until it is released or lost, and
+// tells of that.
+func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
+	var ctx context.Context
+	ctx, k.stop = context.WithCancel(context.Background())
+	k.work.Go(func() {
+		if err := a.renew(ctx, k.Lease, ttl, h.renewed); err != nil {
+			k.err = fmt.Errorf("renewal: %w", err)
+			close(k.done)
+		}
+	})
+}
+
+// renew returns the error by which a lease was lost, nil when ctx ends. A
+// renewal that fails is tried again until the TTL is over, unless its error says
+// that the lease is.
+func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, renewed func(sent, done int64)) error {
+	confirmed, wait := a.clock.Now(), ttl/3
+	for proc.Sleep(ctx, wait) {
+		sent := a.clock.Now()
+		bounded, cancel := context.WithTimeout(ctx, ttl/3)
+		err := lease.Renew(bounded)
+		cancel()
+		switch {
+		case err == nil:
+			confirmed, wait = sent, ttl/3
+			renewed(sent, a.clock.Now())
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, driver.ErrNotHeld), a.clock.Now() >= confirmed+int64(ttl):
+			return err
+		default:
+			wait = min(retryEvery, ttl/3)
+		}
+	}
+	return nil
+}
+
+// Valid reports whether the lease is not known to be lost.
+func (k *kept) Valid() bool {
+	select {
+	case <-k.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Done is closed when the lease is known to be lost.
+func (k *kept) Done() <-chan struct{} { return k.done }
+
+// Err is the reason for a loss, nil without one.
+func (k *kept) Err() error {
+	if k.Valid() {
+		return nil
+	}
+	return k.err
+}
+
+// Release gives the lease back, unless it was lost.
+func (k *kept) Release(ctx context.Context) error {
+	k.stop()
+	k.work.Wait()
+	if err := k.Err(); err != nil {
+		return err
+	}
+	return k.Lease.Release(ctx)
+}
+
+// Resources are what holders write to: for each lock one thing of its name
+// behind a guard, and its twin without. Lock number i writes to the i-th of those
+// that are there, and round again.
+type Resources struct {
+	Dir    string            `json:"dir"`              // for files
+	Guards map[string]string `json:"guards,omitempty"` // addresses by [servers.Guard.Kind]
+}
+
+// resource is one kind of thing.
+type resource struct {
+	kind string
+	*servers.Guarded
+}
+
+type writer []resource
+
+func openWriter(r Resources) (writer, error) {
+	w := writer{{"file", fileResource(r.Dir)}}
+	for _, s := range kinds.All() {
+		g := s.Guard
+		if g == nil || r.Guards[g.Kind] == "" {
+			continue
+		}
+		guarded, err := g.Open(r.Guards[g.Kind])
+		if err != nil {
+			return nil, err
+		}
+		w = append(w, resource{g.Kind, guarded})
+	}
+	return w, nil
+}
+
+func (w writer) close() error {
+	return inject.Each(w, func(r resource) error { return r.Close() })
+}
+
+// writeTimeout bounds one write: the resources share a machine with faults.
+const writeTimeout = 5 * time.Second
+
+// write writes to the guarded thing of a lock and to its twin. A write that
+// fails otherwise than by its guard had no effect that anybody can tell, and
+// is left out.
+func (w writer) write(h *holding, name string) {
+	a, l := h.agent, &h.record // what is read of it does not change
+	r := w[l.Name%len(w)]
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	for _, guarded := range []bool{true, false} {
+		do, thing := r.WriteBare, name+"-bare"
+		if guarded {
+			do, thing = r.Write, name
+		}
+		n := results.Write{Host: l.Host, Name: l.Name, Token: l.Token, Resource: r.kind, Guarded: guarded, SentNs: a.clock.Now()}
+		err := do(ctx, thing, l.Token)
+		n.DoneNs = a.clock.Now()
+		n.Refused = errors.Is(err, fence.ErrStale)
+		if err == nil || n.Refused {
+			a.send(note{Write: &n})
+		}
+	}
+}
+
+func fileResource(dir string) *servers.Guarded {
+	return &servers.Guarded{
+		Write: func(_ context.Context, thing string, token uint64) error {
+			return fence.File{Path: filepath.Join(dir, thing)}.Write(token, strconv.AppendUint(nil, token, 10))
+		},
+		WriteBare: func(_ context.Context, thing string, token uint64) error {
+			return os.WriteFile(filepath.Join(dir, thing), strconv.AppendUint(nil, token, 10), 0o644)
+		},
+		Close: func() error { return nil },
+	}
+}

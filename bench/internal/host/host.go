@@ -1,0 +1,406 @@
+// Package host runs hosts as operating system processes that can be killed and
+// frozen from outside: each takes locks through a plugin, or a library, of its
+// own, and tells of each hold: the grant, renewals, the last moment at which the
+// lease called itself valid, its loss, its release, and writes to guarded
+// resources.
+//
+// A host has orders of two kinds. [Process.Work] starts callers that ask, hold and
+// release over and over, or, as [Process.Acquire] has them, hold what they get
+// until they are told to release it. The others are single calls and loops that
+// are timed: a Process is a [load.Locker], and see [Process.Cycle].
+//
+// A process is the running binary started again, whose main (or TestMain) must
+// call [Main] first. What it sees comes out of it at once, so that little is
+// lost with one that is killed.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+// role makes a binary that calls Main a host. Builds of other versions know it
+// by this name, too: Spec.Program may be one.
+const role = "LOCKBENCH_RECORDER"
+
+// Main makes this process a host and ends it, when it was started as one;
+// otherwise it does nothing. Call it first in main or TestMain.
+func Main() { proc.Become(role, "host", openAgent) }
+
+// Spec says through what a host takes its locks, and to what it writes under
+// them.
+type Spec struct {
+	Backend string        `json:"backend"`
+	Path    string        `json:"path"` // of the plugin binary
+	Config  driver.Config `json:"config"`
+	NoMTLS  bool          `json:"no_mtls,omitempty"`
+	// Baseline names a library that is used instead of the plugin, "" for none.
+	Baseline string `json:"baseline,omitempty"`
+	Host     int    `json:"host"` // its number in what it tells
+	// Zero is when, on the machine's clock, the clock stands at zero by which the
+	// host tells its times: nobody converts them.
+	Zero int64 `json:"zero_ns,omitempty"`
+	// Resources are what it writes to. A host without them is one that is measured:
+	// it writes nothing, logs nothing, and has no heartbeat.
+	Resources Resources `json:"resources"`
+	// TempDir is where the host and its plugin make their temporary files; ""
+	// for the system's.
+	TempDir string `json:"-"`
+	// Program is the one to start; "" for this one. Its main must call [Main].
+	Program string `json:"-"`
+}
+
+// measured reports whether it is the spec of a host that is measured.
+func (s Spec) measured() bool { return s.Resources.Dir == "" }
+
+// What a host is told. The first orders have the names by which older builds
+// know them.
+const (
+	opWork    = "work"
+	opRelease = "release" // of what was started
+	opReopen  = "reopen"
+
+	// These are answered.
+	opAcquireOne = "acquire-one"
+	opReleaseOne = "release-one"
+	opCycle      = "cycle"
+	opAttempts   = "attempts" // of the last cycles
+	opUse        = "read"
+
+	opCancel = "cancel" // another order
+)
+
+// order is one line to the process.
+type order struct {
+	ID      int64         `json:"id,omitempty"`
+	Op      string        `json:"op"`             // one of the above, or a [Surrounding]
+	Name    string        `json:"name,omitempty"` // of acquire-one
+	TTL     time.Duration `json:"ttl_ns,omitempty"`
+	First   int           `json:"first,omitempty"`      // number of the first lock to release
+	Timeout time.Duration `json:"timeout_ns,omitempty"` // of reopen
+	On      bool          `json:"on,omitempty"`         // of a surrounding
+	Target  int64         `json:"target,omitempty"`     // of release-one and cancel: the order that began it
+
+	Workload *Workload    `json:"workload,omitempty"`
+	Cycles   *load.Cycles `json:"cycles,omitempty"`
+}
+
+// note is one line from it: the answer to an order, or what it tells by itself.
+type note struct {
+	ID       int64             `json:"id,omitempty"`   // of the order that it answers
+	From     int64             `json:"from,omitempty"` // just before and just after what was ordered
+	To       int64             `json:"to,omitempty"`
+	Token    uint64            `json:"token,omitempty"`
+	Attempts []results.Attempt `json:"attempts,omitempty"`
+	Use      *Use              `json:"use,omitempty"`
+	Failed   string            `json:"failed,omitempty"` // why what was ordered did
+
+	Lease  *results.Hold  `json:"lease,omitempty"` // new, renewed, or with an end
+	Write  *results.Write `json:"write,omitempty"`
+	Halt   *results.Halt  `json:"halt,omitempty"`
+	Call   *results.Call  `json:"call,omitempty"`
+	Plugin int            `json:"plugin,omitempty"` // process id of its plugin
+	Asking *bool          `json:"asking,omitempty"` // whether a caller asks for anything
+	Idle   bool           `json:"idle,omitempty"`   // a release is through
+}
+
+// fail notes the error of what was ordered.
+func (n *note) fail(err error) {
+	if err != nil {
+		n.Failed = err.Error()
+	}
+}
+
+// err is the error of what was ordered, which is that of ctx when that has ended.
+func (n note) err(ctx context.Context) error {
+	switch {
+	case n.Failed == "":
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", n.Failed, ctx.Err())
+	}
+	return errors.New(n.Failed)
+}
+
+// Process is a host. Its methods may be called from any goroutine.
+type Process struct {
+	*proc.Child
+
+	mu      sync.Mutex
+	last    int64               // order that was asked
+	pending map[int64]chan note // answers that are waited for
+	change  chan struct{}       // closed and replaced at each note that is no answer
+	seen    results.Seen
+	plugin  int // process id; 0 for a library
+	asking  bool
+	// releaseNs is when the last release that was told of began.
+	releaseNs int64
+	idle      int
+	follow    func(*results.Hold, *results.Call)
+}
+
+// Start starts a host and returns when its plugin is open.
+func Start(ctx context.Context, s Spec) (*Process, error) {
+	p := &Process{
+		Child:   &proc.Child{Role: role, Program: s.Program},
+		pending: map[int64]chan note{}, change: make(chan struct{}),
+	}
+	if s.TempDir != "" {
+		p.Env = []string{"TMPDIR=" + s.TempDir}
+	}
+	if err := proc.Start(ctx, p.Child, s, p.take); err != nil {
+		return nil, fmt.Errorf("host: %w", err)
+	}
+	return p, nil
+}
+
+// take passes an answer on, and keeps everything else.
+func (p *Process) take(n note) {
+	p.mu.Lock()
+	if n.ID != 0 {
+		answer := p.pending[n.ID]
+		delete(p.pending, n.ID)
+		p.mu.Unlock()
+		if answer != nil {
+			answer <- n
+		}
+		return
+	}
+	p.see(n)
+	close(p.change)
+	p.change = make(chan struct{})
+	follow := p.follow
+	p.mu.Unlock()
+	if follow != nil && (n.Lease != nil || n.Call != nil) {
+		follow(n.Lease, n.Call)
+	}
+}
+
+// ask sends one order and waits for its answer. The end of ctx is passed on, and
+// the answer waited for: a lock may have been granted meanwhile.
+func (p *Process) ask(ctx context.Context, o order) (note, error) {
+	answer := make(chan note, 1)
+	p.mu.Lock()
+	p.last++
+	o.ID = p.last
+	p.pending[o.ID] = answer
+	p.mu.Unlock()
+	if p.Send(o) != nil {
+		return note{}, proc.ErrEnded
+	}
+	stop := context.AfterFunc(ctx, func() {
+		_ = p.Send(order{Op: opCancel, Target: o.ID}) // fails when all has ended
+	})
+	defer stop()
+	select {
+	case n := <-answer:
+		return n, n.err(ctx)
+	case <-p.Ended():
+	}
+	select {
+	case n := <-answer: // its last line
+		return n, n.err(ctx)
+	default:
+		return note{}, proc.ErrEnded
+	}
+}
+
+// see keeps what the host has told. It is called with mu locked.
+func (p *Process) see(n note) {
+	switch {
+	case n.Lease != nil:
+		p.lease(*n.Lease)
+	case n.Write != nil:
+		p.seen.Writes = append(p.seen.Writes, *n.Write)
+	case n.Halt != nil:
+		p.seen.Halts = append(p.seen.Halts, *n.Halt)
+	case n.Call != nil:
+		p.seen.Calls = append(p.seen.Calls, *n.Call)
+	case n.Plugin != 0:
+		p.plugin = n.Plugin
+	case n.Asking != nil:
+		p.asking = *n.Asking
+	case n.Idle:
+		p.idle++
+	}
+}
+
+// lease keeps the newest state of each, which is most often one of the last.
+func (p *Process) lease(l results.Hold) {
+	if l.ReleasedNs == 0 {
+		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
+	}
+	for i := len(p.seen.Holds) - 1; i >= 0; i-- {
+		if of := &p.seen.Holds[i]; of.Name == l.Name && of.Token == l.Token && of.GrantedNs == l.GrantedNs {
+			*of = l
+			return
+		}
+	}
+	p.seen.Holds = append(p.seen.Holds, l)
+}
+
+// Follow has each state of a hold, and each call that has come back, passed on as it
+// is told of; the other of the two is nil. It is called before there is anything to
+// tell of; on is called by one goroutine.
+func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.follow = on
+}
+
+// Await returns when until says so of what was seen, and fails when ctx or
+// the process ends before.
+func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) error {
+	for over := false; ; {
+		p.mu.Lock()
+		done, change := until(p.seen), p.change
+		p.mu.Unlock()
+		switch {
+		case done:
+			return nil
+		case over:
+			return fmt.Errorf("host: %w", proc.ErrEnded)
+		}
+		select {
+		case <-change:
+		case <-p.Ended():
+			over = true // there is no change after the last look
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Seen returns what was seen since the last call of Forget.
+func (p *Process) Seen() results.Seen {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.seen
+	s.Holds, s.Calls = slices.Clone(s.Holds), slices.Clone(s.Calls)
+	return s
+}
+
+// Forget begins anew with the leases that have no end: a round is over.
+func (p *Process) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = results.Seen{Holds: slices.DeleteFunc(slices.Clone(p.seen.Holds), func(l results.Hold) bool { return !l.Held() })}
+}
+
+// PluginPid is the process id of its plugin when it was last started; 0 for a
+// library.
+func (p *Process) PluginPid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.plugin
+}
+
+// Asking reports whether a caller of a workload asks for a lock, and when the
+// last release of one began, by [proc.Now].
+func (p *Process) Asking() (asking bool, releaseNs int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asking, p.releaseNs
+}
+
+// Acquire lets the host wait for count locks, whose names are prefix and a number
+// from first on, up to timeout, and hold each until it loses it or is told to
+// release. It writes under what it holds. It returns at once.
+func (p *Process) Acquire(prefix string, first, count int, ttl, timeout time.Duration) error {
+	for n := first; n < first+count; n++ {
+		err := p.Work(Workload{
+			Kind: results.OpLock, Prefix: prefix, First: n, Names: 1, Callers: 1, TTL: ttl, Limit: Range{timeout, timeout}, Hold: Forever, Once: true,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Release ends waiting and holding, and returns when every release has come
+// back.
+func (p *Process) Release(ctx context.Context) error { return p.ReleaseFrom(ctx, 0) }
+
+// ReleaseFrom does the same for the workloads whose first number is first or a
+// higher one.
+func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
+	p.mu.Lock()
+	before := p.idle
+	p.mu.Unlock()
+	if err := p.Send(order{Op: opRelease, First: first}); err != nil {
+		return err
+	}
+	return p.Await(ctx, func(results.Seen) bool { return p.idle > before })
+}
+
+// Use is what a process uses at some moment. Goroutines and Heap are known of
+// hosts only, not of their plugins.
+type Use struct {
+	Goroutines  int    `json:"goroutines,omitempty"`
+	Heap        uint64 `json:"heap_bytes,omitempty"`     // objects that a collection left
+	Resident    uint64 `json:"resident_bytes,omitempty"` // memory
+	Descriptors int    `json:"descriptors,omitempty"`
+	Threads     int    `json:"threads,omitempty"`
+}
+
+// String shows the figures in one line.
+func (u Use) String() string {
+	text := fmt.Sprintf("%2d descriptors, %2d threads, %5.1f MB resident", u.Descriptors, u.Threads, float64(u.Resident)/1e6)
+	if u.Goroutines > 0 {
+		text += fmt.Sprintf(", %4.1f MB heap, %3d goroutines", float64(u.Heap)/1e6, u.Goroutines)
+	}
+	return text
+}
+
+// Use collects the host's garbage and reads what it and its plugin use. On
+// systems without /proc that is an error wrapping fs.ErrNotExist.
+func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
+	own, err := p.ask(ctx, order{Op: opUse})
+	if err != nil {
+		return host, plugin, err
+	}
+	if host, err = useOf(p.Pid()); err != nil {
+		return host, plugin, err
+	}
+	host.Goroutines, host.Heap = own.Use.Goroutines, own.Use.Heap
+	plugin, err = useOf(p.PluginPid())
+	return host, plugin, err
+}
+
+// ownUse is what this process uses once its garbage is gone, as far as nobody
+// else can tell. Stacks are not in it: goroutines are counted, and the runtime
+// keeps a span of stacks for the last goroutine that has its own there.
+func ownUse() *Use {
+	runtime.GC()
+	debug.FreeOSMemory() // collects what finalizers have let go of, too
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc}
+}
+
+// useOf reads what the kernel says of a process.
+func useOf(pid int) (u Use, err error) {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return u, err
+	}
+	u.Descriptors = len(open)
+	if s, known := proc.Of(pid); known {
+		u.Threads = s.Threads
+	}
+	u.Resident, err = proc.Resident(pid)
+	return u, err
+}

@@ -1,0 +1,326 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	plugintest.Main(m)
+}
+
+// TestTerms follows a host that holds a lock for ever, is told to release it, and
+// asks again.
+func TestTerms(t *testing.T) {
+	clock := proc.NewClock()
+	leases := make(chan results.Hold, 1000)
+	p := begin(t, redisSpec(t), clock)
+	p.Follow(func(l *results.Hold, _ *results.Call) {
+		if l != nil {
+			leases <- *l
+		}
+	})
+	work := func() {
+		t.Helper()
+		err := p.Work(Workload{Kind: results.OpLock, Name: "jobs", Names: 1, Callers: 1, TTL: ttl, Look: time.Millisecond, Limit: Forever, Hold: Forever})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	work()
+	await := func(what string, is func(results.Hold) bool) (l results.Hold) {
+		t.Helper()
+		for deadline := time.After(30 * time.Second); ; {
+			select {
+			case next := <-leases:
+				if next.GrantedNs < l.GrantedNs || max(next.GrantedNs, next.DoneNs, next.ReleasedNs) > clock.Now() {
+					t.Errorf("%+v after %+v, at %d", next, l, clock.Now())
+				}
+				if l = next; is(l) {
+					return l
+				}
+			case <-deadline:
+				t.Fatalf("not %s; the last one was %+v", what, l)
+			}
+		}
+	}
+	first := await("granted", func(l results.Hold) bool { return l.Held() })
+	renewed := await("renewed", func(l results.Hold) bool { return len(l.Renewals) > 0 })
+	if last := renewed.Renewals[0]; renewed.GrantedNs != first.GrantedNs || first.SentNs > first.GrantedNs || last[0] < first.SentNs || last[1] < last[0] {
+		t.Errorf("renewed: %+v after %+v", renewed, first)
+	}
+	if err := p.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	resigned := await("released", func(l results.Hold) bool { return l.ReleasedNs > 0 })
+	if resigned.Token != first.Token || resigned.Cause != "" || resigned.ReleaseNs < first.GrantedNs || resigned.ReleasedNs < resigned.ReleaseNs {
+		t.Errorf("resigned: %+v", resigned)
+	}
+	work()
+	second := await("granted", func(l results.Hold) bool { return l.Held() })
+	if second.Token <= first.Token || second.GrantedNs < resigned.ReleasedNs {
+		t.Errorf("%+v after %+v", second, first)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := p.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHostThatCannotStart says why.
+func TestHostThatCannotStart(t *testing.T) {
+	_, err := Start(t.Context(), Spec{Baseline: "none"})
+	if err == nil || !strings.Contains(err.Error(), `"none"`) {
+		t.Errorf("an unknown baseline: %v", err)
+	}
+	if _, err := Start(t.Context(), Spec{Backend: "redis", Path: "/nowhere/lockplugin-redis"}); err == nil {
+		t.Error("a host without a plugin has started")
+	}
+}
+
+func TestUse(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("reads /proc")
+	}
+	s := redisServer(t)
+	host, plugin, err := start(t, s, 0, t.TempDir()).Use(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host.Goroutines == 0 || host.Heap == 0 || plugin.Goroutines != 0 {
+		t.Errorf("%v; %v", host, plugin)
+	}
+	for _, u := range []Use{host, plugin} {
+		if u.Resident < 1<<20 || u.Descriptors < 3 || u.Threads == 0 {
+			t.Errorf("%+v", u)
+		}
+	}
+}
+
+const (
+	ttl     = time.Second
+	timeout = 30 * time.Second
+)
+
+// redisServer is one of the test's own.
+func redisServer(t *testing.T) *servers.Server {
+	t.Helper()
+	s, err := redisserver.Start(t.Context(), nil)
+	servers.Keep(t, "redis", s, err)
+	return s
+}
+
+func start(t *testing.T, s *servers.Server, host int, dir string) *Process {
+	t.Helper()
+	p, err := Start(t.Context(), Spec{
+		Backend: "redis", Host: host, Resources: Resources{Dir: dir},
+		Path:   plugintest.Build(t, "github.com/lockbench/lockbench/bench/internal/faults/planted"), // without a bug
+		Config: driver.Config{"address": s.Addr()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		if err := p.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func await(t *testing.T, p *Process, what string, until func(results.Seen) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if err := p.Await(ctx, until); err != nil {
+		t.Fatalf("%s: %v, %+v", what, err, p.Seen())
+	}
+}
+
+// TestFrozenHolder: what a host tells of a lease that it lost while it was
+// frozen, of the one that another host got, and of the writes of both.
+func TestFrozenHolder(t *testing.T) {
+	s := redisServer(t)
+	dir := t.TempDir()
+	a, b := start(t, s, 0, dir), start(t, s, 1, dir)
+	const tries = 10
+	for try := range tries {
+		if frozen(t, a, b, fmt.Sprintf("frozen-%d-", try)) {
+			return
+		}
+		a.Forget()
+		b.Forget()
+	}
+	t.Fatalf("in none of %d rounds was the holder frozen while it prepared a write", tries)
+}
+
+// frozen freezes a while it prepares a write under the lock, and looks at what
+// both tell. It returns false when a was doing something else at that moment:
+// such a round shows no late write.
+func frozen(t *testing.T, a, b *Process, prefix string) bool {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrote := func(s results.Seen) bool { return len(s.Holds) == 1 && len(s.Writes) >= 2 }
+	must(a.Acquire(prefix, 0, 1, ttl, timeout))
+	await(t, a, "a holds it and has written", wrote)
+	time.Sleep(prepare / 2) // for a to begin with the preparation
+	written := a.Seen().Writes
+	must(proc.Freeze(a.Pid()))
+	if proc.Now() >= written[len(written)-1].DoneNs+int64(prepare) {
+		must(proc.Resume(a.Pid())) // frozen in a write it would keep b from writing
+		must(a.Release(t.Context()))
+		return false
+	}
+	must(b.Acquire(prefix, 0, 1, ttl, timeout))
+	await(t, b, "b holds it and has written", wrote)
+	must(proc.Resume(a.Pid()))
+	await(t, a, "a learns of its loss", func(s results.Seen) bool { return s.Held() == 0 })
+	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_ = a.Await(soon, func(s results.Seen) bool { return len(s.Writes) >= 4 }) // or there was nothing to write: the writes are looked at below
+	must(a.Release(t.Context()))
+	must(b.Release(t.Context()))
+
+	old, next := a.Seen().Holds[0], b.Seen().Holds[0]
+	if old.DoneNs == 0 || old.Cause != "expired" || old.ValidNs > next.GrantedNs || old.Token >= next.Token {
+		t.Errorf("the frozen one %+v, the next %+v", old, next)
+	}
+	if next.ReleaseNs < next.GrantedNs || next.ReleasedNs < next.ReleaseNs || next.Host != 1 {
+		t.Errorf("the next %+v", next)
+	}
+	lates := 0
+	for _, w := range a.Seen().Writes {
+		late := w.SentNs > next.GrantedNs
+		if w.Refused != (late && w.Guarded) {
+			t.Errorf("late %v: %+v", late, w)
+		}
+		if late {
+			lates++
+		}
+	}
+	return lates > 0
+}
+
+// TestReleaseFrom: a part of the locks is released, and the rest later. What is held
+// outlives a Forget, and nothing else.
+func TestReleaseFrom(t *testing.T) {
+	s := redisServer(t)
+	p := start(t, s, 0, t.TempDir())
+	if err := p.Acquire("release-", 0, 3, ttl, timeout); err != nil {
+		t.Fatal(err)
+	}
+	await(t, p, "it holds all", func(s results.Seen) bool { return s.Held() == 3 })
+	for _, step := range []struct{ from, left int }{{1, 1}, {0, 0}} {
+		if err := p.ReleaseFrom(t.Context(), step.from); err != nil {
+			t.Fatal(err)
+		}
+		if p.Forget(); len(p.Seen().Holds) != step.left {
+			t.Errorf("after the release from %d on: %+v", step.from, p.Seen())
+		}
+	}
+}
+
+// closely is what the clocks of two processes may differ by.
+const closely = int64(time.Millisecond)
+
+// redisSpec is that of a server of the test's own.
+func redisSpec(t *testing.T) Spec {
+	t.Helper()
+	s := redisServer(t)
+	return Spec{
+		Backend: "redis",
+		Path:    plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis"),
+		Config:  driver.Config{"address": s.Addr()},
+	}
+}
+
+// begin starts a host that tells its times by clock.
+func begin(t *testing.T, s Spec, clock proc.Clock) *Process {
+	t.Helper()
+	s.Zero = proc.MachineClock().Of(clock.Zero())
+	p, err := Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestCallers(t *testing.T) {
+	spec := redisSpec(t)
+	clock := proc.NewClock()
+	lockIn := func() (*Process, load.Lock) {
+		h := begin(t, spec, clock)
+		lock, err := h.Lock("jobs", 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h, lock
+	}
+	a, lockA := lockIn()
+	b, lockB := lockIn()
+
+	before := clock.Now()
+	lease, err := lockA.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, answered := lease.(load.Timed).Granted()
+	if asked < before-closely || answered < asked || answered > clock.Now()+closely {
+		t.Errorf("asked at %d, answered at %d, by the run's clock between %d and %d", asked, answered, before, clock.Now())
+	}
+	waiting, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := lockB.Acquire(waiting); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the other host's caller gave up: %v", err)
+	}
+	granted := make(chan load.Lease, 1)
+	go func() {
+		other, err := lockB.Acquire(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		granted <- other
+	}()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := <-granted
+	if other == nil || other.Token() <= lease.Token() {
+		t.Fatalf("%v after %v", other, lease)
+	}
+	ended, _ := lease.(load.Timed).Released()
+	if _, next := other.(load.Timed).Granted(); next < ended-closely {
+		t.Errorf("granted at %d, before it was released at %d", next, ended)
+	}
+	if err := a.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := lockA.Acquire(t.Context()); !errors.Is(err, proc.ErrEnded) {
+		t.Errorf("a host that has ended: %v", err)
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,255 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+// Workload is what the callers of one host do over and over, until
+// [Process.Release]: ask for one of the names, hold it, and give it back.
+type Workload struct {
+	Kind results.Op `json:"kind"`
+	// Prefix and the number from First on, below First+Names, are a name; Name, if
+	// it is not "", is the only one.
+	Prefix  string        `json:"prefix"`
+	Name    string        `json:"name,omitempty"`
+	First   int           `json:"first"`
+	Names   int           `json:"names"`
+	Callers int           `json:"callers"`
+	TTL     time.Duration `json:"ttl_ns"`
+	// Limit is how long a call may take, Hold how long a lock is held, and Pause
+	// how long a caller rests after it.
+	Limit Range `json:"limit_ns"`
+	Hold  Range `json:"hold_ns"`
+	Pause Range `json:"pause_ns"`
+	// Look is how often a holder asks its lease whether it is valid. Default 10 ms.
+	Look time.Duration `json:"look_ns,omitempty"`
+	// Once has a caller ask again when that fails, until its limit is over, hold one
+	// lock, and write under it what it has prepared.
+	Once bool `json:"once,omitempty"`
+	// Tick is how often a caller of an acquire asks; 0: it waits until it is woken.
+	Tick time.Duration `json:"tick_ns,omitempty"`
+	Seed uint64        `json:"seed"`
+}
+
+// Range is a time from the first to the second, both included.
+type Range [2]time.Duration
+
+// Forever is longer than anything.
+var Forever = Range{1000 * time.Hour, 1000 * time.Hour}
+
+func (r Range) draw(random *rand.Rand) time.Duration {
+	if r[1] <= r[0] {
+		return r[0]
+	}
+	return r[0] + time.Duration(random.Int64N(int64(r[1]-r[0]+1)))
+}
+
+// outcomeOf sorts the error of a call.
+func outcomeOf(err error) string {
+	over := []error{core.ErrNotHeld, core.ErrHeld, context.DeadlineExceeded, context.Canceled}
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, core.ErrClosed):
+		return results.CallClosed
+	case core.CauseName(err) != "", slices.ContainsFunc(over, func(target error) bool { return errors.Is(err, target) }):
+		return results.CallOver
+	}
+	return results.CallFailed
+}
+
+// Work starts the callers of a workload. It returns at once.
+func (p *Process) Work(w Workload) error { return p.Send(order{Op: "work", Workload: &w}) }
+
+// start starts the callers of a workload.
+func (a *agent) start(ctx context.Context, w Workload) {
+	g, ctx := a.begin(ctx, w.First)
+	for i := range w.Callers {
+		c := &caller{agent: a, w: w, stop: ctx.Done(), random: rand.New(rand.NewPCG(w.Seed, uint64(i)))}
+		g.work.Go(func() { c.run(ctx) })
+	}
+}
+
+// asks counts the callers that ask for a lock, and tells when there is one and
+// when there is none any more.
+func (a *agent) asks(change int64) {
+	now := a.asking.Add(change)
+	if asking := now > 0; asking != (now-change > 0) {
+		a.send(note{Asking: &asking})
+	}
+}
+
+// Reopen lets the host close its client, which gets timeout for it, and open
+// another one, while its callers go on. It returns at once.
+func (p *Process) Reopen(timeout time.Duration) error {
+	return p.Send(order{Op: "reopen", Timeout: timeout})
+}
+
+// reopen is the deployment of a new version, in one process: those who hold
+// something are told to end, and the next ones ask the new client.
+func (a *agent) reopen(timeout time.Duration) {
+	call := results.Call{Op: results.OpClose, SentNs: a.clock.Now(), Served: true}
+	call.LimitNs = call.SentNs + int64(timeout)
+	old := a.present()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- old.Close(ctx) }()
+	if err := a.connect(); err != nil {
+		a.back(results.Call{Op: results.OpOpen, SentNs: call.SentNs}, err)
+	}
+	a.served.Store(false)
+	a.back(call, <-closed)
+}
+
+// back tells of a call that came back.
+func (a *agent) back(call results.Call, err error) {
+	call.BackNs = a.clock.Now()
+	if call.Outcome = outcomeOf(err); err != nil {
+		call.Error = err.Error()
+	}
+	a.send(note{Call: &call})
+}
+
+// caller is one goroutine of a workload.
+type caller struct {
+	*agent
+	w      Workload
+	stop   <-chan struct{} // closed when it is to end
+	random *rand.Rand
+}
+
+func (c *caller) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		name := c.w.First + c.random.IntN(c.w.Names)
+		limit := c.w.Limit.draw(c.random)
+		call := results.Call{Op: c.w.Kind, Name: name, SentNs: c.clock.Now(), Served: c.served.Load()}
+		call.LimitNs = call.SentNs + int64(limit)
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		c.asks(1)
+		err := c.ask(bounded, &call)
+		for c.w.Once && err != nil && call.Op != results.OpRelease && proc.Sleep(bounded, retryEvery) {
+			call.SentNs = c.clock.Now()
+			err = c.ask(bounded, &call)
+		}
+		c.asks(-1)
+		c.over(call, err)
+		cancel()
+		if c.w.Once {
+			return
+		}
+		proc.Sleep(ctx, c.w.Pause.draw(c.random))
+	}
+}
+
+// ask asks for one lock. What comes of a grant it has told when it returns nil.
+func (c *caller) ask(ctx context.Context, call *results.Call) error {
+	name := cmp.Or(c.w.Name, fmt.Sprint(c.w.Prefix, call.Name))
+	switch c.w.Kind {
+	case results.OpLead:
+		e, err := c.client().Elector(name, &core.ElectorOptions{TTL: c.w.TTL})
+		if err != nil {
+			return err
+		}
+		return e.Run(ctx, func(t *core.Term) {
+			c.use(c.granted(t, t.Context().Done(), call, 0))
+		})
+	case results.OpDo:
+		lock, err := c.client().Lock(name, &core.LockOptions{TTL: c.w.TTL})
+		if err != nil {
+			return err
+		}
+		return lock.Do(ctx, func(work context.Context, lease *core.Lease) error {
+			h := c.granted(lease, work.Done(), call, c.sentOf(lease, call, c.w.TTL))
+			defer c.follow(h, lease, c.w.TTL)()
+			c.use(h)
+			call.Ran = true
+			return nil
+		})
+	}
+	lock, err := c.present().Lock(name, c.w.TTL)
+	if err != nil {
+		return err
+	}
+	lease, err := c.acquire(ctx, lock, call)
+	if err != nil {
+		return err
+	}
+	return c.take(lease, name, call)
+}
+
+// acquire waits for a grant, asks once, or at every tick.
+func (c *caller) acquire(ctx context.Context, lock load.Lock, call *results.Call) (load.Lease, error) {
+	if c.w.Kind != results.OpTry && c.w.Tick == 0 {
+		return lock.Acquire(ctx)
+	}
+	trier, ok := lock.(load.Trier)
+	if !ok {
+		return nil, errors.New("it cannot ask just once")
+	}
+	for {
+		lease, err := trier.TryAcquire(ctx)
+		if c.w.Tick == 0 || !errors.Is(err, driver.ErrHeld) || !proc.Sleep(ctx, c.w.Tick) {
+			return lease, err
+		}
+		call.SentNs = c.clock.Now()
+	}
+}
+
+// take holds a lease that was granted just now, and releases it.
+func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
+	of, ok := lease.(keptLease)
+	if !ok {
+		of = newKept(lease)
+	}
+	h := c.granted(of, of.Done(), call, c.sentOf(lease, call, c.w.TTL))
+	c.over(*call, nil)
+	defer c.follow(h, of, c.w.TTL)()
+	if c.w.Once {
+		h.writing.Go(func() { h.write(name, c.stop) })
+	}
+	c.use(h)
+	*call = results.Call{Op: results.OpRelease, Name: call.Name, SentNs: c.clock.Now(), Served: true}
+	call.LimitNs = call.SentNs + int64(closeTimeout)
+	err := h.release(of) // of one that was lost it most often says so
+	if c.w.Once {
+		h.writing.Wait()
+		select {
+		case <-h.over: // its renewals are in the record
+		case <-time.After(eventsBy): // it was lost before we had entered it
+		}
+	}
+	h.tell()
+	return err
+}
+
+// use holds what was granted for as long as it is to be held and lives.
+func (c *caller) use(h *holding) {
+	c.served.Store(true)
+	c.asks(-1)
+	defer c.asks(1)
+	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
+}
+
+// over tells of a call that came back. One that was ended by the end of the
+// workload had no limit.
+func (c *caller) over(call results.Call, err error) {
+	select {
+	case <-c.stop:
+		call.LimitNs = 0
+	default:
+	}
+	c.back(call, err)
+}

@@ -1,0 +1,130 @@
+// Package load drives whatever grants locks: our client, or a library that is
+// measured beside it. Scenarios know only the interfaces here.
+package load
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Locker grants locks of one backend or library to the callers of one host.
+// It may be used by any number of goroutines.
+type Locker interface {
+	// Lock prepares the lock name for one caller. Nothing is sent.
+	Lock(name string, ttl time.Duration) (Lock, error)
+	// Close releases what is held and ends connections.
+	Close(ctx context.Context) error
+}
+
+// Lock is one lock as one caller sees it, used by one goroutine at a time.
+type Lock interface {
+	// Acquire waits until the lock is granted or ctx ends.
+	Acquire(ctx context.Context) (Lease, error)
+}
+
+// Trier is a Lock that can also ask just once.
+type Trier interface {
+	// TryAcquire returns an error wrapping driver.ErrHeld when another owner
+	// has the lock.
+	TryAcquire(ctx context.Context) (Lease, error)
+}
+
+// Untimed is a Lease whose end in the store is not known here: it renews itself
+// at times of its own, or has no TTL.
+type Untimed interface{ Untimed() }
+
+// Lease is a held lock.
+type Lease interface {
+	// Token is the fencing token; zero where there is none.
+	Token() uint64
+	// Renew lets the lease live for another TTL, in one round trip.
+	Renew(ctx context.Context) error
+	// Release gives the lock back.
+	Release(ctx context.Context) error
+}
+
+// Timed is a Lease of another process, where its times were taken, on the
+// run's clock.
+type Timed interface {
+	// Granted is when the acquire was called and when it came back.
+	Granted() (asked, answered int64)
+	// Released is when the release was called and when it came back.
+	Released() (ended, done int64)
+}
+
+// OutcomeOf classifies what Acquire returned.
+func OutcomeOf(err error) results.Outcome {
+	switch {
+	case err == nil:
+		return results.Granted
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return results.Cancelled
+	case errors.Is(err, driver.ErrHeld):
+		return results.Refused
+	}
+	return results.Failed
+}
+
+// NewCore drives a backend through core.Client, as an application does. It
+// owns b.
+func NewCore(b driver.Backend, opts *core.Options) Locker {
+	return &coreLocker{client: core.New(b, opts), backend: b}
+}
+
+type coreLocker struct {
+	client  *core.Client
+	backend driver.Backend
+}
+
+func (l *coreLocker) Lock(name string, ttl time.Duration) (Lock, error) {
+	lock, err := l.client.Lock(name, &core.LockOptions{TTL: ttl})
+	if err != nil {
+		return nil, err
+	}
+	return &coreLock{locker: l, lock: lock, ttl: ttl}, nil
+}
+
+// Client is the client below, for what a [Locker] has no word for.
+func (l *coreLocker) Client() *core.Client { return l.client }
+
+func (l *coreLocker) Close(ctx context.Context) error { return l.client.Close(ctx) }
+
+type coreLock struct {
+	locker *coreLocker
+	lock   *core.Lock
+	ttl    time.Duration
+}
+
+func (l *coreLock) Acquire(ctx context.Context) (Lease, error) {
+	return l.held(l.lock.Acquire(ctx))
+}
+
+// TryAcquire implements [Trier].
+func (l *coreLock) TryAcquire(ctx context.Context) (Lease, error) {
+	return l.held(l.lock.TryAcquire(ctx))
+}
+
+func (l *coreLock) held(lease *core.Lease, err error) (Lease, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &coreLease{Lease: lease, lock: l}, nil
+}
+
+type coreLease struct {
+	*core.Lease
+	lock *coreLock
+}
+
+// Renew asks the backend below the client, because the client renews on its
+// own schedule and has no such method.
+func (l *coreLease) Renew(ctx context.Context) error {
+	return l.lock.locker.backend.Renew(ctx, driver.Request{
+		Name: l.Name(), Owner: l.Owner(), Token: core.GrantNumber(l.Token()), TTL: l.lock.ttl,
+	})
+}

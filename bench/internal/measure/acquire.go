@@ -1,0 +1,279 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+var acquire = Scenario{
+	Name:      "acquire",
+	Doc:       "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
+	Workloads: acquireWorkloads,
+	Takes:     func(in Input) time.Duration { return in.WarmUp + in.Measure + openFor(in) + in.Measure/renewShare },
+	Run:       runAcquire,
+}
+
+// renewShare is the part of the measured time in which leases are held and
+// renewed over and over, after the cycles.
+const renewShare = 4
+
+func acquireWorkloads(a Overrides) []Workload {
+	return product([]int{0}, orUsual(a.Clients, 1, 8, 64), []int{0}, []time.Duration{0})
+}
+
+func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
+	cs, err := callers(in)
+	if err != nil {
+		return results.Cell{}, err
+	}
+	total := in.WarmUp + in.Measure + in.Measure/renewShare
+	bounded, cancel := context.WithTimeout(ctx, total+openFor(in)+graceOf(in.Measure))
+	defer cancel()
+
+	from := in.Clock.Now() + int64(in.WarmUp)
+	until := from + int64(in.Measure)
+	load.Workers(in.Clients, func(i int) { cs[i].Cycle(bounded, from, until, 0, nil) })
+	cycles, _ := load.Collect(cs)
+	acquires, releases, last := measured(cycles, from)
+	cell := results.Cell{Cycles: len(releases), Elapsed: time.Duration(max(last, until) - from)}
+	rate := float64(cell.Cycles) / cell.Elapsed.Seconds()
+	renewals := renew(bounded, cs, in.Measure/renewShare)
+	cell.Latencies = map[string][]int64{"acquire": acquires, "release": releases, "renew": renewals}
+	cell.Values = map[string]float64{"cycles/s": rate}
+	longest(&cell, "acquire", "release", "renew")
+	if in.Rate > 0 {
+		rate = in.Rate / openLoad
+	}
+	if rate > 0 {
+		runOpen(bounded, in, cs, rate*openLoad, &cell)
+	}
+	attempts, first := load.Collect(cs)
+	cell.Attempts = attempts
+	if ctx.Err() != nil {
+		return cell, ctx.Err()
+	}
+	if cell.Cycles == 0 || len(renewals) == 0 {
+		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, total, orStalled(first))
+	}
+	return cell, nil
+}
+
+// renew lets every caller hold a lease and renew it for the given time, and
+// returns how long the renewals took.
+func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []int64 {
+	took := make([][]int64, len(cs))
+	until := cs[0].Clock.Now() + int64(d)
+	load.Workers(len(cs), func(i int) {
+		c := cs[i]
+		lease, ok := c.Acquire(ctx)
+		if !ok {
+			return
+		}
+		for ctx.Err() == nil {
+			ns, ok := c.Renew(ctx, lease)
+			if !ok {
+				break
+			}
+			took[i] = append(took[i], ns)
+			if c.Clock.Now() >= until {
+				break
+			}
+		}
+		c.Release(context.WithoutCancel(ctx), lease)
+	})
+	return slices.Concat(took...)
+}
+
+// measured picks the latencies of the cycles that began at or after from, and
+// tells when the last one was done.
+func measured(attempts []results.Attempt, from int64) (acquires, releases []int64, last int64) {
+	for _, a := range attempts {
+		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
+			continue
+		}
+		acquires = append(acquires, a.Answered-a.Asked)
+		releases = append(releases, a.Done-a.Ended)
+		last = max(last, a.Done)
+	}
+	return acquires, releases, last
+}
+
+func orStalled(err error) error {
+	if err == nil {
+		return errors.New("the backend does not answer")
+	}
+	return err
+}
+
+// longest adds how long the longest of operations took, where there are any: a
+// server that stalled is seen in nothing else.
+func longest(cell *results.Cell, ops ...string) {
+	for _, op := range ops {
+		if took := cell.Latencies[op]; len(took) > 0 {
+			cell.Values["max-ns/"+op] = float64(slices.Max(took))
+		}
+	}
+}
+
+const (
+	// openShare is the part of the measured time that the open loop gets.
+	openShare = 2
+	// openLoad is the part of the closed loop's rate that it offers, when the
+	// user names none: all subjects are then equally far from their limits.
+	openLoad = 0.5
+)
+
+// openFor is how long cycles become due, and how long after that they may
+// still start.
+func openFor(in Input) time.Duration { return in.Measure / openShare }
+
+// runOpen runs an open loop at the given rate, in cycles per second over all callers,
+// and adds its figures to cell. It is the same work as that of the closed loop, with
+// each cycle at a time that was fixed before, so that a store that stalls is asked as
+// often as ever, and every cycle that had to wait for it counts from when it was due.
+// A closed loop stops asking instead, and has few samples of the stall: its omission
+// is coordinated with the stall.
+func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cell *results.Cell) {
+	from := in.Clock.Now()
+	until := from + int64(openFor(in))
+	arrivals := load.Poisson(rand.New(rand.NewPCG(in.Seed, uint64(in.Clients))), rate, len(cs), from, until)
+	each := make([]int, len(cs))
+	for _, a := range arrivals {
+		each[a.Caller]++
+	}
+	all := make([]*openCaller, len(cs))
+	for i, c := range cs {
+		all[i] = &openCaller{Caller: c, due: make(chan int64, each[i]), deadline: until + int64(max(openFor(in), openGrace))}
+	}
+	load.Workers(len(cs)+1, func(i int) {
+		if i < len(cs) {
+			all[i].work(ctx)
+			return
+		}
+		load.Pace(ctx, in.Clock, arrivals, func(a load.Arrival) { all[a.Caller].due <- a.Due })
+		for _, c := range all {
+			close(c.due)
+		}
+	})
+	var acquires, lags []int64
+	drops, refused := 0, 0.0
+	for _, c := range all {
+		acquires, lags, drops = append(acquires, c.acquires...), append(lags, c.lags...), drops+c.drops
+	}
+	if !keptUp(acquires, lags, drops) {
+		refused = 1
+	}
+	cell.Latencies["open-acquire"], cell.Latencies["lag"] = acquires, lags
+	cell.Values["offered/s"], cell.Values["drops"], cell.Values["open-refused"] = rate, float64(drops), refused
+	longest(cell, "open-acquire")
+}
+
+// openGrace is the least time after the end that cycles get to start.
+const openGrace = 500 * time.Millisecond
+
+// openCaller does its cycles as they become due.
+type openCaller struct {
+	*load.Caller
+	due      chan int64
+	deadline int64 // what has not started by then is dropped
+
+	acquires, lags []int64
+	drops          int
+}
+
+func (c *openCaller) work(ctx context.Context) {
+	uncancelled := context.WithoutCancel(ctx)
+	free := c.Clock.Now()
+	for due := range c.due {
+		sent := c.Clock.Now()
+		if ctx.Err() != nil || sent > c.deadline {
+			c.drops++
+			continue
+		}
+		// What the caller could not help: it was free, and late all the same.
+		c.lags = append(c.lags, max(0, sent-max(due, free)))
+		lease, ok := c.Acquire(ctx)
+		if ok {
+			c.acquires = append(c.acquires, c.Attempts[len(c.Attempts)-1].Answered-due)
+			ok = c.Release(uncancelled, lease)
+		}
+		if !ok {
+			load.Pause(ctx)
+		}
+		free = c.Clock.Now()
+	}
+}
+
+// keptUp reports whether the latencies of an open loop are those of the
+// backend: every cycle was sent, and neither the middle nor the tail is by more
+// than half the lateness of the generator itself.
+func keptUp(acquires, lags []int64, drops int) bool {
+	if drops > 0 || len(acquires) == 0 {
+		return false
+	}
+	slices.Sort(acquires)
+	slices.Sort(lags)
+	for _, q := range []float64{0.5, 0.99} {
+		if results.Quantile(lags, q) > results.Quantile(acquires, q)/2 {
+			return false
+		}
+	}
+	return true
+}
+
+// ErrFloor: the call of a floor failed.
+var ErrFloor = errors.New("the call failed")
+
+// Floor measures a call that does nothing useful, in a closed loop: the least
+// that an operation can cost on the same path. It has the loads of acquire.
+func Floor(call func(context.Context) error) Scenario {
+	return Scenario{
+		Name:      "floor",
+		Workloads: acquireWorkloads,
+		Takes:     func(in Input) time.Duration { return in.WarmUp + in.Measure },
+		Run:       func(ctx context.Context, in Input) (results.Cell, error) { return runFloor(ctx, in, call) },
+	}
+}
+
+func runFloor(ctx context.Context, in Input, call func(context.Context) error) (results.Cell, error) {
+	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+in.Measure+graceOf(in.Measure))
+	defer cancel()
+	from := in.Clock.Now() + int64(in.WarmUp)
+	until := from + int64(in.Measure)
+	took := make([][]int64, in.Clients)
+	errs := make([]error, in.Clients)
+	ends := make([]int64, in.Clients)
+	load.Workers(in.Clients, func(i int) {
+		for bounded.Err() == nil {
+			asked := in.Clock.Now()
+			if asked >= until && len(took[i]) > 0 {
+				return
+			}
+			if err := call(bounded); err != nil {
+				errs[i] = err
+				return
+			}
+			if ends[i] = in.Clock.Now(); asked >= from {
+				took[i] = append(took[i], ends[i]-asked)
+			}
+		}
+	})
+	cell := results.Cell{Elapsed: time.Duration(max(slices.Max(ends), until) - from), Latencies: map[string][]int64{}}
+	for i, t := range took {
+		if errs[i] != nil && ctx.Err() == nil {
+			return cell, fmt.Errorf("%w: %w", ErrFloor, errs[i])
+		}
+		cell.Cycles += len(t)
+		cell.Latencies["call"] = append(cell.Latencies["call"], t...)
+	}
+	cell.Values = map[string]float64{"calls/s": float64(cell.Cycles) / cell.Elapsed.Seconds()}
+	longest(&cell, "call")
+	return cell, ctx.Err()
+}

@@ -1,0 +1,329 @@
+package measure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+var contend = Scenario{
+	Name:        "contend",
+	Doc:         "what waiting costs: callers, of one host or of several processes, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
+	MinClients:  contendLeast,
+	AcrossHosts: true,
+	Workloads:   contendWorkloads,
+	Takes:       func(in Input) time.Duration { return in.WarmUp + contendSpan(in) + idleFor(in) },
+	Run:         runContend,
+}
+
+const (
+	// holdFor is the critical section when nobody names another one.
+	holdFor = 5 * time.Millisecond
+	// contendFor is how long it goes on at least, in measured times: libraries
+	// that poll need some time for a few grants.
+	contendFor = 2
+	// hostsFor is how long it goes on at least over several processes.
+	hostsFor = time.Second
+	// turnsEach is how often each caller could have its turn: with less, the
+	// fairness would be that of the window.
+	turnsEach = 3
+)
+
+// The modes. In forced mode a caller that has released asks again only after
+// somebody else was granted, so that every hand-over goes to another one.
+//
+// Note: free mode alone hides the hand-over of every polling library. The old
+// holder barges in, and the waiters starve.
+const (
+	forced = "forced"
+	free   = "free"
+)
+
+func contendWorkloads(a Overrides) []Workload {
+	modes := []string{forced, free}
+	if a.Quick {
+		modes = modes[:1]
+	}
+	var out []Workload
+	for _, mode := range modes {
+		for _, h := range hostsOf(a) {
+			for _, s := range product([]int{h}, contendClients(a, h), []int{0}, orUsual(a.Hold, holdFor)) {
+				s.Mode = mode
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// contendClients are the callers of each host; those of one host have to be
+// enough to contend.
+func contendClients(a Overrides, hosts int) []int {
+	switch {
+	case len(a.Clients) > 0 && hosts == 0:
+		return slices.DeleteFunc(slices.Clone(a.Clients), func(n int) bool { return n < contendLeast })
+	case len(a.Clients) > 0:
+		return a.Clients
+	case hosts > 0:
+		return []int{1, 8}
+	case a.Quick:
+		return []int{32}
+	}
+	return []int{8, 32}
+}
+
+// contendLeast is the fewest callers of one host that contend.
+const contendLeast = 2
+
+// contenders is how many callers there are, over all hosts.
+func contenders(in Input) int { return in.Clients * max(1, in.Hosts) }
+
+func contendSpan(in Input) time.Duration {
+	span := max(contendFor*in.Measure, turnsEach*time.Duration(contenders(in))*in.Hold)
+	if in.Hosts > 0 {
+		span = max(span, hostsFor)
+	}
+	return span
+}
+
+func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
+	in.Names = in.Names[:1]
+	cs, end, err := contending(ctx, in)
+	if err != nil {
+		return cell, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	span := contendSpan(in)
+	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+span+idleFor(in)+graceOf(in.Measure))
+	defer cancel()
+	from := in.Clock.Now() + int64(in.WarmUp)
+	until := from + int64(span)
+	asking, stop := context.WithTimeout(bounded, in.WarmUp+span)
+	defer stop()
+	turns := &turns{next: make(chan struct{})}
+	counted := in.count(bounded, from, until-int64(span/10)) // before all give up
+	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Workload) })
+	c := <-counted
+
+	attempts, first := load.Collect(cs)
+	cell = results.Cell{Attempts: attempts, Elapsed: span}
+	grants := grantsIn(attempts, from, until)
+	cell.Cycles = len(grants)
+	cell.Latencies = map[string][]int64{"handoff": handoffs(grants), "wait": waits(grants)}
+	if ctx.Err() != nil {
+		return cell, ctx.Err()
+	}
+	if len(grants) < 2 {
+		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, span, orStalled(first))
+	}
+	cell.Values = map[string]float64{
+		"grants/s": float64(len(grants)) / span.Seconds(),
+		"jain":     jain(grants, len(cs)),
+	}
+	longest(&cell, "wait")
+	if in.Commands == nil {
+		return cell, nil
+	}
+	if n := c.grants(attempts); c.err == nil && n > 0 {
+		cell.Values["commands/grant"] = c.Run / float64(n)
+		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
+		cell.Values["server-ns/grant"] = c.Busy / float64(n)
+	}
+	// What the servers do not tell in time is left out; the other figures stand.
+	if perSecond, err := idle(bounded, in, cs); err == nil {
+		cell.Values["idle-commands/s"] = perSecond
+	}
+	cell.Attempts, _ = load.Collect(cs)
+	return cell, ctx.Err()
+}
+
+// contending makes the callers, in this process or in hosts of their own.
+func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
+	hosts, end, err := startHosts(ctx, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(hosts) == 0 {
+		cs, err = callers(in)
+		return cs, end, err
+	}
+	for _, h := range hosts {
+		own := in
+		own.Locker = h
+		more, err := callers(own)
+		if err != nil {
+			return nil, nil, errors.Join(err, end())
+		}
+		for _, c := range more {
+			c.Client = int32(len(cs))
+			cs = append(cs, c)
+		}
+	}
+	return cs, end, nil
+}
+
+// take acquires, holds and releases until asking ends.
+func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
+	uncancelled := context.WithoutCancel(ctx)
+	for asking.Err() == nil {
+		lease, ok := c.Acquire(asking)
+		if !ok {
+			load.Pause(asking)
+			continue
+		}
+		next := t.granted()
+		proc.Sleep(ctx, s.Hold)
+		c.Release(uncancelled, lease)
+		if s.Mode == free {
+			continue
+		}
+		select {
+		case <-next:
+		case <-asking.Done():
+		}
+	}
+}
+
+// turns lets callers wait for the grant that follows theirs.
+type turns struct {
+	mu   sync.Mutex
+	next chan struct{} // closed at the next grant
+}
+
+// granted notes a grant, and returns what is closed at the next one.
+func (t *turns) granted() (next <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.next)
+	t.next = make(chan struct{})
+	return t.next
+}
+
+// grantsIn picks the leases that were released in the window, in the order in
+// which they were granted.
+func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
+	var out []results.Attempt
+	for _, a := range attempts {
+		if a.Outcome == results.Granted && a.End == results.EndReleased && a.Answered >= from && a.Done <= until {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b results.Attempt) int { return cmp.Compare(a.Answered, b.Answered) })
+	return out
+}
+
+// handoffs are the times from a release's sending to the next grant's return.
+func handoffs(grants []results.Attempt) []int64 {
+	var out []int64
+	for i := 1; i < len(grants); i++ {
+		out = append(out, max(0, grants[i].Answered-grants[i-1].Ended))
+	}
+	return out
+}
+
+func waits(grants []results.Attempt) []int64 {
+	var out []int64
+	for _, g := range grants {
+		out = append(out, g.Answered-g.Asked)
+	}
+	return out
+}
+
+// jain is the fairness index of the grants per caller: 1 when all had as many,
+// 1/n when one had them all (Jain, Chiu, Hawe: A quantitative measure of
+// fairness, DEC-TR-301, 1984).
+func jain(grants []results.Attempt, clients int) float64 {
+	count := make([]float64, clients)
+	for _, g := range grants {
+		count[g.Client]++
+	}
+	var sum, squares float64
+	for _, n := range count {
+		sum += n
+		squares += n * n
+	}
+	return sum * sum / (float64(clients) * squares)
+}
+
+// queued is how long waiters get to enter the queue.
+const queued = 50 * time.Millisecond
+
+// idleFor is how long waiters wait for nothing, 0 when nobody counts.
+func idleFor(in Input) time.Duration {
+	if in.Commands == nil {
+		return 0
+	}
+	return queued + in.Measure/2
+}
+
+// idle lets all callers but one wait for a lock that stays held, and returns how
+// many commands per second each server is given meanwhile.
+func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
+	lease, ok := cs[0].Acquire(ctx)
+	if !ok {
+		return 0, fmt.Errorf("%w: %w", ErrNothingDone, orStalled(cs[0].Err))
+	}
+	waiting, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		load.Workers(len(cs)-1, func(i int) {
+			if lease, ok := cs[i+1].Acquire(waiting); ok { // for the checker to find, unless it was at the end
+				cs[i+1].Release(context.WithoutCancel(ctx), lease)
+			}
+		})
+	}()
+	proc.Sleep(ctx, queued)
+	from := in.Clock.Now()
+	c := <-in.count(ctx, from, from+int64(in.Measure/2))
+	stop()
+	<-done
+	cs[0].Release(context.WithoutCancel(ctx), lease)
+	return c.Run / time.Duration(c.until-c.from).Seconds(), c.err
+}
+
+// counted is what each server has done in a time.
+type counted struct {
+	from, until int64
+	servers.Served
+	err error
+}
+
+// count reads the counter of the servers at two times. What it sends has one
+// element, at once where nobody counts.
+func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
+	out := make(chan counted, 1)
+	if in.Commands == nil {
+		out <- counted{}
+		return out
+	}
+	go func() {
+		proc.Sleep(ctx, time.Duration(from-in.Clock.Now()))
+		before, err := in.Commands(ctx)
+		c := counted{from: in.Clock.Now(), err: err}
+		proc.Sleep(ctx, time.Duration(until-in.Clock.Now()))
+		after, err := in.Commands(ctx)
+		c.until, c.Served, c.err = in.Clock.Now(), after.Since(before), errors.Join(c.err, err)
+		out <- c
+	}()
+	return out
+}
+
+// grants counts those that came in that time.
+func (c counted) grants(attempts []results.Attempt) (n int) {
+	for _, a := range attempts {
+		if a.Outcome == results.Granted && a.Answered >= c.from && a.Answered < c.until {
+			n++
+		}
+	}
+	return n
+}

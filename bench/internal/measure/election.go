@@ -1,0 +1,320 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/faults"
+	"github.com/lockbench/lockbench/bench/internal/host"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// election is what is known of the candidates of one cell.
+type election struct {
+	in    Input
+	mode  mode
+	watch *follower // nil without anything to observe with
+
+	cell     results.Cell
+	slack    time.Duration // from the end of the TTL to the upper end of the band
+	kept     int           // names that were led on by the leader that was harmed
+	earliest time.Duration // the most by which a takeover came early
+
+	system *faults.System // its hosts campaign; used by the goroutine that runs the cell
+
+	mu      sync.Mutex
+	changed chan struct{}  // closed and replaced at each report
+	terms   []results.Hold // of hosts by number
+	failed  []results.Attempt
+	seats   []int  // who led last, by name: the index of the term, -1 for nobody
+	failure string // the last error that a candidate has met
+}
+
+func newElection(in Input, m mode) *election {
+	s := &election{
+		in: in, mode: m, changed: make(chan struct{}), system: &faults.System{Environment: &servers.Environment{}},
+		seats: slices.Repeat([]int{-1}, len(in.Names)),
+	}
+	s.begin()
+	return s
+}
+
+// join starts one more candidate, with proxies through which it reaches the store
+// where the mode breaks connections.
+func (s *election) join(ctx context.Context) (err error) {
+	c := &faults.Host{Number: len(s.system.Hosts), Dir: filepath.Join(s.system.Dir, fmt.Sprint(len(s.system.Hosts)))}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return err
+	}
+	spec := s.in.Host
+	spec.TempDir = c.Dir
+	if s.mode.proxied() {
+		spec.Config, err = kinds.Route(spec.Config, func(address string) (string, error) {
+			p, err := inject.NewProxy(address)
+			if err != nil {
+				return "", err
+			}
+			s.system.AtEnd(p.Close)
+			c.Paths = append(c.Paths, p)
+			return p.Addr(), nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if c.Process, err = startHost(ctx, spec, s.in.Clock); err != nil {
+		return err
+	}
+	s.system.Hosts = append(s.system.Hosts, c)
+	return s.campaign(c)
+}
+
+const (
+	// workEvery is how often a leader acts as one.
+	workEvery = 5 * time.Millisecond
+	// between is how long a candidate stays away after a term, so that another
+	// one gets its turn, and after an error.
+	between = 100 * time.Millisecond
+)
+
+// campaign has a candidate campaign for every name, and again after each term.
+func (s *election) campaign(c *faults.Host) error {
+	c.Follow(func(t *results.Hold, call *results.Call) { s.hear(c, t, call) })
+	for i, name := range s.in.Names {
+		err := c.Work(host.Workload{
+			Kind: results.OpLock, Name: name, First: i, Names: 1, Callers: 1, TTL: s.in.TTL, Tick: s.in.Tick, Look: workEvery,
+			Limit: host.Forever, Hold: host.Forever, Pause: host.Range{between, between},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// harm does to the victim of h what the mode does to hosts, and ends what it held
+// if that kills it.
+func (s *election) harm(ctx context.Context, h *incident) error {
+	if s.mode.inject != nil {
+		return s.mode.inject(ctx, s, h)
+	}
+	for _, a := range s.mode.actions {
+		if err := s.system.Inject(ctx, event(a, h)); err != nil {
+			return err
+		}
+	}
+	if !s.mode.kills {
+		return nil
+	}
+	<-h.victim.Ended()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.in.Clock.Now()
+	for i := range s.terms {
+		if t := &s.terms[i]; t.Host == h.victim.Number && t.Held() {
+			t.ValidNs, t.DoneNs, t.Cause = max(h.from, t.GrantedNs), now, results.HaltKilled
+		}
+	}
+	return nil
+}
+
+// heal ends what harm has begun.
+func (s *election) heal(h *incident) error {
+	return inject.Each(s.mode.actions, func(a string) error { return s.system.End(event(a, h)) })
+}
+
+func event(action string, h *incident) faults.Event {
+	return faults.Event{Action: action, Target: h.victim.Number}
+}
+
+// hear takes down what a candidate tells of a term, or of an acquire that has
+// failed.
+func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case t != nil:
+		s.term(c, *t)
+	case failed.Outcome == results.CallFailed:
+		s.failure = failed.Error
+		if failed.Op == results.OpLock {
+			s.failed = append(s.failed, results.Attempt{
+				Client: int32(c.Number), Name: int32(failed.Name), Asked: failed.SentNs, Answered: failed.BackNs, Outcome: results.Failed,
+			})
+		}
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// term keeps the newest state of a term.
+func (s *election) term(c *faults.Host, t results.Hold) {
+	t.Host = c.Number
+	i := slices.IndexFunc(s.terms, func(o results.Hold) bool {
+		return o.Host == t.Host && o.Name == t.Name && o.GrantedNs == t.GrantedNs
+	})
+	if i < 0 {
+		s.seats[t.Name] = len(s.terms)
+		s.terms = append(s.terms, t)
+		return
+	}
+	s.terms[i] = t
+}
+
+// await waits until done, which is called with what is known locked.
+func (s *election) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		ok, changed, failure := done(), s.changed, s.failure
+		s.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late.C:
+			if failure != "" {
+				failure = ": " + failure
+			}
+			return fmt.Errorf("%w: not within %v: %s%s", ErrNothingDone, limit, what, failure)
+		}
+	}
+}
+
+// led reports whether each of the names has a leader, by a grant after the
+// given time.
+func (s *election) led(names []int32, after int64) func() bool {
+	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
+}
+
+// confirmed reports whether each of the names has a leader whose grant came back,
+// or whose renewal was sent, after the given time.
+func (s *election) confirmed(names []int32, after int64) func() bool {
+	return s.all(names, func(t results.Hold) bool {
+		renewed := t.GrantedNs
+		if n := len(t.Renewals); n > 0 {
+			renewed = t.Renewals[n-1][0]
+		}
+		return renewed > after
+	})
+}
+
+// all reports whether each of the names has a leader whose term is like that.
+func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
+	return func() bool {
+		return !slices.ContainsFunc(names, func(n int32) bool {
+			i := s.seats[n]
+			return i < 0 || !s.terms[i].Held() || !like(s.terms[i])
+		})
+	}
+}
+
+// end closes the hosts that live, on a budget of its own. A cell that was ended in
+// the middle of a harm leaves it.
+func (s *election) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if s.watch != nil {
+		s.watch.end()
+	}
+	healed := s.system.EndBackground()
+	closed := inject.AtOnce(len(s.system.Hosts), func(i int) error { return s.system.Hosts[i].Close(ctx) })
+	return errors.Join(healed, closed, s.system.Close())
+}
+
+// follower observes elections without being a candidate, as those do that send
+// their requests to the leader.
+type follower struct {
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu   sync.Mutex
+	seen []map[uint64]sight // by name and token
+}
+
+// sight is when a leader was seen first, and since when there was none.
+type sight struct {
+	at     int64
+	vacant int64 // 0: the one before was never seen to be gone
+}
+
+// none is for how long nobody was seen to lead.
+func (s sight) none() int64 {
+	if s.vacant == 0 {
+		return 0
+	}
+	return s.at - s.vacant
+}
+
+// follow starts the follower, where the subject has an Observe.
+func (s *election) follow(ctx context.Context) error {
+	client := s.in.client()
+	if client == nil {
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	f := &follower{stop: stop, seen: make([]map[uint64]sight, len(s.in.Names))}
+	for i, name := range s.in.Names {
+		f.seen[i] = map[uint64]sight{}
+		e, err := client.Elector(name, &core.ElectorOptions{TTL: s.in.TTL})
+		if err != nil {
+			f.end()
+			return err
+		}
+		changes := e.Observe(ctx)
+		f.work.Go(func() { f.observe(i, changes, s.in.Clock) })
+	}
+	s.watch = f
+	return nil
+}
+
+func (f *follower) observe(name int, changes <-chan core.Change, clock proc.Clock) {
+	var vacant int64
+	for ch := range changes {
+		now := clock.Now()
+		switch ch.Kind {
+		case core.Vacant:
+			vacant = now
+		case core.Elected:
+			f.mu.Lock()
+			f.seen[name][ch.Leader.Token] = sight{at: now, vacant: vacant}
+			f.mu.Unlock()
+			vacant = 0
+		}
+	}
+}
+
+// sightTime bounds how long after a takeover a follower has to see it.
+const sightTime = 2 * time.Second
+
+// see waits until the follower has seen the leader with that token.
+func (f *follower) see(name int32, token uint64) (sight, bool) {
+	for deadline := time.Now().Add(sightTime); ; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		at, ok := f.seen[name][token]
+		f.mu.Unlock()
+		if ok || time.Now().After(deadline) {
+			return at, ok
+		}
+	}
+}
+
+func (f *follower) end() {
+	f.stop()
+	f.work.Wait()
+}

@@ -1,0 +1,225 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+var footprint = Scenario{
+	Name:        "footprint",
+	Doc:         "what a host pays for having a plugin: the time from its start to the first grant, its memory when idle, and its memory and the host's with 10000 held leases (1000 with --quick); with --hold for a TTL or longer, the processor time that their renewals take, and how many are lost",
+	PluginsOnly: true,
+	Workloads:   footprintWorkloads,
+	Takes:       func(in Input) time.Duration { return starts*startTime + rest + in.Measure + in.Hold },
+	Run:         runFootprint,
+}
+
+const (
+	// starts is how many plugins are started in one run; the last one stays.
+	starts = 5
+	// startTime is about how long one start takes.
+	startTime = 150 * time.Millisecond
+	// rest is how long a plugin stays idle before its memory is read.
+	rest = 300 * time.Millisecond
+	// takers is how many callers take the leases.
+	takers = 64
+)
+
+func footprintWorkloads(a Overrides) []Workload {
+	leases := 10_000
+	if a.Quick {
+		leases = 1000
+	}
+	return product([]int{0}, []int{takers}, []int{leases}, orUsual(a.Hold, 0))
+}
+
+func runFootprint(ctx context.Context, in Input) (cell results.Cell, err error) {
+	bounded, cancel := context.WithTimeout(ctx, starts*grace+time.Duration(in.Keys)*time.Millisecond+in.Hold)
+	defer cancel()
+	f := &fresh{in: in}
+	defer func() {
+		err = errors.Join(err, f.close(ctx))
+		cell.Attempts = f.attempts
+	}()
+	began := in.Clock.Now()
+	var first []int64
+	for i := range starts {
+		took, err := f.start(bounded)
+		if err != nil {
+			return cell, err
+		}
+		first = append(first, took)
+		if i < starts-1 {
+			if err := f.close(bounded); err != nil {
+				return cell, err
+			}
+		}
+	}
+	cell = results.Cell{Latencies: map[string][]int64{"first-grant": first}, Values: map[string]float64{}}
+	proc.Sleep(bounded, rest)
+	if err := f.memory(bounded, &cell); err != nil {
+		return cell, err
+	}
+	cell.Cycles, cell.Elapsed = in.Keys, time.Duration(in.Clock.Now()-began)
+	return cell, ctx.Err()
+}
+
+// fresh is a plugin that a cell has started for itself.
+type fresh struct {
+	in       Input
+	backend  driver.Backend
+	locker   load.Locker
+	attempts []results.Attempt
+}
+
+// start starts a plugin and takes a lock through it, and returns how long both
+// took together.
+func (f *fresh) start(ctx context.Context) (int64, error) {
+	from := f.in.Clock.Now()
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	h := f.in.Host
+	b, err := plugin.Open(ctx, h.Backend, &plugin.Options{Path: h.Path, Config: h.Config, NoMTLS: h.NoMTLS, StartTimeout: grace, Logger: quiet})
+	if err != nil {
+		return 0, err
+	}
+	f.backend, f.locker = b, load.NewCore(b, &core.Options{Logger: quiet})
+	lock, err := f.locker.Lock(f.in.Names[0], f.in.TTL)
+	if err != nil {
+		return 0, err
+	}
+	c := &load.Caller{Clock: f.in.Clock, Lock: lock}
+	lease, ok := c.Acquire(ctx)
+	took := f.in.Clock.Now() - from
+	if ok {
+		c.Release(context.WithoutCancel(ctx), lease)
+	}
+	f.attempts = append(f.attempts, c.Attempts...)
+	if c.Err != nil || !ok {
+		return 0, fmt.Errorf("%w: %w", ErrNothingDone, orStalled(c.Err))
+	}
+	return took, nil
+}
+
+// memory takes as many leases as there are names and reads what that costs.
+func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
+	pid, ok := plugin.ProcessOf(f.backend)
+	if !ok {
+		return errors.New("the plugin process has ended")
+	}
+	idle, err := proc.Resident(pid)
+	if err != nil {
+		return err
+	}
+	cs := make([]*load.Caller, len(f.in.Names)) // before the heap is looked at
+	leases := make([]load.Lease, len(cs))
+	for i := range cs {
+		cs[i] = &load.Caller{Client: int32(i % takers), Name: int32(i), Clock: f.in.Clock, Attempts: make([]results.Attempt, 0, 1)}
+	}
+	before := heap()
+	load.Workers(takers, func(worker int) {
+		for i := worker; i < len(cs) && ctx.Err() == nil; i += takers {
+			if cs[i].Lock, cs[i].Err = f.locker.Lock(f.in.Names[i], f.in.TTL); cs[i].Err == nil {
+				leases[i], _ = cs[i].Acquire(ctx)
+			}
+		}
+	})
+	after := heap()
+	full, err := proc.Resident(pid)
+	err = errors.Join(err, f.renewals(ctx, pid, leases, cell))
+	_, first := load.Collect(cs) // a release that fails has cost no memory
+	load.Workers(takers, func(worker int) {
+		for i := worker; i < len(cs); i += takers {
+			if leases[i] != nil {
+				cs[i].Release(context.WithoutCancel(ctx), leases[i])
+			}
+		}
+	})
+	attempts, _ := load.Collect(cs)
+	f.attempts = append(f.attempts, attempts...)
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return err
+	}
+	if first != nil {
+		return fmt.Errorf("%w: %w", ErrNothingDone, first)
+	}
+	n := float64(len(cs))
+	cell.Values["idle-bytes/plugin"], cell.Values["held-bytes/plugin"] = float64(idle), float64(full)
+	cell.Values["plugin-bytes/lease"] = max(0, float64(full)-float64(idle)) / n
+	cell.Values["host-bytes/lease"] = max(0, float64(after)-float64(before)) / n
+	return nil
+}
+
+// renewals holds the leases and reads what that takes of host and plugin, as
+// the share of one core, and how many of them are lost.
+func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, cell *results.Cell) error {
+	if f.in.Hold < f.in.TTL {
+		return nil
+	}
+	before, err := processorTime(plugin)
+	began := f.in.Clock.Now()
+	proc.Sleep(ctx, f.in.Hold)
+	after, errAfter := processorTime(plugin)
+	took := time.Duration(f.in.Clock.Now() - began)
+	lost := 0
+	for _, l := range leases {
+		if v, ok := l.(interface{ Valid() bool }); ok && !v.Valid() {
+			lost++
+		}
+	}
+	cell.Values["lost-leases"] = float64(lost)
+	if runtime.GOOS != "linux" {
+		return nil // where none can be read
+	}
+	if err := errors.Join(err, errAfter); err != nil {
+		return err
+	}
+	cell.Values["renewal-cpu-%"] = 100 * (after - before).Seconds() / took.Seconds()
+	return nil
+}
+
+// processorTime is how long all threads of this process and of another one have
+// run together.
+func processorTime(other int) (sum time.Duration, err error) {
+	for _, pid := range []int{os.Getpid(), other} {
+		s, ok := proc.Of(pid)
+		if !ok {
+			return 0, fmt.Errorf("processor time of process %d: it cannot be seen", pid)
+		}
+		sum += s.CPU
+	}
+	return sum, nil
+}
+
+// heap is what this process uses after a collection, in bytes.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what the first has made unreachable, finalizers ran in between
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
+}
+
+// close ends the plugin, on a budget of its own.
+func (f *fresh) close(ctx context.Context) error {
+	if f.locker == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := f.locker.Close(ctx)
+	f.locker = nil
+	return err
+}

@@ -1,0 +1,340 @@
+package measure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/faults"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+var takeover = Scenario{
+	Name:      "takeover",
+	Doc:       "how long nobody leads after the leader was harmed at a random moment of its renewal, while other processes wait; with the TTL that the lease had left, and whether the old leader noticed before it wrote again",
+	Processes: true,
+	Workloads: takeoverWorkloads,
+	Takes:     takeoverTakes,
+	Run:       runTakeover,
+}
+
+const (
+	// campaigners are how many candidates there are when nobody says.
+	campaigners = 2
+	// names are how many locks share each harm.
+	names = 8
+	// harms is how many leaders of one cell are harmed in one run when nobody
+	// says: 30 in the ten runs of a full plan.
+	harms = 3
+	// queueing is the least time that candidates have to enter their queues
+	// before the leader is harmed.
+	queueing = 100 * time.Millisecond
+	// quickPhases bounds the random time until the harm, in measured times,
+	// for modes that do not wait for the TTL: the whole renewal interval in full
+	// runs, part of it in quick ones.
+	quickPhases = 4
+	// startUp is about how long a host process takes to start.
+	startUp = 150 * time.Millisecond
+)
+
+func takeoverWorkloads(a Overrides) []Workload {
+	var out []Workload
+	for _, m := range orUsual(a.Modes, killHost.name) {
+		out = append(out, Workload{Mode: m, Hosts: cmp.Or(a.Candidates, campaigners), Clients: names})
+	}
+	return out
+}
+
+func takeoverTakes(in Input) time.Duration {
+	m, _ := modeByName(in.Mode)
+	each := startUp + queueing + phaseSpan(in, m)/2
+	switch {
+	case m.waits != nil:
+		each += m.waits(in.TTL)
+	case in.Host.Baseline != "" && m.name == killHost.name: // no plugin releases
+		each += ttlLeft(in.TTL)
+	}
+	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
+}
+
+// phaseSpan is the length of the interval from which the moment of the harm is
+// drawn.
+func phaseSpan(in Input, m mode) time.Duration {
+	if m.waits == nil {
+		return min(in.TTL/3, quickPhases*in.Measure)
+	}
+	return in.TTL / 3
+}
+
+func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
+	m, ok := modeByName(in.Mode)
+	if !ok {
+		return cell, fmt.Errorf("takeover has no mode %q", in.Mode)
+	}
+	scratch, err := servers.NewScratch()
+	if err != nil {
+		return cell, err
+	}
+	s := newElection(in, m)
+	s.system.Dir = filepath.Join(scratch.Dir(), "hosts")
+	s.system.AtEnd(scratch.Close)
+	began := in.Clock.Now()
+	err = s.run(ctx)
+	err = errors.Join(err, s.end(ctx))
+	cell = s.measured(time.Duration(in.Clock.Now() - began))
+	if err == nil && cell.Cycles == 0 {
+		err = ErrNothingDone
+	}
+	return cell, err
+}
+
+func (s *election) run(ctx context.Context) error {
+	for range s.in.Hosts {
+		if err := s.join(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.follow(ctx); err != nil {
+		return err
+	}
+	all := make([]int32, len(s.seats))
+	for i := range all {
+		all[i] = int32(i)
+	}
+	if err := s.await(ctx, s.in.TTL+grace, "every name has a leader", s.led(all, 0)); err != nil {
+		return fmt.Errorf("%w: %w", ErrNothingDone, err)
+	}
+	phases := rand.New(rand.NewPCG(s.in.Seed, 0x7068617365))
+	for range cmp.Or(s.in.Harms, harms) {
+		if !proc.Sleep(ctx, queueing+time.Duration(phases.Int64N(int64(phaseSpan(s.in, s.mode))))) {
+			return ctx.Err()
+		}
+		if err := s.succeed(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// succeed harms the host that leads most names, and waits until others lead
+// them.
+func (s *election) succeed(ctx context.Context) error {
+	var h incident
+	somebody := func() bool {
+		h = s.aim()
+		return h.victim != nil
+	}
+	if err := s.await(ctx, s.in.TTL+grace, "somebody leads", somebody); err != nil {
+		return err
+	}
+	h.from = s.in.Clock.Now()
+	if err := s.harm(ctx, &h); err != nil {
+		return fmt.Errorf("%w: %w", ErrNothingDone, err)
+	}
+	h.until = s.in.Clock.Now()
+	done := s.led(h.names, h.from)
+	if s.mode.server {
+		done = s.confirmed(h.names, h.until)
+	}
+	if err := s.await(ctx, s.in.TTL+grace, "a new leader", done); err != nil {
+		return err
+	}
+	s.sample(&h)
+	if err := s.repair(ctx, &h); err != nil {
+		return fmt.Errorf("%w: after the takeover: %w", ErrNothingDone, err)
+	}
+	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))
+}
+
+// repair ends the harm when others lead.
+func (s *election) repair(ctx context.Context, h *incident) error {
+	switch {
+	case s.mode.kills:
+		return errors.Join(s.heal(h), s.join(ctx)) // one in place of the dead
+	case s.mode.name == "freeze":
+		resumed := s.in.Clock.Now()
+		return errors.Join(s.heal(h), s.noticed(ctx, h, resumed))
+	case s.mode.expires:
+		return errors.Join(s.noticed(ctx, h, 0), s.heal(h))
+	}
+	return nil
+}
+
+// incident is one leader that was harmed.
+type incident struct {
+	victim *faults.Host
+	names  []int32 // that it led
+	before []int   // those terms, by index
+	// from and until are the last moment before the harm and the first one
+	// after it.
+	from, until int64
+}
+
+// aim chooses the candidate that leads most, if any does: on a machine that is
+// starved all may have lost their leases. It is called with mu locked.
+func (s *election) aim() incident {
+	led := map[int][]int32{} // by candidate
+	var h incident
+	for name, i := range s.seats {
+		if i < 0 || !s.terms[i].Held() {
+			continue
+		}
+		id := s.terms[i].Host
+		led[id] = append(led[id], int32(name))
+		if n := led[id]; len(n) > len(h.names) {
+			h.victim, h.names = s.system.Hosts[id], n
+		}
+	}
+	for _, n := range h.names {
+		h.before = append(h.before, s.seats[n])
+	}
+	return h
+}
+
+// Modes lists the modes of takeover.
+func Modes() []string {
+	var names []string
+	for _, m := range modes {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// ModeDoc says in one line what a mode does.
+func ModeDoc(name string) string {
+	m, _ := modeByName(name)
+	return m.doc
+}
+
+func modeByName(name string) (mode, bool) {
+	i := slices.IndexFunc(modes, func(m mode) bool { return m.name == name })
+	if i < 0 {
+		return mode{}, false
+	}
+	return modes[i], true
+}
+
+// mode is one way in which a leader ends.
+type mode struct {
+	name string
+	doc  string // one line
+	// actions are what is done to the host, in their order.
+	actions []string
+	// kills reports whether it does not live on.
+	kills bool
+	// server modes harm the server and not the leader, who may stay the leader.
+	server bool
+	// expires modes leave the lease to its TTL: a new leader before its end is a
+	// finding. In the others somebody releases it.
+	expires bool
+	// waits is about how long a takeover lasts; nil: no time worth counting.
+	waits func(ttl time.Duration) time.Duration
+	// inject does what is no action of a host; nil: nothing.
+	inject func(ctx context.Context, s *election, h *incident) error
+}
+
+// proxied reports whether connections are broken: every candidate has proxies of its
+// own.
+func (m mode) proxied() bool { return slices.Contains(m.actions, "black-hole") }
+
+var killHost = mode{
+	name:    "kill-host",
+	doc:     "SIGKILL to the host process; its plugin releases what it held",
+	actions: []string{"kill-host"}, kills: true,
+}
+
+// ttlLeft is how long a lease lives that is harmed at a random phase, on
+// average.
+func ttlLeft(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
+
+var modes = []mode{
+	{
+		name: "resign",
+		doc:  "the leader releases in order",
+		inject: func(ctx context.Context, s *election, h *incident) error {
+			if err := h.victim.Release(ctx); err != nil {
+				return err
+			}
+			proc.Sleep(ctx, between) // as after each term
+			return s.campaign(h.victim)
+		},
+	},
+	killHost,
+	{
+		name:    "kill-machine",
+		doc:     "connections are cut off without a FIN, then host and plugin are stopped and killed",
+		actions: []string{"black-hole", "freeze-host", "kill-both"}, kills: true,
+		expires: true, waits: ttlLeft,
+	},
+	{
+		name:    "freeze",
+		doc:     "SIGSTOP to the host process, which goes on when another one leads",
+		actions: []string{"freeze-host"},
+		expires: true, waits: ttlLeft,
+	},
+	{
+		name:    "partition",
+		doc:     "the leader's connections to the store are cut off and later healed; it goes on running",
+		actions: []string{"black-hole"},
+		expires: true, waits: ttlLeft,
+	},
+	{
+		name:   "server-restart",
+		doc:    "SIGKILL to one server, which is started again at once",
+		server: true,
+		waits:  func(time.Duration) time.Duration { return 2 * time.Second },
+		inject: func(ctx context.Context, s *election, _ *incident) error {
+			return errors.Join(s.in.Server.Stop(), s.in.Server.Start(ctx))
+		},
+	},
+	{
+		name:   "server-pause",
+		doc:    "one server is frozen for one and a tenth TTL",
+		server: true,
+		waits:  pauseOf,
+		inject: func(ctx context.Context, s *election, _ *incident) error {
+			if err := s.in.Server.Freeze(); err != nil {
+				return err
+			}
+			proc.Sleep(ctx, pauseOf(s.in.TTL))
+			return s.in.Server.Resume()
+		},
+	},
+}
+
+func pauseOf(ttl time.Duration) time.Duration { return ttl + ttl/10 }
+
+// Server is the server of a backend, or one of several, that may be harmed.
+type Server interface {
+	// Stop ends it as a crash does; Start starts it again, with what it keeps
+	// over one, and returns when it answers.
+	Stop() error
+	Start(ctx context.Context) error
+	// Freeze stops it with its connections open until Resume.
+	Freeze() error
+	Resume() error
+}
+
+// NotPossible says why a mode cannot be measured with this input; "" when it
+// can.
+func NotPossible(in Input) string {
+	m, _ := modeByName(in.Mode)
+	if m.server && in.Server == nil {
+		return "which harms servers and leaves yours alone"
+	}
+	if m.proxied() {
+		nowhere := func(address string) (string, error) { return address, nil }
+		if _, err := kinds.Route(in.Host.Config, nowhere); err != nil {
+			return fmt.Sprintf("which needs proxies: %v", err)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,170 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+const (
+	// rounding is by how much a store that counts milliseconds may let a lease
+	// go before its time.
+	rounding = 2 * time.Millisecond
+	// margin is what a takeover may take beyond the end of the TTL and one
+	// round trip.
+	margin = 50 * time.Millisecond
+)
+
+// What is measured, in nanoseconds.
+const (
+	tookOver = "takeover" // from the harm to the new leader's grant
+	overdue  = "overdue"  // from the end of the TTL to the grant
+	observed = "observed" // from the harm until a follower saw the new leader
+	vacant   = "vacant"   // for how long a follower saw none
+	notice   = "notice"   // from the resumption of a frozen leader until it knew
+)
+
+// begin prepares the cell. Where a takeover is by expiry it has a band, from the
+// least to the most that it may take.
+func (s *election) begin() {
+	s.cell = results.Cell{Latencies: map[string][]int64{}, Values: map[string]float64{}}
+	s.slack = margin + kinds.Of(s.in.Host.Backend).ExpiryStep + s.in.Tick + roundTrip(s.in)
+	if s.mode.expires {
+		v := s.cell.Values
+		v["band-low-ns/takeover"], v["band-high-ns/takeover"] = float64(s.in.TTL-s.in.TTL/3-rounding), float64(s.in.TTL+s.slack)
+		v["early"], v["late"] = 0, 0
+	}
+}
+
+// took takes down one sample.
+func (s *election) took(what string, ns int64) {
+	s.cell.Latencies[what] = append(s.cell.Latencies[what], ns)
+}
+
+// roundTrip is about one question to the store and its answer, 0 where nobody
+// can be asked.
+func roundTrip(in Input) time.Duration {
+	client := in.client()
+	if client == nil || len(in.Names) == 0 {
+		return 0
+	}
+	e, err := client.Elector(in.Names[0], &core.ElectorOptions{TTL: in.TTL})
+	if err != nil {
+		return 0
+	}
+	var took []time.Duration
+	for range 9 {
+		start := time.Now()
+		if _, err := e.Leader(context.Background()); err != nil {
+			return 0
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// sample takes down the takeovers after one harm.
+func (s *election) sample(h *incident) {
+	s.mu.Lock()
+	tokens := map[int32]uint64{} // of the new leaders
+	for i, n := range h.names {
+		before, after := h.before[i], s.seats[n]
+		s.cell.Cycles++
+		if after == before {
+			s.kept++
+			continue
+		}
+		t := s.terms[after]
+		s.took(tookOver, t.GrantedNs-h.from)
+		tokens[n] = t.Token
+		if s.mode.expires {
+			s.judge(h, s.terms[before], t.GrantedNs)
+		}
+	}
+	s.mu.Unlock()
+	for n, token := range tokens {
+		if s.watch == nil || token == 0 {
+			continue
+		}
+		if seen, ok := s.watch.see(n, token); ok {
+			s.took(observed, max(0, seen.at-h.from))
+			s.took(vacant, seen.none())
+		}
+	}
+}
+
+// judge compares a takeover with the time that the lease had left. A renewal
+// that was due around the harm may have reached the store without a report.
+func (s *election) judge(h *incident, old results.Hold, since int64) {
+	if old.SentNs == 0 {
+		return // nobody here knows
+	}
+	ttl := int64(s.in.TTL)
+	sent, confirmed := old.SentNs, old.GrantedNs
+	if n := len(old.Renewals); n > 0 {
+		sent, confirmed = old.Renewals[n-1][0], old.Renewals[n-1][1]
+	}
+	from, by := sent+ttl, confirmed+ttl // the store lets it expire between the two
+	if h.until >= sent+ttl/3-int64(margin) {
+		by = max(by, h.until+ttl)
+	}
+	s.took(overdue, max(0, since-by))
+	switch {
+	case since < from-int64(rounding):
+		s.cell.Values["early"]++
+		s.earliest = max(s.earliest, time.Duration(from-since))
+	case since > by+int64(s.slack):
+		s.cell.Values["late"]++
+	}
+}
+
+// noticed waits until the victim knows of every name that it has lost, and
+// counts what it did as a leader after the moment resumed, unless that is 0.
+func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
+	all := func() bool {
+		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].DoneNs == 0 })
+	}
+	if err := s.await(ctx, s.in.TTL+grace, "the old leader knows that it lost", all); err != nil || resumed == 0 {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stale := s.cell.Values["stale-writes"]
+	for _, i := range h.before {
+		t := s.terms[i]
+		s.took(notice, max(0, t.DoneNs-resumed))
+		if t.ValidNs > resumed {
+			stale++
+		}
+	}
+	s.cell.Values["stale-writes"] = stale
+	return nil
+}
+
+// measured completes the cell.
+func (s *election) measured(elapsed time.Duration) results.Cell {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.cell
+	c.Elapsed = elapsed
+	c.Attempts = s.failed
+	for _, t := range s.terms {
+		c.Attempts = append(c.Attempts, t.Attempt())
+	}
+	for op := range c.Latencies {
+		longest(&c, op)
+	}
+	if early := c.Values["early"]; early > 0 {
+		c.Findings = []string{fmt.Sprintf("%v of %d names had a new leader before the TTL of the old one was over, by up to %v", early, c.Cycles, s.earliest)}
+	}
+	if s.mode.server {
+		c.Values["kept"] = float64(s.kept) / float64(max(1, c.Cycles))
+	}
+	return c
+}

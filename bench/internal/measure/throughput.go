@@ -1,0 +1,111 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/load"
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+var throughput = Scenario{
+	Name:        "throughput",
+	Doc:         "how many cycles per second go through, and what latency they then have: more and more callers, of one host or of several processes, in a closed loop, each cycle on a random one of many locks, and callers that hold for 1 ms one of a few",
+	AcrossHosts: true,
+	Workloads:   throughputWorkloads,
+	Takes:       func(in Input) time.Duration { return in.WarmUp + in.Measure },
+	Run:         runThroughput,
+}
+
+const (
+	// manyKeys are so many locks that callers seldom meet.
+	manyKeys = 1024
+	// fewKeys, held for fewHold, are so few that callers wait for each other.
+	fewKeys = 8
+	fewHold = time.Millisecond
+)
+
+// throughputWorkloads are points of the curve of latency against load, and one
+// cell in which callers wait for each other. What the user names replaces them.
+func throughputWorkloads(a Overrides) []Workload {
+	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
+	if a.Quick {
+		curve, crowded = []int{256}, []int{64}
+	}
+	hosts := hostsOf(a)
+	if len(a.Clients) == 0 && len(a.Keys) == 0 && len(a.Hold) == 0 {
+		return append(product(hosts, curve, []int{manyKeys}, []time.Duration{0}), product(hosts, crowded, []int{fewKeys}, []time.Duration{fewHold})...)
+	}
+	return product(hosts, orUsual(a.Clients, curve...), orUsual(a.Keys, manyKeys), orUsual(a.Hold, 0))
+}
+
+func product(hosts, clients, keys []int, hold []time.Duration) []Workload {
+	var out []Workload
+	for _, n := range hosts {
+		for _, k := range keys {
+			for _, h := range hold {
+				for _, c := range clients {
+					out = append(out, Workload{Hosts: n, Clients: c, Keys: k, Hold: h})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error) {
+	hosts, end, err := startHosts(ctx, in)
+	if err != nil {
+		return cell, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	bounded, cancel := context.WithTimeout(ctx, in.WarmUp+in.Measure+graceOf(in.Measure))
+	defer cancel()
+	from := in.Clock.Now() + int64(in.WarmUp)
+	until := from + int64(in.Measure)
+	attempts, first, err := cycleIn(bounded, in, hosts, load.Cycles{
+		Names: in.Names, TTL: in.TTL, Hold: in.Hold, Seed: in.Seed, Callers: in.Clients, From: from, Until: until,
+	})
+	if err != nil {
+		return cell, err
+	}
+	cell.Attempts = attempts
+	acquires, releases, _ := measured(attempts, from)
+	cell.Latencies = map[string][]int64{"acquire": acquires, "release": releases}
+	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, contenders(in))
+	if ctx.Err() != nil {
+		return cell, ctx.Err()
+	}
+	if cell.Cycles == 0 || len(releases) == 0 {
+		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, in.WarmUp+in.Measure, orStalled(first))
+	}
+	cell.Values = map[string]float64{"cycles/s": float64(cell.Cycles) / cell.Elapsed.Seconds()}
+	longest(&cell, "acquire", "release")
+	return cell, nil
+}
+
+// doneIn counts the cycles that were done in the measured time, whenever they
+// began. That time lasts until each caller could have been done once: with many
+// callers a store that works in batches is done with them in waves.
+//
+// Note: a count of the cycles that began in it, over the time until the last of
+// them is done, has an end in which fewer and fewer callers ask. The more callers
+// there are and the longer a cycle takes, the lower it is: the throughput of a
+// store that keeps its rate would fall.
+func doneIn(attempts []results.Attempt, from, until int64, callers int) (cycles int, elapsed time.Duration) {
+	var done []int64
+	for _, a := range attempts {
+		if a.Outcome == results.Granted && a.End == results.EndReleased && a.Done >= from {
+			done = append(done, a.Done)
+		}
+	}
+	slices.Sort(done)
+	cycles, _ = slices.BinarySearch(done, until)
+	if least := min(callers, len(done)); cycles < least {
+		return least, time.Duration(max(until, done[least-1]) - from)
+	}
+	return cycles, time.Duration(until - from)
+}

@@ -1,0 +1,268 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// hostScope is the scope of a backend whose locks no other host sees.
+const hostScope = "host"
+
+// answer is what a run says to "which one should I use": of each need who meets
+// it best, and a drawing of one figure against what is promised. Text and page
+// show the same.
+type answer struct {
+	Choices []choice
+	Note    string // who was no candidate, and how to read the choices
+	Drawing drawing
+}
+
+func (r Report) answer() answer {
+	return answer{Choices: r.choices(), Note: r.choiceNote(), Drawing: r.drawing()}
+}
+
+// choice is the answer for one need.
+type choice struct {
+	Need string
+	// Take is the best, and those that the runs cannot tell from it; none when
+	// they tell nobody from the best.
+	Take     []string
+	Measured string // of each that is taken
+	Others   string // with how many times slower they are
+}
+
+// choices are filled from this run. Only backends that can exclude hosts from
+// each other and broke no rule are candidates.
+func (r Report) choices() []choice {
+	var out []choice
+	for _, h := range r.highlights() {
+		if c, ok := r.choose(h); ok {
+			out = append(out, c)
+		}
+	}
+	if len(out) == 0 {
+		return nil // with one candidate there is nothing to choose
+	}
+	return append(out, r.classes()...)
+}
+
+func (r Report) candidate(s results.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
+
+// mayTake reports whether a subject is a candidate if it breaks no rule.
+func mayTake(s results.Subject) bool {
+	return s.Kind == results.KindPlugin && s.BuildOf == "" && s.Scope != hostScope
+}
+
+func (r Report) choose(h highlight) (choice, bool) {
+	rows := filter(h.table.Rows, func(row Row) bool { return r.candidate(row.Subject) && row.Figures[h.unit].N > 0 })
+	if len(rows) < 2 {
+		return choice{}, false
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		d := cmp.Compare(a.Figures[h.unit].Center, b.Figures[h.unit].Center)
+		if h.more {
+			return -d
+		}
+		return d
+	})
+	best := rows[0]
+	c := choice{Need: h.need}
+	var measured, others []string
+	for i, row := range rows {
+		if i == 0 || !h.differ(best, row) {
+			c.Take = append(c.Take, row.Name)
+			measured = append(measured, promised(row, rows)+" "+value(h.unit, row.Figures[h.unit]))
+			continue
+		}
+		times := row.Figures[h.unit].Center / best.Figures[h.unit].Center
+		if h.more {
+			times = 1 / times
+		}
+		others = append(others, fmt.Sprintf("%s %sx slower", promised(row, rows), significant(times, 2)))
+	}
+	c.Measured, c.Others = strings.Join(measured, ", "), strings.Join(others, ", ")
+	if len(c.Take) == len(rows) {
+		c.Take, c.Others = nil, r.undecided()
+	}
+	return c, true
+}
+
+// undecided says why no backend is the answer.
+func (r Report) undecided() string {
+	if r.runs() < fewestRuns {
+		return "too few runs to show a difference"
+	}
+	return "these runs show no difference"
+}
+
+// promised is the name of a row, with what its grants survive where that is not
+// the same for all.
+func promised(row Row, all []Row) string {
+	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
+		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
+	}
+	return row.Name
+}
+
+// classes are the needs that no speed answers.
+func (r Report) classes() []choice {
+	candidates := filter(r.Manifest.Subjects, r.candidate)
+	names := func(all []results.Subject) (out []string) {
+		for _, s := range all {
+			out = append(out, s.Name)
+		}
+		return out
+	}
+	var out []choice
+	var rest, survive []string
+	for _, c := range tokenClasses {
+		of := names(filter(candidates, func(s results.Subject) bool { return s.Fencing == c.class }))
+		switch {
+		case len(of) == 0:
+		case len(out) == 0:
+			out = append(out, choice{Need: "tokens that a resource can trust", Take: of, Measured: c.class + " by its own claim"})
+		default:
+			rest = append(rest, c.class+": "+strings.Join(of, ", "))
+		}
+	}
+	if len(out) > 0 {
+		out[0].Others = strings.Join(rest, "; ")
+	}
+	for _, g := range groups(candidates, func(s results.Subject) string { return s.Durability }) {
+		survive = append(survive, strings.Join(names(g.all), ", ")+": "+cmp.Or(g.key, "unknown"))
+	}
+	if len(survive) > 0 {
+		out = append(out, choice{Need: "grants that survive the server's crash", Measured: "as the servers were set up", Others: strings.Join(survive, "; ")})
+	}
+	return out
+}
+
+// fewestRuns is how many runs of each can differ at the level of the tests: of
+// 3 against 3 the least p of the U test is 0.1.
+const fewestRuns = 4
+
+// runs is how many the cells had at most.
+func (r Report) runs() int {
+	n := 0
+	for _, t := range r.Tables {
+		n = max(n, t.runs())
+	}
+	return n
+}
+
+// choiceNote says who was no candidate and why, and how to read the answers.
+func (r Report) choiceNote() string {
+	parts := []string{"Of backends that share a cell the runs support no difference."}
+	if n := r.runs(); n < fewestRuns {
+		parts = append(parts, fmt.Sprintf("%s cannot support any: ask for --runs %d or more.", plural(n, "run"), fewestRuns))
+	}
+	for _, s := range r.Manifest.Subjects {
+		switch {
+		case s.Kind != results.KindPlugin:
+		case r.broken(s.Name):
+			parts = append(parts, fmt.Sprintf("%s is no candidate: %s.", s.Name, r.judged(s.Name)))
+		case s.Scope == hostScope:
+			parts = append(parts, fmt.Sprintf("%s is no candidate: other hosts do not see its locks.", s.Name))
+		}
+	}
+	return strings.Join(append(parts, "Durability decides what a speed is worth: compare within a class."), " ")
+}
+
+// Table has a row for each choice.
+func (a answer) Table() grid {
+	return tabulate(grid{Title: "which one should I use", Note: a.Note}, []column[choice]{
+		textColumn("what counts most", func(c choice) string { return c.Need }),
+		textColumn("take", func(c choice) string { return strings.Join(c.Take, ", ") }),
+		textColumn("measured", func(c choice) string { return c.Measured }),
+		textColumn("the others", func(c choice) string { return c.Others }),
+	}, a.Choices)
+}
+
+// highlight is a figure that stands for a scenario where there is room for
+// one: in the summary, and in the choice of a backend.
+type highlight struct {
+	title string // of its column
+	need  string // what somebody wants who looks at it
+	unit  string
+	more  bool // is better
+	table Table
+}
+
+// highlights are those of the scenarios that were measured.
+func (r Report) highlights() []highlight {
+	var out []highlight
+	add := func(title, need, unit string, more bool, t Table) {
+		if slices.ContainsFunc(t.Rows, func(row Row) bool { return row.Figures[unit].N > 0 }) {
+			load := ", " + t.load()
+			if t.Scenario == takeoverScenario {
+				load = "" // its modes say enough
+			}
+			out = append(out, highlight{title + load, need + load, unit, more, t})
+		}
+	}
+	if ts := r.of(acquireScenario); len(ts) > 0 {
+		few, many := ts[0], ts[len(ts)-1]
+		add("acquire p50", "the shortest way to a free lock", "p50-ns/acquire", false, few)
+		if len(ts) > 1 {
+			add("acquire p99", "few slow acquires under load", "p99-ns/acquire", false, many)
+		}
+		if len(r.of(throughputScenario)) == 0 {
+			add("cycles/s", "the most locks a second", "cycles/s", true, many)
+		}
+	}
+	if ts := r.of(throughputScenario); len(ts) > 0 {
+		// Of the cells with the fewest hosts, which all backends have, and with
+		// the most keys, in which callers seldom meet.
+		first := ts[0]
+		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
+		add("cycles/s", "the most locks a second", "cycles/s", true, ts[len(ts)-1])
+	}
+	if ts := r.of(contendScenario); len(ts) > 0 {
+		last := ts[len(ts)-1]
+		add("handoff p50", "a released lock soon in the next hands", "p50-ns/handoff", false, last)
+		add("longest wait", "nobody waits long", "max-ns/wait", false, last)
+	}
+	for _, t := range r.of(takeoverScenario) {
+		mode := ""
+		if t.Mode != "" {
+			mode = ", " + t.Mode
+		}
+		add("takeover p50"+mode, "a new leader soon after the old one's end"+mode, "p50-ns/takeover", false, t)
+	}
+	return out
+}
+
+// summary is one row for each subject: what a grant survives, what its tokens
+// are worth, what the checks found, and the highlights.
+func (r Report) summary() grid {
+	columns := []column[results.Subject]{
+		{gridColumn{"backend", false}, subject},
+		textColumn("durability", func(s results.Subject) string { return s.Durability }),
+		textColumn("fencing", func(s results.Subject) string { return s.Fencing }),
+		textColumn("checked", func(s results.Subject) string { return r.judged(s.Name) }),
+	}
+	for _, h := range r.highlights() {
+		if !strings.HasPrefix(h.unit, "p99-") && !strings.HasPrefix(h.unit, "max-") {
+			columns = append(columns, numberColumn(h.title, h.cell))
+		}
+	}
+	subjects := filter(r.Manifest.Subjects, func(s results.Subject) bool { return s.Kind != results.KindFloor })
+	return tabulate(grid{Title: "summary (median, ± 95% interval)"}, columns, subjects)
+}
+
+func (h highlight) cell(s results.Subject) cell {
+	i := slices.IndexFunc(h.table.Rows, func(r Row) bool { return r.Name == s.Name })
+	if i < 0 {
+		return cell{}
+	}
+	return figure(h.unit, true)(h.table.Rows[i])
+}
+
+// differ reports whether the runs support that a and b are not the same.
+func (h highlight) differ(a, b Row) bool {
+	return results.Compare(a.Runs[h.unit], b.Runs[h.unit]).Supported
+}

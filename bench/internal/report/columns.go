@@ -1,0 +1,305 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// cell is one field of a shown table.
+type cell struct {
+	Text string
+	// Value sorts numbers; nil sorts by the text.
+	Value *float64
+	ours  bool // names a backend through its plugin
+}
+
+// grid is a table as it is shown, in every format.
+type grid struct {
+	Title   string
+	Note    string // below it; may be empty
+	Columns []gridColumn
+	Rows    []gridRow
+	// Keys is how many of the first columns say what a row is about, 0 for one.
+	Keys int
+}
+
+type gridColumn struct {
+	Title  string
+	Number bool // aligned right
+}
+
+type gridRow []cell
+
+// Ours reports whether a row is about a backend through its plugin.
+func (g gridRow) Ours() bool { return len(g) > 0 && g[0].ours }
+
+// column is one column of a table whose rows are about a T each.
+type column[T any] struct {
+	gridColumn
+	cell func(T) cell
+}
+
+// textColumn is a column of text.
+func textColumn[T any](title string, text func(T) string) column[T] {
+	return column[T]{gridColumn{title, false}, func(of T) cell { return word(text(of)) }}
+}
+
+// numberColumn is a column of numbers.
+func numberColumn[T any](title string, cell func(T) cell) column[T] {
+	return column[T]{gridColumn{title, true}, cell}
+}
+
+// tabulate gives g the columns, and a row for each of rows.
+func tabulate[T any](g grid, columns []column[T], rows []T) grid {
+	for _, c := range columns {
+		g.Columns = append(g.Columns, c.gridColumn)
+	}
+	for _, of := range rows {
+		var row gridRow
+		for _, c := range columns {
+			row = append(row, c.cell(of))
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+func word(s string) cell { return cell{Text: s} }
+
+func numeric(text string, v float64) cell { return cell{Text: text, Value: &v} }
+
+func count(n int64) cell { return numeric(grouped(float64(n)), float64(n)) }
+
+func took(ns int64) cell { return numeric(duration(float64(ns)), float64(ns)) }
+
+// subject names what a row is about.
+func subject(s results.Subject) cell {
+	return cell{Text: name(s), ours: s.Kind == results.KindPlugin}
+}
+
+// filter returns the items that are to be kept.
+func filter[T any](items []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
+}
+
+// group are those of some items that have one key.
+type group[K comparable, T any] struct {
+	key K
+	all []T
+}
+
+// groups orders items by key, in the order in which the keys come first.
+func groups[K comparable, T any](items []T, key func(T) K) []group[K, T] {
+	var out []group[K, T]
+	for _, item := range items {
+		k := key(item)
+		i := slices.IndexFunc(out, func(g group[K, T]) bool { return g.key == k })
+		if i < 0 {
+			i, out = len(out), append(out, group[K, T]{key: k})
+		}
+		out[i].all = append(out[i].all, item)
+	}
+	return out
+}
+
+// distinct are the keys of the items, in the order in which they come first.
+func distinct[K comparable, T any](items []T, key func(T) K) []K {
+	var out []K
+	for _, g := range groups(items, key) {
+		out = append(out, g.key)
+	}
+	return out
+}
+
+// compared are the units whose ratio to the reference is shown.
+var compared = []struct{ unit, title string }{
+	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "handoff"},
+}
+
+// columns chooses what is shown of a table: those in which some row has
+// something to say.
+func columns(t Table) []column[Row] {
+	all := []column[Row]{rowSubject}
+	listed := map[string]bool{}
+	for _, u := range results.Units {
+		if u.Title != "" {
+			listed[u.Name] = true
+			all = append(all, numberColumn(u.Title, figure(u.Name, u.Interval)))
+		}
+	}
+	others := map[string]bool{}
+	for _, r := range t.Rows {
+		for unit := range r.Figures {
+			if !listed[unit] && !results.Hidden(unit) {
+				others[unit] = true
+			}
+		}
+	}
+	for _, unit := range slices.Sorted(maps.Keys(others)) {
+		all = append(all, numberColumn(strings.Replace(unit, "-ns/", " ", 1), figure(unit, false)))
+	}
+	if ref := references(t); ref != "" {
+		for _, u := range compared {
+			all = append(all, numberColumn(u.title+" / "+ref, func(r Row) cell { return ratio(r.Ratios[u.unit]) }))
+		}
+	}
+	return slices.DeleteFunc(all, func(c column[Row]) bool {
+		return !slices.ContainsFunc(t.Rows, func(r Row) bool { return c.cell(r).Text != "" })
+	})
+}
+
+// rowSubject is the first column of tables of rows.
+var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
+
+// severalReferences stands in titles for them; a note below the table names
+// them.
+const severalReferences = "ref."
+
+// references names what the rows are compared with.
+func references(t Table) string {
+	having := filter(t.Rows, func(r Row) bool { return r.Reference != "" })
+	switch names := distinct(having, func(r Row) string { return r.Reference }); len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0]
+	}
+	return severalReferences
+}
+
+// referenceNote names the references of a table that has several.
+func referenceNote(t Table) string {
+	var parts []string
+	for _, r := range t.Rows {
+		if r.Kind == results.KindPlugin && r.Reference != "" {
+			parts = append(parts, fmt.Sprintf("of %s %s", r.Name, r.Reference))
+		}
+	}
+	return severalReferences + " is " + strings.Join(parts, ", ")
+}
+
+func name(s results.Subject) string {
+	if s.Kind == results.KindPlugin {
+		return s.Name + " (plugin)"
+	}
+	return s.Name
+}
+
+// figure shows the median of a unit, with its interval where it is one of the
+// figures that are compared. What was the longest of each run is the longest of
+// all: their median would hide a stall.
+func figure(unit string, interval bool) func(Row) cell {
+	return func(r Row) cell {
+		e := r.Figures[unit]
+		if e.N == 0 || tail(unit) && e.N < r.runs() {
+			return cell{}
+		}
+		if strings.HasSuffix(unit, "/open-acquire") && r.refused() {
+			return word("refused")
+		}
+		if strings.HasPrefix(unit, "max-") {
+			return numeric(bare(unit, e.Max), e.Max)
+		}
+		if !interval {
+			return numeric(bare(unit, e.Center), e.Center)
+		}
+		return numeric(value(unit, e), e.Center)
+	}
+}
+
+// tail reports whether a unit is written of runs with many samples only. Its
+// median over some of the runs stands in no relation to one over all.
+func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
+
+// runs is how many there were of a row.
+func (r Row) runs() int {
+	n := 0
+	for _, e := range r.Figures {
+		n = max(n, e.N)
+	}
+	return n
+}
+
+// runs is how many were done at most, which an interruption makes fewer.
+func (t Table) runs() int {
+	n := 0
+	for _, row := range t.Rows {
+		n = max(n, row.runs())
+	}
+	return n
+}
+
+// refusedUnit is 1 for a run whose load generator could not keep up.
+const refusedUnit = "open-refused"
+
+// refused reports whether the figures of the open loop are those of the
+// generator: it could not keep up in half of the runs.
+func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
+
+func ratio(r *results.Ratio) cell {
+	if r == nil || r.N == 0 {
+		return cell{}
+	}
+	return numeric(times(*r), r.Center)
+}
+
+// grid makes a table of one scenario showable.
+func (r Report) grid(t Table) grid {
+	g := grid{Title: r.title(t)}
+	cols := columns(t)
+	if slices.ContainsFunc(cols, func(c column[Row]) bool { return strings.HasSuffix(c.Title, " / "+severalReferences) }) {
+		g.Note = referenceNote(t)
+	}
+	if t.Scenario == takeoverScenario {
+		g.Note = strings.TrimPrefix(g.Note+". "+r.bandNote(t.Mode), ". ")
+	}
+	return tabulate(g, cols, t.Rows)
+}
+
+func (r Report) grids(ts []Table) []grid {
+	var out []grid
+	for _, t := range ts {
+		out = append(out, r.grid(t))
+	}
+	return out
+}
+
+// title is the line above a table.
+func (r Report) title(t Table) string {
+	what := []string{t.Scenario}
+	if t.Mode != "" {
+		what = append(what, t.Mode)
+	}
+	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(append(what, t.load()), ", "), plural(t.runs(), "run"))
+}
+
+// load says how many wanted locks, and of how many.
+func (t Table) load() string {
+	out := plural(t.Clients, "client")
+	switch {
+	case t.Scenario == takeoverScenario: // its clients are what each host campaigns for
+		out = plural(t.Hosts, "host") + ", " + plural(t.Clients, "lock")
+	case t.Hosts > 0 && t.Clients > 1:
+		out = plural(t.Hosts, "host") + " of " + out
+	case t.Hosts > 0:
+		out = plural(t.Hosts, "host")
+	}
+	return strings.Join(append([]string{out}, t.held()...), ", ")
+}
+
+// held says what was varied besides the number of callers.
+func (t Table) held() []string {
+	switch {
+	case t.Keys == 0 && t.Hold == 0:
+		return nil
+	case t.Keys == 0:
+		return []string{fmt.Sprintf("held for %v", t.Hold)}
+	case t.Hold == 0:
+		return []string{plural(t.Keys, "key")}
+	}
+	return []string{plural(t.Keys, "key"), fmt.Sprintf("held for %v", t.Hold)}
+}

@@ -1,0 +1,243 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// WriteComparison writes a comparison as "text" for a terminal, with a table for
+// each unit, as "md", or as "json" for programs.
+func WriteComparison(w io.Writer, c results.Comparison, format string) error {
+	if format == "json" {
+		return comparisonJSON(w, c)
+	}
+	return printed(w, format, func(p *printer) { p.comparison(c) })
+}
+
+func (p *printer) comparison(c results.Comparison) {
+	if c.Old != "" {
+		fmt.Fprintf(p, "old: %s\nnew: %s\n", c.Old, c.New)
+	}
+	for _, g := range groups(filter(c.Rows, shown), titleOf) {
+		p.heading(g.key)
+		p.part(tabulate(grid{}, differenceColumns, g.all), differenceRule)
+	}
+	if c.Old != "" {
+		p.WriteByte('\n')
+		for _, line := range comparisonNotes(c) {
+			fmt.Fprintln(p, line)
+		}
+	}
+	p.limits(c.Held)
+}
+
+// shown leaves out what is the same in both builds, unless it has changed.
+func shown(d results.Difference) bool { return !d.Control || d.Worse() || d.Improved() }
+
+func titleOf(d results.Difference) string {
+	scenario, _, _ := strings.Cut(ShortCell(d.Cell), " ")
+	return scenario + ", " + d.Unit
+}
+
+// differenceColumns are those of each table, and differenceRule is what stands
+// below their titles in Markdown.
+var differenceColumns = []column[results.Difference]{
+	textColumn("", cellWithin),
+	numberColumn("old", func(d results.Difference) cell { return word(value(d.Unit, d.Old)) }),
+	numberColumn("new", func(d results.Difference) cell { return word(value(d.Unit, d.New)) }),
+	numberColumn("change", func(d results.Difference) cell { return word(change(d)) }),
+	numberColumn("effect", func(d results.Difference) cell { return word(fmt.Sprintf("%+.2f", d.Effect)) }),
+	numberColumn("p", func(d results.Difference) cell { return word(probability(d.Adjusted)) }),
+	textColumn("", judgement),
+}
+
+const differenceRule = "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
+
+// cellWithin is the name of a row's cell below its title.
+func cellWithin(d results.Difference) string {
+	_, cell, _ := strings.Cut(ShortCell(d.Cell), " ")
+	return cell
+}
+
+func change(d results.Difference) string {
+	if !d.Supported {
+		return unsupported
+	}
+	return percent(d.Delta)
+}
+
+func judgement(d results.Difference) string {
+	out := ""
+	switch {
+	case d.Worse():
+		out = "worse"
+	case d.Improved():
+		out = "better"
+	}
+	if d.Control {
+		out = strings.TrimSpace("same in both " + out)
+	}
+	return out
+}
+
+// ShortCell is the name of a cell without what every name has.
+func ShortCell(cell string) string {
+	cell = strings.Replace(cell, "/backend=", " ", 1)
+	return strings.ToLower(cell[:min(1, len(cell))]) + strings.ReplaceAll(cell[min(1, len(cell)):], "/", " ")
+}
+
+func percent(fraction float64) string {
+	if math.IsInf(fraction, 0) {
+		return "from 0"
+	}
+	return fmt.Sprintf("%+.0f%%", 100*fraction)
+}
+
+func probability(p float64) string {
+	if p < 0.001 {
+		return "<0.001"
+	}
+	return fmt.Sprintf("%.3f", p)
+}
+
+// comparisonNotes says what the table means, and what casts doubt on it.
+func comparisonNotes(c results.Comparison) []string {
+	worse, better, tested := 0, 0, 0
+	for _, d := range c.Rows {
+		switch {
+		case d.Control:
+			continue
+		case d.Worse():
+			worse++
+		case d.Improved():
+			better++
+		}
+		tested++
+	}
+	out := []string{fmt.Sprintf("%s: %d worse, %d better; p is of the U test, corrected for all of them (Holm), and ~ a difference that it does not support",
+		plural(tested, "row"), worse, better)}
+	for _, w := range c.Warnings {
+		out = append(out, "warning: "+w)
+	}
+	return out
+}
+
+// limits writes what was held against limits, in a line each for a terminal.
+func (p *printer) limits(all []results.Held) {
+	if len(all) == 0 {
+		return
+	}
+	if p.markdown {
+		p.grid(tabulate(grid{Title: "limits"}, heldColumns, all))
+		return
+	}
+	p.heading("limits")
+	for _, h := range all {
+		p.lines([]string{HeldLine(h) + ": " + outcome(h)})
+	}
+}
+
+// heldColumns are those of the table of limits.
+var heldColumns = []column[results.Held]{
+	textColumn("figure", held),
+	numberColumn("measured", func(h results.Held) cell { return word(measured(h)) }),
+	textColumn("limit", results.Held.Limit),
+	textColumn("", outcome),
+}
+
+// held is which figure was held against a limit.
+func held(h results.Held) string {
+	out := ShortCell(h.Row.Cell) + ": " + h.Figure()
+	if h.Rows > 1 {
+		out += fmt.Sprintf(" (worst of %d)", h.Rows)
+	}
+	return out
+}
+
+func outcome(h results.Held) string {
+	if h.Broken {
+		return "missed"
+	}
+	return "ok"
+}
+
+// measured is what was held against a limit, with the interval of the median.
+func measured(h results.Held) string {
+	shown := func(v float64) string {
+		if h.IsRatio() {
+			return significant(v, 3)
+		}
+		return bare(h.Row.Unit, v)
+	}
+	out := shown(h.Value)
+	if h.Measured.Bounded() && h.Value == h.Measured.Center {
+		out += fmt.Sprintf(" [%s %s]", shown(h.Measured.Lo), shown(h.Measured.Hi))
+	}
+	return out
+}
+
+// HeldLine says in one line what was held against a limit.
+func HeldLine(h results.Held) string {
+	return fmt.Sprintf("%s is %s, wanted %s", held(h), measured(h), h.Limit())
+}
+
+// limit is one bound as JSON has it.
+type limit struct {
+	Cell    string  `json:"cell"` // the worst of Cells
+	Cells   int     `json:"cells"`
+	Figure  string  `json:"figure"`
+	Value   float64 `json:"value"`
+	Runs    int     `json:"runs"`
+	Wanted  string  `json:"wanted"`
+	Reached bool    `json:"reached"`
+}
+
+// difference is one row as JSON has it.
+type difference struct {
+	Cell      string   `json:"cell"`
+	Unit      string   `json:"unit"`
+	Control   bool     `json:"same_in_both,omitempty"`
+	OldRuns   int      `json:"old_runs"`
+	NewRuns   int      `json:"new_runs"`
+	Old       float64  `json:"old"`
+	OldLow    *float64 `json:"old_low"`
+	OldHigh   *float64 `json:"old_high"`
+	New       float64  `json:"new"`
+	NewLow    *float64 `json:"new_low"`
+	NewHigh   *float64 `json:"new_high"`
+	Change    *float64 `json:"change"` // of the medians, as a fraction; null from 0
+	Effect    float64  `json:"cliffs_delta"`
+	P         float64  `json:"p"`
+	Adjusted  float64  `json:"p_holm"`
+	Supported bool     `json:"supported"`
+	Worse     bool     `json:"worse"`
+	Better    bool     `json:"better"`
+	Warnings  []string `json:"warnings,omitempty"`
+}
+
+func comparisonJSON(w io.Writer, c results.Comparison) error {
+	doc := struct {
+		Old      string       `json:"old"`
+		New      string       `json:"new"`
+		Rows     []difference `json:"rows"`
+		Warnings []string     `json:"warnings"`
+		Limits   []limit      `json:"limits,omitempty"`
+	}{Old: c.Old, New: c.New, Rows: []difference{}, Warnings: append([]string{}, c.Warnings...)}
+	for _, d := range c.Rows {
+		doc.Rows = append(doc.Rows, difference{
+			Cell: d.Cell, Unit: d.Unit, Control: d.Control, OldRuns: d.Old.N, NewRuns: d.New.N,
+			Old: d.Old.Center, OldLow: finite(d.Old.Lo), OldHigh: finite(d.Old.Hi),
+			New: d.New.Center, NewLow: finite(d.New.Lo), NewHigh: finite(d.New.Hi),
+			Change: finite(d.Delta), Effect: d.Effect, P: d.P, Adjusted: d.Adjusted,
+			Supported: d.Supported, Worse: d.Worse(), Better: d.Improved(), Warnings: d.Warnings,
+		})
+	}
+	for _, h := range c.Held {
+		doc.Limits = append(doc.Limits, limit{h.Row.Cell, h.Rows, h.Figure(), h.Value, h.Measured.N, h.Limit(), !h.Broken})
+	}
+	return writeJSON(w, doc)
+}

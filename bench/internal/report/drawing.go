@@ -1,0 +1,267 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// drawing is speed against what is promised: a lane for each promise, the
+// strongest on top, and in it a mark for each that gives it, the fastest on top
+// and on the right. Without lanes there is none.
+type drawing struct {
+	Title string
+	Lanes []promise
+	Ticks []tick
+}
+
+// promise is one lane of the drawing.
+type promise struct {
+	Tokens, Durability string
+	Marks              []mark
+}
+
+// mark is one subject. Places are in percent of a lane's width.
+type mark struct {
+	Label          string
+	At, From, Wide float64 // the median; where its interval begins, and its width
+	Pale           bool    // no candidate
+	Broken         bool
+}
+
+// Left reports whether the label stands on the left of the mark.
+func (m mark) Left() bool { return m.At > 50 }
+
+// tick is a line across the lanes.
+type tick struct {
+	At   float64
+	Text string
+}
+
+// tokenClasses are the fencing classes, the strongest first, and what they
+// promise.
+var tokenClasses = []struct{ class, means string }{
+	{"strict", "tokens that rise through every crash"},
+	{"durable", "tokens as durable as the data"},
+	{"quorum", "tokens that a quorum keeps"},
+	{"none", "no tokens"},
+}
+
+// drawing is of the first highlight that compares something with a backend.
+func (r Report) drawing() drawing {
+	for _, h := range r.highlights() {
+		rows := filter(h.table.Rows, func(row Row) bool {
+			return row.Kind != results.KindFloor && !(row.Figures[h.unit].Center <= 0)
+		})
+		if len(rows) > 1 && slices.ContainsFunc(rows, func(row Row) bool { return row.Kind == results.KindPlugin }) {
+			return r.draw(h, rows)
+		}
+	}
+	return drawing{}
+}
+
+func (r Report) draw(h highlight, rows []Row) drawing {
+	s := scaleOf(h, rows)
+	d := drawing{Title: "Speed against what is promised: " + h.title, Ticks: s.ticks()}
+	for _, c := range tokenClasses {
+		of := filter(rows, func(row Row) bool { return cmp.Or(row.Fencing, "none") == c.class })
+		for _, g := range groups(of, Row.promise) {
+			p := promise{Tokens: c.means, Durability: g.key}
+			for _, row := range g.all {
+				p.Marks = append(p.Marks, r.mark(row, h, s))
+			}
+			slices.SortStableFunc(p.Marks, func(a, b mark) int { return cmp.Compare(b.At, a.At) })
+			d.Lanes = append(d.Lanes, p)
+		}
+	}
+	return d
+}
+
+// promise is which lane of its tokens a row is in. What gives no token is in one
+// lane, whatever its server survives.
+func (row Row) promise() string {
+	if cmp.Or(row.Fencing, "none") == "none" {
+		return ""
+	}
+	return row.shortDurability()
+}
+
+func (r Report) mark(row Row, h highlight, s scale) mark {
+	e := row.Figures[h.unit]
+	m := mark{Label: row.Name, At: s.place(e.Center), Pale: !mayTake(row.Subject), Broken: r.broken(row.Name)}
+	if m.Broken {
+		m.Label = "✗ " + m.Label
+	}
+	if !m.Pale {
+		m.Label += " " + bare(h.unit, e.Center)
+	}
+	if e.Bounded() {
+		lo, hi := s.place(e.Lo), s.place(e.Hi)
+		m.From, m.Wide = min(lo, hi), math.Abs(hi-lo)
+	}
+	return m
+}
+
+// shortDurability is the first of the words about it.
+func (row Row) shortDurability() string {
+	short, _, _ := strings.Cut(cmp.Or(row.Durability, "durability unknown"), ",")
+	return short
+}
+
+// scale places figures logarithmically, the better ones further to the right.
+type scale struct {
+	lo, hi float64 // decimal logarithms
+	more   bool    // is better
+	unit   string
+}
+
+// scaleOf has room for all figures and their intervals. It is at least half a
+// decade wide: else what hardly differs would stand far apart.
+func scaleOf(h highlight, rows []Row) scale {
+	s := scale{math.Inf(1), math.Inf(-1), h.more, h.unit}
+	for _, row := range rows {
+		for _, v := range extremes(row.Figures[h.unit]) {
+			s.lo, s.hi = min(s.lo, math.Log10(v)), max(s.hi, math.Log10(v))
+		}
+	}
+	if missing := 0.5 - (s.hi - s.lo); missing > 0 {
+		s.lo, s.hi = s.lo-missing/2, s.hi+missing/2
+	}
+	return s
+}
+
+func extremes(e results.Estimate) []float64 {
+	if e.Bounded() && e.Lo > 0 {
+		return []float64{e.Lo, e.Hi}
+	}
+	return []float64{e.Center}
+}
+
+// margin of the lanes on both sides, in percent.
+const margin = 3.0
+
+func (s scale) place(v float64) float64 {
+	share := (math.Log10(max(v, math.SmallestNonzeroFloat64)) - s.lo) / (s.hi - s.lo)
+	if !s.more {
+		share = 1 - share
+	}
+	return margin + (100-2*margin)*min(1, max(0, share))
+}
+
+// ticks are at full decades, and where there are hardly any at parts of them.
+func (s scale) ticks() []tick {
+	steps := []float64{1}
+	if s.hi-s.lo < 2 {
+		steps = []float64{1, 3}
+	}
+	if s.hi-s.lo < 1 {
+		steps = []float64{1, 2, 5}
+	}
+	var out []tick
+	for d := math.Floor(s.lo); d <= s.hi; d++ {
+		for _, step := range steps {
+			v := step * math.Pow(10, d)
+			if l := math.Log10(v); l < s.lo || l > s.hi {
+				continue
+			}
+			out = append(out, tick{s.place(v), round(s.unit, v)})
+		}
+	}
+	return out
+}
+
+// round writes a value without the digits that are zeros.
+func round(unit string, v float64) string {
+	if strings.Contains(unit, "-ns/") {
+		return time.Duration(math.Round(v)).String()
+	}
+	return grouped(v)
+}
+
+// answer draws for a terminal what the page draws. Where an interval is not seen,
+// the choices say what the runs support.
+func (p *printer) answer(a answer) {
+	p.drawing(a.Drawing)
+	if len(a.Choices) == 0 {
+		return
+	}
+	p.heading("which one should I use")
+	for _, c := range a.Choices {
+		text := c.Need + ": " + c.Measured
+		if len(c.Take) > 0 {
+			text = fmt.Sprintf("%s: %s (%s)", c.Need, strings.Join(c.Take, " or "), c.Measured)
+		}
+		if c.Others != "" {
+			text += "; " + c.Others
+		}
+		p.lines([]string{text})
+	}
+	p.note(a.Note)
+}
+
+func (p *printer) drawing(d drawing) {
+	if len(d.Lanes) == 0 {
+		return
+	}
+	p.heading(d.Title)
+	if p.markdown {
+		p.WriteString("```\n")
+	}
+	p.drawn(newCanvas().ticks(d.Ticks))
+	for _, l := range d.Lanes {
+		p.drawn(canvas(strings.TrimSuffix(l.Tokens+" · "+l.Durability, " · ")))
+		for _, m := range l.Marks {
+			p.drawn(newCanvas().mark(m))
+		}
+	}
+	if p.markdown {
+		p.WriteString("```\n")
+	}
+	p.note("● candidate, ○ baseline, or locks that other hosts do not see. Further to the right is faster, further up promises more.")
+}
+
+func (p *printer) drawn(c canvas) {
+	p.WriteString(strings.TrimRight("  "+string(c), " ") + "\n")
+}
+
+// canvas is one line of a picture in text.
+type canvas []rune
+
+func newCanvas() canvas { return canvas(strings.Repeat(" ", textWidth-2)) }
+
+func (c canvas) column(percent float64) int {
+	return int(math.Round(percent / 100 * float64(len(c)-1)))
+}
+
+// put writes text from a column on, and moves it to where there is room for it.
+func (c canvas) put(column int, text string) {
+	n := utf8.RuneCountInString(text)
+	copy(c[max(0, min(column, len(c)-n)):], []rune(text))
+}
+
+func (c canvas) ticks(all []tick) canvas {
+	for _, t := range all {
+		c.put(c.column(t.At)-utf8.RuneCountInString(t.Text)/2, t.Text)
+	}
+	return c
+}
+
+func (c canvas) mark(m mark) canvas {
+	point := "●"
+	if m.Pale {
+		point = "○"
+	}
+	at := c.column(m.At)
+	if m.Left() {
+		c.put(at-utf8.RuneCountInString(m.Label)-1, m.Label+" "+point)
+		return c
+	}
+	c.put(at, point+" "+m.Label)
+	return c
+}

@@ -1,0 +1,145 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// where says on what and when it was measured.
+func (r Report) where() string {
+	m := r.Manifest
+	parts := []string{m.Started.Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d cores", m.Machine.Cores), m.Machine.CPU, m.Machine.Kernel, m.Machine.Go}
+	if m.Plan.Env == "compose" {
+		parts = append(parts, "servers in containers")
+	}
+	parts = append(parts, r.servers()...)
+	return fmt.Sprintf("measured %s, seed %d, TTL %d ms", strings.Join(filter(parts, said), ", "), m.Plan.Seed, m.Plan.TTLms)
+}
+
+func said(text string) bool { return text != "" }
+
+// servers lists the products and versions that were measured, once each.
+func (r Report) servers() []string {
+	shown := filter(r.Manifest.Subjects, func(s results.Subject) bool { return s.Server != "" && s.Scope != hostScope })
+	return distinct(shown, func(s results.Subject) string { return s.Server })
+}
+
+// environment is what the run ran on and with.
+func (r Report) environment() grid {
+	m := r.Manifest
+	g := grid{Title: "environment", Columns: []gridColumn{{"what", false}, {"value", false}}}
+	add := func(what, value string) {
+		if value != "" {
+			g.Rows = append(g.Rows, gridRow{word(what), word(value)})
+		}
+	}
+	add("started", m.Started.Format("2006-01-02 15:04:05 UTC"))
+	if m.Elapsed > 0 {
+		add("took", (time.Duration(m.Elapsed) * time.Second).String())
+	}
+	add("state", string(m.State))
+	add("machine", strings.Trim(fmt.Sprintf("%d cores, %s", m.Machine.Cores, m.Machine.CPU), ", "))
+	add("system", strings.TrimSpace(m.Machine.OS+"/"+m.Machine.Arch+" "+m.Machine.Kernel))
+	add("Go", m.Machine.Go)
+	add("servers", m.Plan.Env)
+	if len(m.Plan.OwnTargets) > 0 {
+		add("servers of the caller", strings.Join(m.Plan.OwnTargets, ", "))
+	}
+	for _, s := range m.Subjects {
+		if s.Kind != results.KindFloor {
+			add(name(s), strings.Join(filter([]string{s.Version, s.Server, s.Durability}, said), ", "))
+		}
+	}
+	add("TTL", (time.Duration(m.Plan.TTLms) * time.Millisecond).String())
+	add("a cell", fmt.Sprintf("%d ms of warm-up, %d ms measured, %s", m.Plan.WarmUpms, m.Plan.Measurems, plural(m.Plan.Runs, "run")))
+	add("mutual TLS to the plugins", map[bool]string{true: "on", false: "off"}[m.Plan.MTLS])
+	add("lockbench", m.Lockbench)
+	for _, b := range slices.Sorted(maps.Keys(m.Binaries)) {
+		add("SHA-256 of "+b, m.Binaries[b])
+	}
+	return g
+}
+
+// measuredByDefault is the measured time of a cell, with --quick or without.
+var measuredByDefault = map[bool]time.Duration{false: time.Second, true: 150 * time.Millisecond}
+
+// command is the command line that carries out the same plan again. Addresses
+// are not recorded, so the reader fills them in.
+func (r Report) command() string {
+	p := r.Manifest.Plan
+	args, holds := []string{"lockbench", "run"}, []time.Duration{}
+	faults := r.faults()
+	if len(faults) > 0 {
+		args[1] = "faults"
+	}
+	if p.Quick {
+		args = append(args, "--quick")
+	}
+	flag := func(name string, values ...string) {
+		if text := strings.Join(values, ","); text != "" {
+			args = append(args, "--"+name+"="+text)
+		}
+	}
+	flag("backends", p.Backends...)
+	if len(faults) > 0 {
+		flag("faults", faults...)
+		return fmt.Sprintf("%s --runs=%d --seed=%d", strings.Join(args, " "), p.Runs, p.Seed)
+	}
+	flag("scenarios", p.Scenarios...)
+	flag("baselines", p.Baselines...)
+	flag("clients", texts(p.Clients)...)
+	if !slices.Equal(p.Hosts, []int{1}) {
+		flag("hosts", texts(p.Hosts)...)
+	}
+	flag("keys", texts(p.Keys)...)
+	for _, ns := range p.HoldNs {
+		holds = append(holds, time.Duration(ns))
+	}
+	flag("hold", texts(holds)...)
+	flag("rate", given(p.Rate))
+	flag("modes", p.Modes...)
+	flag("candidates", given(p.Candidates))
+	flag("tick", given(time.Duration(p.TickMs)*time.Millisecond))
+	if measured := time.Duration(p.Measurems) * time.Millisecond; measured != measuredByDefault[p.Quick] {
+		flag("measure", given(measured))
+	}
+	args = append(args, fmt.Sprintf("--runs=%d --ttl=%v --seed=%d", p.Runs, time.Duration(p.TTLms)*time.Millisecond, p.Seed))
+	flag("parts", given(p.Parts))
+	if p.Env != "local" {
+		flag("env", p.Env)
+	}
+	if !p.MTLS {
+		flag("mtls", "off")
+	}
+	for _, t := range p.OwnTargets {
+		flag("target", t+"=ADDRESS")
+	}
+	return strings.Join(args, " ")
+}
+
+// given is a value as a flag has it, "" for none.
+func given[T comparable](v T) string {
+	if v == *new(T) {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+// faults are those of the safety cells.
+func (r Report) faults() []string {
+	return distinct(r.Verdict.Cells, func(c check.Cell) string { return c.Fault })
+}
+
+func texts[T any](in []T) []string {
+	var out []string
+	for _, v := range in {
+		out = append(out, fmt.Sprint(v))
+	}
+	return out
+}

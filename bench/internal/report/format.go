@@ -1,0 +1,101 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"golang.org/x/perf/benchunit"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// unsupported stands for a difference that the runs do not support.
+const unsupported = "~"
+
+// times writes a ratio such as "2.31x ±4%".
+func times(r results.Ratio) string {
+	switch {
+	case r.N == 0:
+		return ""
+	case !r.Supported:
+		return unsupported
+	}
+	return significant(r.Center, 3) + "x" + spread(r.Estimate)
+}
+
+// value writes an estimate in its unit: times as "146µs ±3%", rates as
+// "71,300 ±2%".
+func value(unit string, e results.Estimate) string {
+	if e.N == 0 {
+		return ""
+	}
+	return bare(unit, e.Center) + spread(e)
+}
+
+func bare(unit string, v float64) string {
+	if strings.Contains(unit, "-ns/") {
+		return duration(v)
+	}
+	if strings.Contains(unit, "-bytes/") {
+		return benchunit.Scale(v, benchunit.Binary) + "B"
+	}
+	return grouped(v)
+}
+
+func spread(e results.Estimate) string {
+	if !e.Bounded() {
+		return ""
+	}
+	return fmt.Sprintf(" ±%.0f%%", 100*e.Spread())
+}
+
+// duration writes nanoseconds with three digits.
+func duration(ns float64) string {
+	for _, u := range []struct {
+		scale float64
+		name  string
+	}{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}} {
+		if ns >= u.scale {
+			return significant(ns/u.scale, 3) + u.name
+		}
+	}
+	return significant(ns, 3) + "ns"
+}
+
+// significant writes v with that many digits, without an exponent.
+func significant(v float64, digits int) string {
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	decimals := max(0, digits-1-int(math.Floor(math.Log10(math.Abs(v)))))
+	return strconv.FormatFloat(v, 'f', decimals, 64)
+}
+
+// grouped writes a count with three digits and commas: 71,300.
+func grouped(v float64) string {
+	if v < 1000 && v != math.Trunc(v) {
+		return significant(v, 3)
+	}
+	s := strconv.FormatFloat(v, 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// listed joins names: "one, two and three".
+func listed(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,183 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// headed are the beginnings of lines, up to a colon: the head below which the
+// page folds them.
+func headed(lines []string) string {
+	heads := distinct(lines, func(line string) string {
+		head, _, _ := strings.Cut(line, ": ")
+		return head
+	})
+	return "Before you believe the figures: " + strings.Join(heads, "; ")
+}
+
+// shownFindings is how many findings stand above the figures; the others are
+// folded.
+const shownFindings = 3
+
+// omissions say what was left out, one line for each reason.
+func (r Report) omissions() []string {
+	var reasons []string
+	what := map[string][]string{}
+	for _, s := range r.Manifest.Skipped {
+		subject, reason, ok := strings.Cut(s, ": ")
+		if !ok {
+			subject, reason = "", s
+		}
+		if what[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		what[reason] = append(what[reason], subject)
+	}
+	var out []string
+	for _, reason := range reasons {
+		if subjects := listed(what[reason]); subjects != "" {
+			reason = fmt.Sprintf("%s: %s", subjects, reason)
+		}
+		out = append(out, "left out: "+reason)
+	}
+	return out
+}
+
+// refusals says in one line which figures of the open loop are not shown, and
+// of the first of them why; none when all are.
+func (r Report) refusals() []string {
+	var cells []string
+	first := ""
+	for _, t := range r.of(acquireScenario) {
+		for _, row := range t.Rows {
+			if !row.refused() {
+				continue
+			}
+			cells = append(cells, row.Name+" at "+t.load())
+			if first == "" {
+				first = fmt.Sprintf("%s cycles/s were offered; %s", grouped(row.Figures["offered/s"].Center), r.refusal(t, row))
+			}
+		}
+	}
+	if len(cells) == 0 {
+		return nil
+	}
+	of := ""
+	if len(cells) > 1 {
+		of = " (the first)"
+	}
+	return []string{fmt.Sprintf("no figures of the open loop, because the load generator could not keep up, for %s%s: %s", listed(cells), of, first)}
+}
+
+// refusal is why the figures of an open loop are those of the generator, over
+// all runs.
+func (r Report) refusal(t Table, row Row) string {
+	late, took := r.middleAndTail(t, row, "lag"), r.middleAndTail(t, row, "open-acquire")
+	if late == "" || took == "" {
+		return "not one cycle was due, or came through"
+	}
+	refused, drops := 0, 0
+	for _, v := range row.Runs[refusedUnit] {
+		refused += int(v)
+	}
+	for _, v := range row.Runs["drops"] {
+		drops += int(v)
+	}
+	why := fmt.Sprintf("in %d of %s it was late by %s where an acquire took %s, of which half is the most",
+		refused, plural(len(row.Runs[refusedUnit]), "run"), late, took)
+	if drops > 0 {
+		why += fmt.Sprintf("; %s dropped", plural(drops, "cycle"))
+	}
+	return why
+}
+
+// middleAndTail are the p50 and the p99 of an operation; "" without samples.
+func (r Report) middleAndTail(t Table, row Row, op string) string {
+	h := r.Latencies[results.HistogramKey{CellName: t.cellOf(row), Op: op}]
+	if h == nil || h.TotalCount() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("p50 %s, p99 %s", duration(float64(h.ValueAtQuantile(50))), duration(float64(h.ValueAtQuantile(99))))
+}
+
+// parts says from what a folder was merged.
+func (r Report) parts() []string {
+	parts := r.Manifest.Parts
+	if len(parts) == 0 {
+		return nil
+	}
+	out := []string{fmt.Sprintf("merged from %d runs of lockbench", len(parts))}
+	if t := r.Manifest.Together; t != nil {
+		out = []string{fmt.Sprintf("%d parts measured at the same time: rates are of all of them together, clients are those of each", len(parts)), overlapping(*t)}
+	}
+	for i, p := range parts {
+		line := fmt.Sprintf("part %d: %s from %s, seed %d", i+1, plural(p.Runs, "run"), p.Started.Format("2006-01-02 15:04 UTC"), p.Seed)
+		if r.Manifest.Together != nil {
+			end := p.Started.Add(time.Duration(p.Elapsed * float64(time.Second)))
+			line = fmt.Sprintf("part %d: from %s to %s UTC", i+1, p.Started.Format("2006-01-02 15:04:05"), end.Format("15:04:05"))
+		}
+		if p.Machine != parts[0].Machine {
+			line += fmt.Sprintf(", on another machine: %d cores, %s", p.Machine.Cores, p.Machine.CPU)
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func overlapping(t results.Together) string {
+	line := fmt.Sprintf("every cell was measured by all parts at once for %.0f %% of its time at least", 100*t.Overlap)
+	if !t.Met {
+		return line + ", if the clocks of their machines agree"
+	}
+	apart := time.Duration(t.Clocks * float64(time.Second)).Round(time.Millisecond)
+	return line + fmt.Sprintf("; they waited for each other on the store, so their clocks, up to %v apart, do not matter", apart)
+}
+
+// shares are the cycles per second of all parts together, and what each of them
+// had of that.
+func (r Report) shares() grid {
+	g := grid{
+		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",
+		Columns: []gridColumn{{"cell", false}, {"all together", true}},
+	}
+	if r.Manifest.Together == nil {
+		return g
+	}
+	for i := range r.Manifest.Parts {
+		g.Columns = append(g.Columns, gridColumn{fmt.Sprintf("part %d", i+1), true})
+	}
+	for _, t := range r.Tables {
+		for _, row := range t.Rows {
+			if _, ok := row.Figures["cycles/s"]; !ok {
+				continue
+			}
+			words := filter([]string{row.Name, t.Scenario, t.load()}, said)
+			line := gridRow{{Text: strings.Join(words, ", "), ours: row.Kind == results.KindPlugin}, figure("cycles/s", false)(row)}
+			for _, share := range sharesOf(t.cellOf(row).Name(), r.Manifest.Parts) {
+				line = append(line, word(share))
+			}
+			g.Rows = append(g.Rows, line)
+		}
+	}
+	return g
+}
+
+// sharesOf is what each part had of the cycles of a cell.
+func sharesOf(cell string, parts []results.Part) []string {
+	var each []float64
+	sum := 0.0
+	for _, p := range parts {
+		v := results.Median(p.Rates[cell]).Center
+		each, sum = append(each, v), sum+v
+	}
+	out := make([]string, len(parts))
+	for i, v := range each {
+		if sum > 0 {
+			out[i] = fmt.Sprintf("%s (%.0f %%)", grouped(v), 100*v/sum)
+		}
+	}
+	return out
+}

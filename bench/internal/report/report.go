@@ -1,0 +1,182 @@
+// Package report renders a result folder: as text, Markdown, JSON, and as
+// one self-contained HTML file. It needs the folder only.
+//
+// What is shown follows from what the folder holds: a scenario that was not
+// measured has no section, and one that this package knows nothing about is
+// shown with all its figures.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// Report is what a folder says.
+type Report struct {
+	Manifest results.Manifest
+	Verdict  check.Verdict
+	Tables   []Table
+	// Floors are the tables of what the cheapest calls cost.
+	Floors []Table
+	// Latencies have all runs of a cell together.
+	Latencies map[results.HistogramKey]*hdrhistogram.Histogram
+}
+
+// Table is one scenario with one number of hosts and clients.
+type Table struct {
+	results.CellName // without a backend
+	Rows             []Row
+}
+
+// cellOf names the cell of a row.
+func (t Table) cellOf(row Row) results.CellName {
+	c := t.CellName
+	c.Backend = row.Name
+	return c
+}
+
+// Row is one subject in a table.
+type Row struct {
+	results.Subject
+	// Figures are medians over the runs, by unit as in results.txt.
+	Figures map[string]results.Estimate
+	// Ratios are to the subject's reference, by unit; empty without one.
+	Ratios map[string]*results.Ratio
+	// Runs are the values of each run, by unit.
+	Runs map[string][]float64
+}
+
+// Load reads a folder and judges its events again. Its errors are those of
+// [results.ReadManifest], and of files that cannot be read.
+func Load(dir string) (Report, error) {
+	var r Report
+	var err error
+	if r.Manifest, err = results.ReadManifest(dir); err != nil {
+		return r, err
+	}
+	lines, err := results.ReadResults(dir)
+	if err != nil {
+		return r, fmt.Errorf("report: %w", err)
+	}
+	if r.Verdict, err = check.Dir(dir); err != nil {
+		return r, fmt.Errorf("report: %w", err)
+	}
+	if r.Latencies, err = results.ReadHistograms(dir); err != nil {
+		return r, fmt.Errorf("report: %w", err)
+	}
+	all := tables(r.Manifest, lines)
+	r.Floors = filter(all, func(t Table) bool { return t.Scenario == floorScenario })
+	r.Tables = filter(all, func(t Table) bool { return t.Scenario != floorScenario })
+	return r, nil
+}
+
+// The scenarios that this package knows; others are shown as they are.
+const (
+	acquireScenario    = "acquire"
+	throughputScenario = "throughput"
+	contendScenario    = "contend"
+	takeoverScenario   = "takeover"
+	floorScenario      = "floor"
+)
+
+// scenarioOrder is that of the sections; scenarios that are not in it follow.
+var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario}
+
+// proves says what a section shows, for readers who did not choose it.
+var proves = map[string]string{
+	acquireScenario:    "What a lock costs when nobody is in the way: each caller acquires, renews and releases a lock of its own.",
+	throughputScenario: "How many locks a second there are at most, and what that costs in latency.",
+	contendScenario:    "What waiting costs: all want one lock. The handoff is the time in which nobody has it, from one holder's release to the next one's grant.",
+	takeoverScenario:   "How long nobody leads after the leader has died or was cut off, while another process waits.",
+}
+
+func scenarioRank(name string) int {
+	if i := slices.Index(scenarioOrder, name); i >= 0 {
+		return i
+	}
+	return len(scenarioOrder)
+}
+
+// scenarios are those that have tables, in the order of the sections.
+func (r Report) scenarios() []group[string, Table] {
+	return groups(r.Tables, func(t Table) string { return t.Scenario })
+}
+
+// of are the tables of one scenario.
+func (r Report) of(scenario string) []Table {
+	return filter(r.Tables, func(t Table) bool { return t.Scenario == scenario })
+}
+
+// tables groups the lines by cell, and cells by scenario and clients.
+func tables(m results.Manifest, lines []results.Result) []Table {
+	runs := map[results.CellName]map[string][]float64{}
+	names := map[results.CellName]bool{} // of tables
+	for _, r := range lines {
+		if runs[r.CellName] == nil {
+			runs[r.CellName] = map[string][]float64{}
+		}
+		for unit, v := range r.Values {
+			runs[r.CellName][unit] = append(runs[r.CellName][unit], v)
+		}
+		name := r.CellName
+		name.Backend = ""
+		names[name] = true
+	}
+	var out []Table
+	for name := range names {
+		t := Table{CellName: name}
+		for _, s := range m.Subjects {
+			own, reference := name, name
+			own.Backend, reference.Backend = s.Name, s.Reference
+			if values, ok := runs[own]; ok {
+				t.Rows = append(t.Rows, row(s, values, runs[reference]))
+			}
+		}
+		correct(t.Rows)
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b Table) int {
+		return cmp.Or(cmp.Compare(scenarioRank(a.Scenario), scenarioRank(b.Scenario)), cmp.Compare(a.Scenario, b.Scenario), byLoad(a.CellName, b.CellName))
+	})
+	return out
+}
+
+// byLoad orders the cells of a scenario.
+func byLoad(a, b results.CellName) int {
+	return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys),
+		cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
+}
+
+func row(s results.Subject, values, reference map[string][]float64) Row {
+	r := Row{Subject: s, Figures: map[string]results.Estimate{}, Ratios: map[string]*results.Ratio{}, Runs: values}
+	for unit, v := range values {
+		r.Figures[unit] = results.Median(v)
+		if ref, ok := reference[unit]; ok && s.Reference != s.Name {
+			ratio := results.Compare(v, ref)
+			r.Ratios[unit] = &ratio
+		}
+	}
+	return r
+}
+
+// correct corrects the ratios of a table for the number of its rows, unit by
+// unit.
+func correct(rows []Row) {
+	units := map[string][]*results.Test{}
+	for _, r := range rows {
+		for unit, ratio := range r.Ratios {
+			if ratio.N > 0 {
+				units[unit] = append(units[unit], &ratio.Test)
+			}
+		}
+	}
+	for _, column := range units {
+		results.Holm(column)
+	}
+}

@@ -1,0 +1,261 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// Safe says in one line what the verdict is, which is about backends through
+// their plugins: of baselines see [Report.besides].
+func (r Report) Safe() string {
+	if why := r.incomplete(); why != "" {
+		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
+	}
+	return r.found()
+}
+
+// found is the verdict on what was measured.
+func (r Report) found() string {
+	v := r.Verdict
+	ours, grants := r.granted(results.KindPlugin)
+	of := " grants of " + listed(ours)
+	if len(v.Cells) > 0 { // of scenario safety, which has them all in a table
+		grants, of = v.Granted(), " grants"
+	}
+	switch {
+	case v.Unsafe() > 0:
+		return fmt.Sprintf("UNSAFE: %s in %s%s", plural(v.Unsafe(), "violation"), grouped(float64(grants)), of)
+	case grants == 0:
+		return "INVALID: nothing was granted, so nothing was checked"
+	case len(v.Cells) > 0:
+		return fmt.Sprintf("safe: %s grants under faults checked, no claim of a backend is broken", grouped(float64(grants)))
+	}
+	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
+}
+
+// besides says what was found of baselines, which the verdict is not about; ""
+// when none was granted anything.
+func (r Report) besides() string {
+	names, grants := r.granted(results.KindBaseline)
+	if grants == 0 {
+		return ""
+	}
+	found := "no two holders at once, " + r.rising(names)
+	if broken := filter(names, r.broken); len(broken) > 0 {
+		found = "rules broken by " + listed(broken)
+	}
+	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
+}
+
+// granted are the subjects of a kind that were granted something, and how often
+// they were in all.
+func (r Report) granted(kind results.Kind) (names []string, grants int) {
+	for _, s := range r.Verdict.Subjects {
+		if s.Kind == kind && s.Granted > 0 {
+			names = append(names, s.Backend)
+			grants += s.Granted
+		}
+	}
+	return names, grants
+}
+
+// rising says whose tokens were checked: those that give none have nothing to
+// be checked.
+func (r Report) rising(names []string) string {
+	var with, without []string
+	for _, s := range r.Verdict.Subjects {
+		switch {
+		case !slices.Contains(names, s.Backend):
+		case s.Fencing == "none":
+			without = append(without, s.Backend)
+		default:
+			with = append(with, s.Backend)
+		}
+	}
+	switch {
+	case len(without) == 0:
+		return "every token higher than those before it"
+	case len(with) == 0:
+		return "without tokens"
+	}
+	return fmt.Sprintf("every token of %s higher than those before it; %s without tokens", listed(with), listed(without))
+}
+
+// judged is what was found out about one subject: "ok, 12,345 grants".
+func (r Report) judged(subject string) string {
+	i := slices.IndexFunc(r.Verdict.Subjects, func(s check.Subject) bool { return s.Backend == subject })
+	if i < 0 {
+		return ""
+	}
+	s := r.Verdict.Subjects[i]
+	switch broken := s.Overlaps + s.Tokens; {
+	case broken > 0:
+		return fmt.Sprintf("BROKEN: %s", plural(broken, "violation"))
+	case s.Granted == 0:
+		return "no grant"
+	}
+	return fmt.Sprintf("ok, %s grants", grouped(float64(s.Granted)))
+}
+
+// broken reports whether a subject has violated a rule.
+func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
+
+// findings are the violations, and what else should not have been, one line
+// each.
+func (r Report) findings() []string {
+	var out []string
+	for _, v := range r.Verdict.Violations {
+		out = append(out, v.String())
+	}
+	for _, f := range r.Manifest.Findings {
+		out = append(out, "finding: "+f)
+	}
+	for _, s := range r.Verdict.Subjects {
+		if s.Failed > 0 {
+			out = append(out, fmt.Sprintf("%s: %d of %d attempts failed", s.Backend, s.Failed, s.Attempts))
+		}
+	}
+	return out
+}
+
+// warnings are what to know before the figures are believed, one line each.
+func (r Report) warnings() []string {
+	var out []string
+	if r.Verdict.Truncated != nil {
+		out = append(out, r.Verdict.Truncated.Error())
+	}
+	return slices.Concat(out, r.Manifest.Busy(), r.stalls())
+}
+
+// remarks are what neither the verdict nor a table says, one line each.
+func (r Report) remarks() []string {
+	out := slices.Concat(r.parts(), r.failure(), r.Manifest.Notes, r.refusals())
+	if line := r.besides(); line != "" {
+		out = append(out, line)
+	}
+	return append(out, r.omissions()...)
+}
+
+// incomplete says what is missing of a whole run; "" for nothing.
+func (r Report) incomplete() string {
+	switch r.Manifest.State {
+	case results.StateInterrupted:
+		return "the run was interrupted"
+	case results.StateRunning:
+		return "the run is still going on, or was killed"
+	case results.StateFailed:
+		return "the run failed: " + cmp.Or(r.missing(), beginning(r.Manifest.Failure))
+	}
+	return ""
+}
+
+// missing says which backends lack figures, and of each why its first ones are
+// missing; "" when none does. What baselines lack makes no run incomplete.
+func (r Report) missing() string {
+	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
+	var out []string
+	for _, g := range groups(lacking, func(c results.FailedCell) string { return c.Backend }) {
+		first := g.all[0]
+		what := fmt.Sprintf("%s lacks %s", g.key, plural(len(g.all), "cell"))
+		if first.Cell == "" {
+			what = g.key + " was not measured"
+		}
+		out = append(out, fmt.Sprintf("%s (%s)", what, beginning(strings.TrimPrefix(first.Reason, g.key+": "))))
+	}
+	return strings.Join(out, ", ")
+}
+
+// failure is why the run failed, as it was met, one line for each subject.
+func (r Report) failure() []string {
+	var out []string
+	for line := range strings.Lines(r.Manifest.Failure) {
+		out = append(out, "failed: "+strings.TrimSpace(line))
+	}
+	return out
+}
+
+// headWidth is how much of an error stands in the verdict: what the libraries
+// below add says nothing to most, and the notes have it.
+const headWidth = 60
+
+// beginning is the first clauses of an error.
+func beginning(failure string) string {
+	line, _, _ := strings.Cut(failure, "\n")
+	clauses := strings.Split(line, ": ")
+	out := clauses[0]
+	for _, c := range clauses[1:] {
+		if len(out)+2+len(c) > headWidth {
+			break
+		}
+		out += ": " + c
+	}
+	return out
+}
+
+// A run differs from the rest when its longest operation took stallLeast and
+// stallTimes as long as that of the median run.
+const (
+	stallLeast = 100 * time.Millisecond
+	stallTimes = 10
+)
+
+// stallUnits are the operations that a server which stalls holds up. It
+// may do so in any of them, and in the floor of its own.
+var stallUnits = []struct{ unit, what string }{
+	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
+	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
+}
+
+// stall is one cell that stalled in a run.
+type stall struct {
+	results.Estimate // of the longest operations of its runs
+	run              int
+	row, cell        string
+	unit, what       string
+}
+
+func (s stall) took() string { return bare(s.unit, s.Max) }
+
+// stalls say in one line what stalled in one run and not in the others, the
+// longest first; none when nothing did.
+func (r Report) stalls() []string {
+	all := r.stalled()
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b stall) int { return cmp.Compare(b.Max, a.Max) })
+	s := all[0]
+	line := fmt.Sprintf("run %d of %d differs from the rest: %s of %s took %s (%s); the longest of the median run took %s",
+		s.run, s.N, s.what, s.row, s.took(), s.cell, bare(s.unit, s.Center))
+	var others []string
+	for _, s := range all[1:] {
+		others = append(others, fmt.Sprintf("%s of %s %s (%s, run %d)", s.what, s.row, s.took(), s.cell, s.run))
+	}
+	if len(others) > 0 {
+		line += "; so do " + listed(others)
+	}
+	return []string{line}
+}
+
+func (r Report) stalled() []stall {
+	var out []stall
+	for _, t := range slices.Concat(r.Tables, r.Floors) {
+		for _, row := range t.Rows {
+			for _, of := range stallUnits {
+				e := row.Figures[of.unit]
+				if e.N < 3 || e.Max < float64(stallLeast) || e.Max < stallTimes*e.Center {
+					continue
+				}
+				run := slices.Index(row.Runs[of.unit], e.Max) + 1
+				out = append(out, stall{e, run, row.Name, t.Scenario + ", " + t.load(), of.unit, of.what})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"html/template"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/results"
+)
+
+// flat is one figure of one cell, as JSON has it.
+type flat struct {
+	Scenario  string       `json:"scenario"`
+	Mode      string       `json:"mode,omitempty"`
+	Hosts     int          `json:"hosts,omitempty"`
+	Backend   string       `json:"backend"`
+	Kind      results.Kind `json:"kind"`
+	Clients   int          `json:"clients"`
+	Keys      int          `json:"keys,omitempty"`
+	HoldNs    int64        `json:"hold_ns,omitempty"`
+	Unit      string       `json:"unit"`
+	Runs      int          `json:"runs"`
+	Median    float64      `json:"median"`
+	Low       *float64     `json:"low"`  // null with too few runs
+	High      *float64     `json:"high"` // null with too few runs
+	Min       float64      `json:"min"`  // of all runs
+	Max       float64      `json:"max"`
+	Reference string       `json:"reference,omitempty"`
+	Ratio     *float64     `json:"ratio,omitempty"`
+	Supported *bool        `json:"ratio_supported,omitempty"`
+}
+
+func (r Report) flat() []flat {
+	var out []flat
+	for _, t := range r.Tables {
+		for _, row := range t.Rows {
+			for _, unit := range slices.Sorted(maps.Keys(row.Figures)) {
+				e := row.Figures[unit]
+				f := flat{
+					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Keys: t.Keys, HoldNs: int64(t.Hold), Unit: unit,
+					Runs: e.N, Median: e.Center, Low: finite(e.Lo), High: finite(e.Hi), Min: e.Min, Max: e.Max,
+				}
+				if ratio, ok := row.Ratios[unit]; ok {
+					f.Reference, f.Ratio, f.Supported = row.Reference, finite(ratio.Center), &ratio.Supported
+				}
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+func finite(v float64) *float64 {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		return nil
+	}
+	return &v
+}
+
+// violation is a broken rule as JSON has it.
+type violation struct {
+	Rule    string `json:"rule"`
+	Backend string `json:"backend"`
+	Text    string `json:"text"`
+}
+
+// Write writes the report as "text" for a terminal of 80 columns, as "md", as "json"
+// for programs, or as the page, "html".
+func (r Report) Write(w io.Writer, format string) error {
+	switch format {
+	case "json":
+		return r.json(w)
+	case "html":
+		return r.html(w)
+	}
+	return printed(w, format, r.print)
+}
+
+func (r Report) json(w io.Writer) error {
+	doc := struct {
+		Run        results.Manifest `json:"run"`
+		Grants     int              `json:"grants_checked"`
+		Unsafe     int              `json:"violations_counted"`
+		Violations []violation      `json:"violations"`
+		Warnings   []string         `json:"warnings"` // before the figures are believed
+		Safety     []check.Cell     `json:"safety,omitempty"`
+		Figures    []flat           `json:"figures"`
+	}{Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat(), Warnings: append([]string{}, r.warnings()...)}
+	for _, v := range r.Verdict.Violations {
+		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})
+	}
+	return writeJSON(w, doc)
+}
+
+func writeJSON(w io.Writer, doc any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(doc)
+}
+
+// The page's parts. uPlot draws the charts; its license stands beside it.
+//
+//go:embed page
+var pageFiles embed.FS
+
+var page = template.Must(template.New("page.html.tmpl").Funcs(template.FuncMap{
+	"script": func(file string) (template.JS, error) { b, err := pageFiles.ReadFile(file); return template.JS(b), err },
+	"style": func(file string) (template.CSS, error) {
+		b, err := pageFiles.ReadFile(file)
+		return template.CSS(b), err
+	},
+}).ParseFS(pageFiles, "page/page.html.tmpl"))
+
+// pageSection is one scenario on the page.
+type pageSection struct {
+	Title, Doc string
+	Charts     []chart
+	Tables     []grid
+}
+
+// html writes the report as one page that needs nothing else: no network. It
+// can be read without its scripts, but for the drawings.
+func (r Report) html(w io.Writer) error {
+	var sections []pageSection
+	all := []chart{}
+	for _, s := range r.scenarios() {
+		section := pageSection{Title: s.key, Doc: proves[s.key], Charts: r.charts(s.key), Tables: r.grids(s.all)}
+		sections = append(sections, section)
+		all = append(all, section.Charts...)
+	}
+	b, err := json.Marshal(all) // which escapes what could end the script
+	if err != nil {
+		return err
+	}
+	license, err := pageFiles.ReadFile("page/uplot/LICENSE")
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	findings := r.findings()
+	shown := min(len(findings), shownFindings)
+	err = page.Execute(&buf, map[string]any{
+		"Started": r.Manifest.Started.Format("2006-01-02 15:04"), "Where": r.where(), "Command": r.command(),
+		"Verdict": r.Safe(), "Bad": !strings.HasPrefix(r.Safe(), "safe"),
+		"Findings": findings[:shown], "MoreFindings": findings[shown:], "Warnings": r.warnings(), "WarningsHead": headed(r.warnings()), "Remarks": r.remarks(),
+		"Safety": r.safetyTable(), "SafetyNotes": r.safetyNotes(),
+		"Answer": r.answer(), "Shares": r.shares(), "Summary": r.summary(), "Environment": r.environment(),
+		"Sections": sections, "Floors": r.grids(r.Floors),
+		"Charts": template.JS(b), "License": string(license),
+	})
+	if err != nil {
+		return err
+	}
+	_, err = buf.WriteTo(w)
+	return err
+}
