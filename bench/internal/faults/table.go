@@ -1,361 +1,303 @@
 package faults
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/internal/host"
-	"github.com/lockbench/lockbench/bench/internal/results"
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
-	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-const (
-	// lockCount is how many locks one fault hits at once.
-	lockCount = 20
-	// TTL is that of the leases, where a fault asks for no other.
-	TTL = 2 * time.Second
-)
-
-// Plan is what is to be done: every fault on every backend, in Rounds rounds.
-type Plan struct {
-	Backends []Backend
-	Faults   []Fault
-	Rounds   int
-	// Seed decides at which moments of a renewal faults are injected.
-	Seed uint64
-	// FilesOnly leaves out the resources that need servers.
-	FilesOnly bool
+// Fault is a named schedule of the table: a holder has half of its locks when it is
+// prepared and all of them when it happens, and a rival wants them.
+type Fault struct {
+	Name string
+	Does string // one line
+	// Prepare and Events are what happens. An action that begins with a star is that
+	// of the backend, and one that is not known for its servers does not happen. What
+	// is prepared lasts until the end, unless it says for how long.
+	Prepare, Events []Event
+	// Needs are the capabilities without which it is not run.
+	Needs []servers.Capability
+	// OnlyFor is the capability of the stores that it is made for; "" for all stores.
+	OnlyFor servers.Capability
+	// Config is further configuration of the backend.
+	Config map[string]string
+	// Control reports whether Config turns a safeguard off.
+	Control bool
+	// TTL of the leases; zero means that of the table.
+	TTL time.Duration
+	// KeepsLeases reports whether no lease should be lost to it, however it goes on.
+	KeepsLeases bool
+	// Restores is when its outage ends, if a lock that is free is to be granted within
+	// a second from then on. The holder gives half of its locks back in the outage.
+	Restores Moment
+	// SeveralServers reports whether it is shown on several servers, where the backend can have
+	// several or one.
+	SeveralServers bool
+	// Produces are the conditions that it makes, of those that claims name.
+	Produces []claim.Condition
+	// RivalAsksLate reports whether the rival asks only after the injection.
+	RivalAsksLate bool
+	// Acts is for how long, in TTLs or as it is; zero for both means until the
+	// rival has been granted every lock.
+	ActsTTLs float64
+	Acts     time.Duration
 }
 
-// Quick are the names of the faults of a quick run.
-var Quick = []string{
-	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
-}
+// Concerns reports whether the fault has anything to do with a store: one that is
+// made for those with a capability has not with the others.
+func (f Fault) Concerns(k *servers.Kind) bool { return f.OnlyFor == "" || k.Has(f.OnlyFor) }
 
-// Cells are all combinations of a backend and a fault, and how many of them
-// can be run here. A fault that is made for some of the backends is none of the
-// others'.
-func (p Plan) Cells() (all, runnable int) {
-	for _, f := range p.Faults {
-		for _, b := range p.Backends {
-			if p.concerns(f, b) {
-				all++
-				if missing(b, f) == "" {
-					runnable++
-				}
+// Fits says why the fault cannot be shown on a store, "" when it can.
+func (f Fault) Fits(k *servers.Kind) string {
+	if !f.Concerns(k) {
+		var names []string
+		for _, other := range kinds.All() {
+			if f.Concerns(other) {
+				names = append(names, other.Name)
 			}
 		}
+		return fmt.Sprintf("it is made for %v", names)
 	}
-	return all, runnable
-}
-
-// missing says why a fault cannot be shown on a backend here, "" when it can.
-func missing(b Backend, f Fault) string {
-	if !kinds.Of(b.Name).Known() {
-		return "lockbench has no throwaway servers for it"
-	}
-	return f.Fits(kinds.Of(b.Name))
-}
-
-// concerns reports whether a fault has anything to do with a backend. When it
-// has nothing to do with any, all of them are told so.
-func (p Plan) concerns(f Fault, b Backend) bool {
-	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
-	return does(b) || !slices.ContainsFunc(p.Backends, does)
-}
-
-// Sink is told how a run goes on, from one goroutine.
-type Sink interface {
-	// Begin is called before each cell.
-	Begin(label string)
-	// Round is called with each round, and with each cell that cannot be run.
-	Round(r results.Round) error
-}
-
-// Run carries out a plan. Cells that cannot be run are rounds that say what is
-// missing; a round that fails says why, and the run goes on. It ends early
-// only with ctx, or with an error of the sink.
-func Run(ctx context.Context, p Plan, sink Sink) (err error) {
-	scratch, err := servers.NewScratch()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, scratch.Close()) }()
-	r := &runner{plan: p, sink: sink, dir: scratch.Dir(), began: proc.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
-	defer func() { err = errors.Join(err, r.servers.Close()) }()
-	if err := r.openResources(ctx); err != nil {
-		return err
-	}
-	for _, f := range p.Faults {
-		for _, b := range p.Backends {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if !p.concerns(f, b) {
-				continue
-			}
-			sink.Begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
-			c := &cell{runner: r, backend: b, fault: f, ttl: cmp.Or(f.TTL, TTL)}
-			if err := c.rounds(ctx); err != nil {
-				return err
-			}
+	for _, need := range f.Needs {
+		if why := k.Lacks[need]; why != "" {
+			return why
 		}
 	}
-	return nil
+	return ""
 }
 
-type runner struct {
-	plan   Plan
-	sink   Sink
-	dir    string
-	began  int64 // zero of all times
-	random *rand.Rand
-
-	resources host.Resources
-	servers   servers.Nodes // of the resources
+// DoesAction reports whether the fault does an action, on some store.
+func (f Fault) DoesAction(name string) bool {
+	return slices.ContainsFunc(slices.Concat(f.Prepare, f.Events), func(e Event) bool {
+		of, everyStore := strings.CutPrefix(e.Action, "*")
+		return e.Action == name || everyStore && strings.HasSuffix(name, of)
+	})
 }
 
-// openResources starts what holders write to. A server that is not installed
-// leaves one kind of resource out.
-func (r *runner) openResources(ctx context.Context) error {
-	r.resources.Dir = r.dir
-	if r.plan.FilesOnly {
-		return nil
+// setting is that in which it is shown on a store.
+func (f Fault) setting(k *servers.Kind) string {
+	is := func(s servers.Setting) bool { return true }
+	switch {
+	case slices.Contains(f.Needs, servers.CapReplica):
+		return servers.WithReplica
+	case slices.Contains(f.Needs, servers.CapSlots):
+		is = func(s servers.Setting) bool { return s.Sharded }
+	case f.SeveralServers && k.Has(servers.CapLeader):
+		is = func(s servers.Setting) bool { return s.Elects }
 	}
-	r.resources.Guards = map[string]string{}
-	for _, s := range kinds.All() {
-		if s.Guard == nil {
-			continue
+	return k.Settings[slices.IndexFunc(k.Settings, is)].Name
+}
+
+// known are those events of which the actions are known in a setting of a store.
+func known(k *servers.Kind, setting string, events []Event) []Event {
+	var all []Event
+	for _, e := range events {
+		if of, everyStore := strings.CutPrefix(e.Action, "*"); everyStore {
+			e.Action = k.Name + of
 		}
-		server, err := s.Guard.Start(ctx)
-		if errors.Is(err, servers.ErrNotInstalled) {
-			continue
+		if a := e.action(); a.Name != "" && a.knownIn(k.Name, setting) {
+			all = append(all, e)
 		}
-		if err != nil {
-			return err
-		}
-		r.servers = append(r.servers, server)
-		r.resources.Guards[s.Guard.Kind] = server.Addr()
 	}
-	return nil
+	return all
 }
 
-// roundOf is a round of a fault on a backend, before it is gone through.
-func roundOf(b Backend, f Fault) results.Round {
-	r := results.Round{
-		Backend: b.Name, Kind: results.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Produces, Control: f.Control,
-		// A store that dies with its plugin loses its leases with it.
-		Keeps: f.KeepsLeases && !kinds.Of(b.Name).InHost(),
+// Names lists the names of [All].
+func Names() []string {
+	var names []string
+	for _, f := range All() {
+		names = append(names, f.Name)
 	}
-	if f.Config["fencing"] == "none" {
-		r.Fencing = "none"
-	}
-	return r
+	return names
 }
-
-// The numbers of the two hosts in what is recorded.
-const (
-	holderHost = 0
-	rivalHost  = 1
-)
 
 const (
-	// openTimeout bounds the first grants of the holder.
-	openTimeout = 30 * time.Second
-	// tryFor is how long the holder tries to get the second half of its locks:
-	// a fault may have made sure that it does not.
-	tryFor = time.Second
-	// queueing is how long the rival has to enter its queues.
-	queueing = 200 * time.Millisecond
-	// recovery is how long after the fault the rival may need until it has every
-	// lock, beside a TTL.
-	recovery = 20 * time.Second
-	// givingBack is how far into an outage the holder gives locks back.
-	givingBack = 300 * time.Millisecond
-	// aftermath is how long both go on when the rival has every lock: late writes
-	// come in it.
-	aftermath = 400 * time.Millisecond
-	// lateness is what a holder that goes on has for what it was about to do.
-	lateness = 100 * time.Millisecond
+	// longTTL is that of faults which a lease of this length must survive.
+	longTTL = 10 * time.Second
+	// untilRenewed is long enough for each lease of longTTL to be renewed.
+	untilRenewed = longTTL / 2
 )
 
-// cell is one fault on one backend, with everything that its rounds share.
-type cell struct {
-	*runner
-	backend Backend
-	fault   Fault
-	ttl     time.Duration
-}
+// What faults need.
+var (
+	ourServers = []servers.Capability{servers.CapServers}
+	theClock   = []servers.Capability{servers.CapClock}
+	aReplica   = []servers.Capability{servers.CapReplica}
+)
 
-// rounds plays all of them, on servers that have what the fault needs.
-func (c *cell) rounds(ctx context.Context) (err error) {
-	template := roundOf(c.backend, c.fault)
-	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
-		return c.sink.Round(template)
-	}
-	b := c.backend
-	b.Config = driver.Config{}
-	maps.Copy(b.Config, c.backend.Config)
-	maps.Copy(b.Config, c.fault.Config)
-	x, err := newPlayers(b, 1)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, x.close()) }()
-	x.needs, x.ttl, x.table = c.fault.Needs, c.ttl, &c.resources
-	for n := range c.plan.Rounds {
-		round := template
-		round.Round, round.Names, round.TTLms = n+1, lockCount, c.ttl.Milliseconds()
-		s, hit := c.schedule(time.Duration(c.random.Int64N(int64(c.ttl / 3)))) // any moment of the renewal
-		h, err := x.play(ctx, s)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if errors.Is(err, servers.ErrNotInstalled) {
-			template.Missing = err.Error()
-			return c.sink.Round(template)
-		}
-		if h != nil {
-			c.collect(&round, h, hit)
-		}
-		if err != nil {
-			round.Failure = err.Error()
-		}
-		if err := c.sink.Round(round); err != nil {
-			return err
-		}
-		if round.Failure != "" {
-			// What a fault has left behind must not judge the next round.
-			return nil
-		}
-	}
-	return nil
-}
+// What several faults do. Of servers that vote the holder reaches a bare majority, of
+// which the first is one.
+var (
+	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
+	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
+	anHourAhead   = []Event{{Action: "clock-forward", Amount: 1}}
+	loseLink      = []Event{{Action: "sever-replica"}}
+)
 
-// alone reports whether one process is both hosts: the store has no room for two.
-func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
-
-// schedule is one round: the holder gets all locks, the second half of them when the
-// fault is prepared, the rival wants them, and the fault happens, which is the event
-// of that number, from 1. In the end the rival has every lock and the holder wants
-// them again, so that a lock which the holder has broken is found.
-func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
-	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
-	s.Backend, s.Setting, s.Hosts = of.Name, f.setting(of), make([]HostPlan, 2)
-	if c.alone() {
-		rival, s.Hosts = holderHost, s.Hosts[:1]
+// All are the faults of the table in the order in which they are shown.
+func All() []Fault {
+	return []Fault{
+		{
+			Name: "freeze-host", Does: "the holder is frozen until another host has its locks, then goes on",
+			Produces: []claim.Condition{claim.HostStopped},
+			Events:   []Event{{Action: "freeze-host"}}, Needs: ourServers,
+		},
+		{
+			Name: "freeze-plugin", Does: "the holder's plugin process is frozen", KeepsLeases: true, ActsTTLs: 1.5,
+			Produces: []claim.Condition{claim.PluginDied},
+			Events:   []Event{{Action: "freeze-plugin"}},
+		},
+		{
+			Name: "kill-host", Does: "the holder is killed, its plugin is not",
+			Events: []Event{{Action: "kill-host"}}, Needs: ourServers,
+		},
+		{
+			Name: "kill-plugin", Does: "the holder's plugin process is killed", KeepsLeases: true, ActsTTLs: 1.5,
+			Produces: []claim.Condition{claim.PluginDied},
+			Events:   []Event{{Action: "kill-plugin"}},
+		},
+		{
+			Name: "kill-both", Does: "the holder and its plugin are killed",
+			Produces: []claim.Condition{claim.PluginDied},
+			Events:   []Event{{Action: "kill-both"}}, Needs: ourServers,
+		},
+		// A server that is cut off from everybody is one that is frozen: its
+		// connections stay open and it answers nothing.
+		{
+			Name: "partition-holder", Does: "nothing passes between the holder and any server; nobody is told",
+			Events: []Event{{Action: "black-hole"}}, Needs: ourServers,
+		},
+		{
+			Name: "partition-minority", Does: "a minority of the servers is cut off for 5 s; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 5 * time.Second, SeveralServers: true,
+			Events: []Event{{Action: "freeze-servers", Share: Minority}, {Action: "freeze-members", Share: Minority}},
+			Needs:  []servers.Capability{servers.CapMinority},
+		},
+		{
+			Name: "pause-leader", Does: "the server that leads is frozen for longer than the TTL of 10 s, and goes on", TTL: longTTL, Acts: longTTL + 1500*time.Millisecond, SeveralServers: true,
+			Produces: []claim.Condition{claim.LeaderPaused},
+			Events:   []Event{{Action: "freeze-leader"}},
+			Needs:    []servers.Capability{servers.CapMinority, servers.CapLeader},
+		},
+		{
+			Name: "partition-majority", Does: "a majority of the servers, or the only one, is cut off", ActsTTLs: 1.5, SeveralServers: true,
+			Events: []Event{{Action: "freeze-servers", Share: Majority}, {Action: "freeze-members", Share: Majority}}, Needs: ourServers,
+		},
+		{
+			Name: "black-hole", Does: "nothing passes between any host and any server for 2 s; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
+			Events: []Event{{Action: "black-hole", Target: everywhere}}, Needs: ourServers,
+		},
+		{
+			Name: "reset", Does: "1 % of the requests and answers end in a reset of their connection; TTL 10 s", TTL: longTTL, KeepsLeases: true, ActsTTLs: 1,
+			Events: []Event{{Action: "resets", Target: everywhere, Amount: 0.444}}, Needs: ourServers,
+		},
+		{
+			Name: "latency", Does: "every answer comes up to 60 ms late", KeepsLeases: true, ActsTTLs: 1.5,
+			Events: []Event{{Action: "jitter", Target: everywhere, Amount: 1}}, Needs: ourServers,
+		},
+		{
+			Name: "fragment", Does: "data come in pieces of 256 bytes, 200 µs apart", KeepsLeases: true, ActsTTLs: 1.5,
+			Events: []Event{{Action: "fragment", Target: everywhere}}, Needs: ourServers,
+		},
+		{
+			Name: "lost-reply", Does: "half of the holder's acquires reach the servers, the answers do not reach the holder; TTL 10 s", TTL: longTTL, KeepsLeases: true, Acts: 2 * time.Second,
+			Prepare: []Event{{Action: "lose-replies", Lasts: Duration(tryFor + queueing)}}, Events: []Event{{Action: Wait}}, Needs: ourServers,
+		},
+		{
+			Name: "restart", Does: "every server crashes and starts again with its data", ActsTTLs: 1.5,
+			Produces: []claim.Condition{claim.Restarted},
+			Events:   []Event{{Action: "crash-servers", AtOnce: true}, {Action: "crash-nodes", AtOnce: true}},
+			Needs:    []servers.Capability{servers.CapKeeps},
+		},
+		{
+			Name: "restart-wiped", Does: "the server crashes and starts again without its data; of several nodes, one of the three that the holder had reached",
+			Produces: []claim.Condition{claim.DataLost}, RivalAsksLate: true, ActsTTLs: 1.5,
+			Prepare: reachMajority, Events: wipe, Needs: ourServers,
+		},
+		{
+			Name: "restart-wiped-open", Does: "as restart-wiped, with the quarantine of restarted nodes switched off",
+			Produces: []claim.Condition{claim.DataLost, claim.QuarantineOff}, RivalAsksLate: true, ActsTTLs: 1.5,
+			OnlyFor: servers.CapVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
+			Prepare: reachMajority, Events: wipe, Needs: ourServers,
+		},
+		// The replica has not received the last writes: the first half of the locks is
+		// replicated, the second is not.
+		{
+			Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
+			Produces: []claim.Condition{claim.ReplicaPromoted}, RivalAsksLate: true, ActsTTLs: 1.5,
+			Prepare: loseLink, Events: []Event{{Action: "take-over"}}, Needs: aReplica,
+		},
+		{
+			Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1); TTL 10 s", TTL: longTTL, KeepsLeases: true,
+			Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited}, Restores: Injected, RivalAsksLate: true, Acts: untilRenewed,
+			OnlyFor: servers.CapReplica, Config: map[string]string{"wait_replicas": "1"},
+			Prepare: loseLink, Events: []Event{{Action: "take-over"}}, Needs: aReplica,
+		},
+		{
+			Name: "failover-planned", Does: "Sentinel lets one of two replicas take over, in order, with wait_replicas=1; TTL 10 s", TTL: longTTL, KeepsLeases: true,
+			Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited}, Restores: Injected, Acts: untilRenewed,
+			OnlyFor: servers.CapSentinel, Config: map[string]string{"wait_replicas": "1"},
+			Events: []Event{{Action: "sentinel-failover"}}, Needs: []servers.Capability{servers.CapSentinel},
+		},
+		{
+			Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s", TTL: longTTL, KeepsLeases: true,
+			Restores: Healed, Acts: 1500 * time.Millisecond,
+			Events: []Event{{Action: "demotion"}}, Needs: aReplica,
+		},
+		{
+			Name: "demotion-uncut", Does: "as demotion, and what leads hosts elsewhere cuts no connection: those that there are stay at the old master", TTL: longTTL, KeepsLeases: true,
+			Restores: Healed, Acts: 1500 * time.Millisecond,
+			Events: []Event{{Action: "demotion-uncut"}}, Needs: aReplica,
+		},
+		{
+			Name: "slot-move", Does: "the slots of all locks are moved to other nodes, half of their keys first, the rest 12 s later; TTL 10 s", TTL: longTTL, KeepsLeases: true,
+			Produces: []claim.Condition{claim.SlotMoving}, Restores: Healed, ActsTTLs: 1.2,
+			OnlyFor: servers.CapSlots, Events: []Event{{Action: "*-slots"}}, Needs: []servers.Capability{servers.CapSlots},
+		},
+		{
+			Name: "clock-forward", Does: "the server's clock jumps an hour ahead; of several nodes, that of one of the three that the holder had reached",
+			Produces: []claim.Condition{claim.ClockForward}, RivalAsksLate: true, ActsTTLs: 1.5,
+			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
+		},
+		{
+			Name: "clock-forward-unfenced", Does: "as clock-forward, without tokens (fencing=none)",
+			Produces: []claim.Condition{claim.ClockForward, claim.Unfenced}, RivalAsksLate: true, ActsTTLs: 1.5,
+			OnlyFor: servers.CapVotes, Config: map[string]string{"fencing": "none"}, Control: true,
+			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
+		},
+		{
+			// Turning it forward again would be clock-forward.
+			Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
+			Produces: []claim.Condition{claim.ClockBack}, RivalAsksLate: true, ActsTTLs: 1.5,
+			Prepare: reachMajority, Events: []Event{{Action: "clock-back", Amount: 1}}, Needs: theClock,
+		},
+		{
+			Name: "read-only", Does: "the servers refuse writes, as with a full disk", ActsTTLs: 1.5,
+			Events: []Event{{Action: "*-read-only", Target: everywhere}, {Action: "*-no-space"}},
+			Needs:  ourServers,
+		},
+		{
+			Name: "pool-exhausted", Does: "the servers end all connections and take no new ones", ActsTTLs: 1.5,
+			Events: []Event{{Action: "*-maxclients", Target: everywhere}, {Action: "*-user-connections"}},
+			Needs:  []servers.Capability{servers.CapExhaust},
+		},
+		{
+			Name: "slow-server", Does: "the servers get a third of the time", KeepsLeases: true, ActsTTLs: 1.5,
+			Events: []Event{{Action: "slow-servers"}}, Needs: ourServers,
+		},
+		{
+			Name: "evict", Does: "the servers are told to evict keys when their memory is full, which it is 3 s later; TTL 10 s", TTL: longTTL, Acts: noticedBy + longTTL/2,
+			Produces: []claim.Condition{claim.EvictionSeen},
+			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict"}}, Needs: []servers.Capability{servers.CapEvict},
+		},
+		{
+			Name: "evict-at-once", Does: "as evict, and their memory is full already", TTL: longTTL, Acts: noticedBy + longTTL/2,
+			Produces: []claim.Condition{claim.Evicting},
+			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict-at-once"}}, Needs: []servers.Capability{servers.CapEvict},
+		},
 	}
-	for i := range s.Hosts {
-		s.Hosts[i].Callers = make([]int, 2)
-	}
-	for range 2 {
-		s.Groups = append(s.Groups, Group{Kind: results.OpLock, Names: lockCount / 2, TTL: Duration(c.ttl), Once: true})
-	}
-	add := func(e Event) (number int) {
-		s.Events = append(s.Events, e)
-		return len(s.Events)
-	}
-	last := add(Event{Action: Ask, Group: 1, Limit: Duration(openTimeout)})
-	second := Event{Action: Ask, Group: 2, Limit: Duration(openTimeout), After: last, Trigger: TriggerServed}
-	for _, e := range known(of, s.Setting, f.Prepare) {
-		if e.Lasts == 0 {
-			e, _ = c.lasting(e, rival)
-		}
-		e.After, e.Trigger, e.Lasts = last, TriggerServed, e.Lasts+Duration(phase)
-		second.After = add(e)
-		second.Limit, second.Trigger = Duration(tryFor), ""
-	}
-	last = add(second)
-	want := Event{Action: Ask, Target: rival, Limit: Duration(2 * (c.ttl + recovery)), After: last, Trigger: TriggerServed}
-	harm, ended := c.lasting(known(of, s.Setting, f.Events)[0], rival)
-	harm.After, harm.At = last, Duration(queueing+phase)
-	if f.RivalAsksLate {
-		harm.Trigger, harm.At = TriggerServed, Duration(phase)
-		hit = add(harm)
-		want.After, want.Trigger = hit, ""
-		add(want)
-	} else {
-		harm.After = add(want)
-		hit = add(harm)
-	}
-	if f.Restores != "" {
-		add(Event{Action: GiveBack, Group: 2, After: hit, Since: Begun, At: Duration(givingBack)})
-	}
-	if !c.alone() {
-		last = add(Event{Action: GiveBack, After: hit, Since: Healed, At: Duration(ended)})
-		add(Event{Action: Ask, Limit: Duration(recovery), After: last, Trigger: TriggerServed, Of: rival})
-	}
-	return s, hit
-}
-
-// lasting is an event that ends when the rival has every lock, or before that, and
-// how long after it the holder gives its locks back.
-func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
-	e.Until = rival + 1
-	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
-		// The holder, which may believe that it has them too, renews.
-		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
-		return e, aftermath
-	}
-	// The rival raises its guards before the holder goes on; it renews soon, and would
-	// learn of a lost lock.
-	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
-	return e, lateness
-}
-
-// collect moves what was seen of a round, and what has failed, into it.
-func (c *cell) collect(r *results.Round, h *History, hit int) {
-	m := h.Marks[hit-1]
-	r.InjectedNs, r.HealedNs = m.From, m.To
-	r.BackNs = map[Moment]int64{Injected: m.Done, Healed: m.To}[c.fault.Restores]
-	if slices.Contains(c.fault.Produces, claim.HostStopped) { // until it is healed
-		r.Halts = append(r.Halts, results.Halt{Host: holderHost, Why: results.HaltFrozen, From: m.From, To: m.To})
-	}
-	for i, seen := range h.Seen {
-		r.Holds = append(r.Holds, seen.Holds...)
-		r.Writes = append(r.Writes, seen.Writes...)
-		r.Halts = append(r.Halts, seen.Halts...)
-		if !h.Alive[i] {
-			r.Halts = append(r.Halts, results.Halt{Host: i, Why: results.HaltKilled, From: m.From})
-		}
-	}
-	r.Hits = hits(h.Seen[holderHost], m.From)
-	for _, m := range h.Marks {
-		switch {
-		case r.Failure != "":
-		case m.Failed != "":
-			r.Failure = fmt.Sprintf("%s: %s", m.Action, m.Failed)
-		case m.Trigger != "" && !m.Met:
-			r.Failure = fmt.Sprintf("%s: host %d does not get its locks: %v", m.Action, m.Of, h.Seen[m.Of].Failed())
-		}
-	}
-	r.Shift(-c.began)
-	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
-}
-
-// hits counts the locks that a host held, or had failed to get, at some time.
-func hits(seen results.Seen, at int64) int {
-	n := 0
-	for _, l := range seen.Holds {
-		over := l.DoneNs > 0 && l.DoneNs < at || l.ReleaseNs > 0 && l.ReleaseNs < at
-		if l.GrantedNs < at && !over {
-			n++
-		}
-	}
-	for _, call := range seen.Calls {
-		if call.Failed() && call.BackNs < at {
-			n++
-		}
-	}
-	return n
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -234,82 +233,6 @@ func durations(ns []int64) []time.Duration {
 	var out []time.Duration
 	for _, n := range ns {
 		out = append(out, time.Duration(n))
-	}
-	return out
-}
-
-// MachineLoad is what the machine had to do beside the run, from before its first
-// cell to after its last. What a system does not tell is 0.
-type MachineLoad struct {
-	// LoadBefore and LoadAfter are the load averages of one minute. The second
-	// one holds the run's own load, too.
-	LoadBefore float64 `json:"load_before"`
-	LoadAfter  float64 `json:"load_after"`
-	// OtherCPUs is how many CPUs, on average, worked for processes that are not
-	// of this run: neither lockbench nor what it has started.
-	OtherCPUs float64 `json:"other_cpus"`
-	// Steal is the share of the machine's processor time that its hypervisor
-	// gave to others, from 0 to 1.
-	Steal float64 `json:"steal"`
-	// Throttled is for how long the control group was not let run, in seconds.
-	Throttled float64 `json:"throttled_s"`
-	// RunQueue is which share of the time that lockbench's threads could have run
-	// they waited for a CPU, from 0 to 1.
-	RunQueue float64 `json:"run_queue"`
-	// Pressure is which share of the time somebody on the machine waited for a
-	// CPU (PSI, "some"), from 0 to 1, the run's own processes included.
-	Pressure float64 `json:"cpu_pressure"`
-	// ClockStep is by how much the machine's clock went further than the time that
-	// passed, in seconds: it was set, or the machine was suspended. Negative when
-	// it was set back.
-	ClockStep float64 `json:"clock_step_s"`
-	// Elapsed is how long it was looked at, in seconds.
-	Elapsed float64 `json:"elapsed_s"`
-}
-
-// From these shares on a machine is said to be busy with something else.
-const (
-	busyOthers    = 0.1  // of all CPUs
-	busySteal     = 0.01 // of the processor time
-	busyThrottled = 0.01 // of the time of the run
-)
-
-// steppedClock is from when on, in seconds, a clock is said to have been set:
-// leases may end by it.
-const steppedClock = 1
-
-// Busy says, for people, what else the machine was busy with, or the machines of
-// the parts; none when they were not.
-func (m Manifest) Busy() []string {
-	out := m.MachineLoad.words(m.Machine.Cores)
-	for i, p := range m.Parts {
-		for _, line := range p.MachineLoad.words(p.Machine.Cores) {
-			out = append(out, fmt.Sprintf("%s (part %d)", line, i+1))
-		}
-	}
-	return out
-}
-
-// words are those of one run. The load and the waiting for a CPU alone say
-// nothing: a benchmark makes both.
-func (b *MachineLoad) words(cores int) []string {
-	if b == nil || b.Elapsed <= 0 {
-		return nil
-	}
-	var out []string
-	if cores > 0 && b.OtherCPUs >= busyOthers*float64(cores) {
-		out = append(out, fmt.Sprintf("the machine was busy: processes that are not of this run used %.1f of its %d CPUs; lockbench waited for a CPU in %.0f %% of the time in which it could have run; the load was %.1f before",
-			b.OtherCPUs, cores, 100*b.RunQueue, b.LoadBefore))
-	}
-	if b.Steal >= busySteal {
-		out = append(out, fmt.Sprintf("the machine was busy: its hypervisor gave %.0f %% of its processor time to others", 100*b.Steal))
-	}
-	if b.Throttled >= busyThrottled*b.Elapsed {
-		out = append(out, fmt.Sprintf("the machine was held back: its control group was throttled for %.1f s of %.0f s", b.Throttled, b.Elapsed))
-	}
-	if math.Abs(b.ClockStep) >= steppedClock {
-		out = append(out, fmt.Sprintf("the machine's clock was set, or the machine suspended: it went %.1f s in %.1f s; servers that go by it end leases at another time than their holders",
-			b.Elapsed+b.ClockStep, b.Elapsed))
 	}
 	return out
 }

@@ -1,0 +1,361 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/host"
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+const (
+	// lockCount is how many locks one fault hits at once.
+	lockCount = 20
+	// TTL is that of the leases, where a fault asks for no other.
+	TTL = 2 * time.Second
+)
+
+// Plan is what is to be done: every fault on every backend, in Rounds rounds.
+type Plan struct {
+	Backends []Backend
+	Faults   []Fault
+	Rounds   int
+	// Seed decides at which moments of a renewal faults are injected.
+	Seed uint64
+	// FilesOnly leaves out the resources that need servers.
+	FilesOnly bool
+}
+
+// Quick are the names of the faults of a quick run.
+var Quick = []string{
+	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
+}
+
+// Cells are all combinations of a backend and a fault, and how many of them
+// can be run here. A fault that is made for some of the backends is none of the
+// others'.
+func (p Plan) Cells() (all, runnable int) {
+	for _, f := range p.Faults {
+		for _, b := range p.Backends {
+			if p.concerns(f, b) {
+				all++
+				if missing(b, f) == "" {
+					runnable++
+				}
+			}
+		}
+	}
+	return all, runnable
+}
+
+// missing says why a fault cannot be shown on a backend here, "" when it can.
+func missing(b Backend, f Fault) string {
+	if !kinds.Of(b.Name).Known() {
+		return "lockbench has no throwaway servers for it"
+	}
+	return f.Fits(kinds.Of(b.Name))
+}
+
+// concerns reports whether a fault has anything to do with a backend. When it
+// has nothing to do with any, all of them are told so.
+func (p Plan) concerns(f Fault, b Backend) bool {
+	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
+	return does(b) || !slices.ContainsFunc(p.Backends, does)
+}
+
+// Sink is told how a run goes on, from one goroutine.
+type Sink interface {
+	// Begin is called before each cell.
+	Begin(label string)
+	// Round is called with each round, and with each cell that cannot be run.
+	Round(r results.Round) error
+}
+
+// Run carries out a plan. Cells that cannot be run are rounds that say what is
+// missing; a round that fails says why, and the run goes on. It ends early
+// only with ctx, or with an error of the sink.
+func Run(ctx context.Context, p Plan, sink Sink) (err error) {
+	scratch, err := servers.NewScratch()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	r := &runner{plan: p, sink: sink, dir: scratch.Dir(), began: proc.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
+	defer func() { err = errors.Join(err, r.servers.Close()) }()
+	if err := r.openResources(ctx); err != nil {
+		return err
+	}
+	for _, f := range p.Faults {
+		for _, b := range p.Backends {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if !p.concerns(f, b) {
+				continue
+			}
+			sink.Begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
+			c := &cell{runner: r, backend: b, fault: f, ttl: cmp.Or(f.TTL, TTL)}
+			if err := c.rounds(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type runner struct {
+	plan   Plan
+	sink   Sink
+	dir    string
+	began  int64 // zero of all times
+	random *rand.Rand
+
+	resources host.Resources
+	servers   servers.Nodes // of the resources
+}
+
+// openResources starts what holders write to. A server that is not installed
+// leaves one kind of resource out.
+func (r *runner) openResources(ctx context.Context) error {
+	r.resources.Dir = r.dir
+	if r.plan.FilesOnly {
+		return nil
+	}
+	r.resources.Guards = map[string]string{}
+	for _, s := range kinds.All() {
+		if s.Guard == nil {
+			continue
+		}
+		server, err := s.Guard.Start(ctx)
+		if errors.Is(err, servers.ErrNotInstalled) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r.servers = append(r.servers, server)
+		r.resources.Guards[s.Guard.Kind] = server.Addr()
+	}
+	return nil
+}
+
+// roundOf is a round of a fault on a backend, before it is gone through.
+func roundOf(b Backend, f Fault) results.Round {
+	r := results.Round{
+		Backend: b.Name, Kind: results.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Produces, Control: f.Control,
+		// A store that dies with its plugin loses its leases with it.
+		Keeps: f.KeepsLeases && !kinds.Of(b.Name).InHost(),
+	}
+	if f.Config["fencing"] == "none" {
+		r.Fencing = "none"
+	}
+	return r
+}
+
+// The numbers of the two hosts in what is recorded.
+const (
+	holderHost = 0
+	rivalHost  = 1
+)
+
+const (
+	// openTimeout bounds the first grants of the holder.
+	openTimeout = 30 * time.Second
+	// tryFor is how long the holder tries to get the second half of its locks:
+	// a fault may have made sure that it does not.
+	tryFor = time.Second
+	// queueing is how long the rival has to enter its queues.
+	queueing = 200 * time.Millisecond
+	// recovery is how long after the fault the rival may need until it has every
+	// lock, beside a TTL.
+	recovery = 20 * time.Second
+	// givingBack is how far into an outage the holder gives locks back.
+	givingBack = 300 * time.Millisecond
+	// aftermath is how long both go on when the rival has every lock: late writes
+	// come in it.
+	aftermath = 400 * time.Millisecond
+	// lateness is what a holder that goes on has for what it was about to do.
+	lateness = 100 * time.Millisecond
+)
+
+// cell is one fault on one backend, with everything that its rounds share.
+type cell struct {
+	*runner
+	backend Backend
+	fault   Fault
+	ttl     time.Duration
+}
+
+// rounds plays all of them, on servers that have what the fault needs.
+func (c *cell) rounds(ctx context.Context) (err error) {
+	template := roundOf(c.backend, c.fault)
+	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
+		return c.sink.Round(template)
+	}
+	b := c.backend
+	b.Config = driver.Config{}
+	maps.Copy(b.Config, c.backend.Config)
+	maps.Copy(b.Config, c.fault.Config)
+	x, err := newPlayers(b, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.close()) }()
+	x.needs, x.ttl, x.table = c.fault.Needs, c.ttl, &c.resources
+	for n := range c.plan.Rounds {
+		round := template
+		round.Round, round.Names, round.TTLms = n+1, lockCount, c.ttl.Milliseconds()
+		s, hit := c.schedule(time.Duration(c.random.Int64N(int64(c.ttl / 3)))) // any moment of the renewal
+		h, err := x.play(ctx, s)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, servers.ErrNotInstalled) {
+			template.Missing = err.Error()
+			return c.sink.Round(template)
+		}
+		if h != nil {
+			c.collect(&round, h, hit)
+		}
+		if err != nil {
+			round.Failure = err.Error()
+		}
+		if err := c.sink.Round(round); err != nil {
+			return err
+		}
+		if round.Failure != "" {
+			// What a fault has left behind must not judge the next round.
+			return nil
+		}
+	}
+	return nil
+}
+
+// alone reports whether one process is both hosts: the store has no room for two.
+func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
+
+// schedule is one round: the holder gets all locks, the second half of them when the
+// fault is prepared, the rival wants them, and the fault happens, which is the event
+// of that number, from 1. In the end the rival has every lock and the holder wants
+// them again, so that a lock which the holder has broken is found.
+func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
+	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
+	s.Backend, s.Setting, s.Hosts = of.Name, f.setting(of), make([]HostPlan, 2)
+	if c.alone() {
+		rival, s.Hosts = holderHost, s.Hosts[:1]
+	}
+	for i := range s.Hosts {
+		s.Hosts[i].Callers = make([]int, 2)
+	}
+	for range 2 {
+		s.Groups = append(s.Groups, Group{Kind: results.OpLock, Names: lockCount / 2, TTL: Duration(c.ttl), Once: true})
+	}
+	add := func(e Event) (number int) {
+		s.Events = append(s.Events, e)
+		return len(s.Events)
+	}
+	last := add(Event{Action: Ask, Group: 1, Limit: Duration(openTimeout)})
+	second := Event{Action: Ask, Group: 2, Limit: Duration(openTimeout), After: last, Trigger: TriggerServed}
+	for _, e := range known(of, s.Setting, f.Prepare) {
+		if e.Lasts == 0 {
+			e, _ = c.lasting(e, rival)
+		}
+		e.After, e.Trigger, e.Lasts = last, TriggerServed, e.Lasts+Duration(phase)
+		second.After = add(e)
+		second.Limit, second.Trigger = Duration(tryFor), ""
+	}
+	last = add(second)
+	want := Event{Action: Ask, Target: rival, Limit: Duration(2 * (c.ttl + recovery)), After: last, Trigger: TriggerServed}
+	harm, ended := c.lasting(known(of, s.Setting, f.Events)[0], rival)
+	harm.After, harm.At = last, Duration(queueing+phase)
+	if f.RivalAsksLate {
+		harm.Trigger, harm.At = TriggerServed, Duration(phase)
+		hit = add(harm)
+		want.After, want.Trigger = hit, ""
+		add(want)
+	} else {
+		harm.After = add(want)
+		hit = add(harm)
+	}
+	if f.Restores != "" {
+		add(Event{Action: GiveBack, Group: 2, After: hit, Since: Begun, At: Duration(givingBack)})
+	}
+	if !c.alone() {
+		last = add(Event{Action: GiveBack, After: hit, Since: Healed, At: Duration(ended)})
+		add(Event{Action: Ask, Limit: Duration(recovery), After: last, Trigger: TriggerServed, Of: rival})
+	}
+	return s, hit
+}
+
+// lasting is an event that ends when the rival has every lock, or before that, and
+// how long after it the holder gives its locks back.
+func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
+	e.Until = rival + 1
+	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
+		// The holder, which may believe that it has them too, renews.
+		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
+		return e, aftermath
+	}
+	// The rival raises its guards before the holder goes on; it renews soon, and would
+	// learn of a lost lock.
+	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
+	return e, lateness
+}
+
+// collect moves what was seen of a round, and what has failed, into it.
+func (c *cell) collect(r *results.Round, h *History, hit int) {
+	m := h.Marks[hit-1]
+	r.InjectedNs, r.HealedNs = m.From, m.To
+	r.BackNs = map[Moment]int64{Injected: m.Done, Healed: m.To}[c.fault.Restores]
+	if slices.Contains(c.fault.Produces, claim.HostStopped) { // until it is healed
+		r.Halts = append(r.Halts, results.Halt{Host: holderHost, Why: results.HaltFrozen, From: m.From, To: m.To})
+	}
+	for i, seen := range h.Seen {
+		r.Holds = append(r.Holds, seen.Holds...)
+		r.Writes = append(r.Writes, seen.Writes...)
+		r.Halts = append(r.Halts, seen.Halts...)
+		if !h.Alive[i] {
+			r.Halts = append(r.Halts, results.Halt{Host: i, Why: results.HaltKilled, From: m.From})
+		}
+	}
+	r.Hits = hits(h.Seen[holderHost], m.From)
+	for _, m := range h.Marks {
+		switch {
+		case r.Failure != "":
+		case m.Failed != "":
+			r.Failure = fmt.Sprintf("%s: %s", m.Action, m.Failed)
+		case m.Trigger != "" && !m.Met:
+			r.Failure = fmt.Sprintf("%s: host %d does not get its locks: %v", m.Action, m.Of, h.Seen[m.Of].Failed())
+		}
+	}
+	r.Shift(-c.began)
+	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
+}
+
+// hits counts the locks that a host held, or had failed to get, at some time.
+func hits(seen results.Seen, at int64) int {
+	n := 0
+	for _, l := range seen.Holds {
+		over := l.DoneNs > 0 && l.DoneNs < at || l.ReleaseNs > 0 && l.ReleaseNs < at
+		if l.GrantedNs < at && !over {
+			n++
+		}
+	}
+	for _, call := range seen.Calls {
+		if call.Failed() && call.BackNs < at {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,43 @@
+package results
+
+import (
+	"math"
+)
+
+// quantiles are what is written of each operation, and the least number of
+// samples that one is worth: five beyond the quantile.
+var quantiles = []struct {
+	name    string
+	q       float64
+	samples int64
+}{
+	{"p50", 0.50, 1},
+	{"p90", 0.90, 50},
+	{"p99", 0.99, 500},
+	{"p99.9", 0.999, 5000},
+}
+
+// operations are those whose latencies every file declares, by quantile, and the
+// longest.
+var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "observed", "vacant", "notice", "first-grant"}
+
+// percentiles are those of an operation that so many samples are worth.
+func percentiles(op string, samples int64, at func(q float64) float64) []figure {
+	var out []figure
+	for _, q := range quantiles {
+		if samples >= q.samples {
+			out = append(out, figure{q.name + "-ns/" + op, at(q.q)})
+		}
+	}
+	return out
+}
+
+// Quantile returns the q-quantile of sorted values by the nearest rank, 0 of
+// none.
+func Quantile(sorted []int64, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(q*float64(len(sorted)))) - 1
+	return float64(sorted[min(max(rank, 0), len(sorted)-1)])
+}

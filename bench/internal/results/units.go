@@ -1,0 +1,107 @@
+package results
+
+import (
+	"slices"
+	"strings"
+)
+
+// Unit is what is known of a figure of results.txt, in the order in which a
+// report shows them. Of times without an entry, such as "p90-ns/wait", the name
+// says enough.
+type Unit struct {
+	Name     string // as it is written: "cycles/s"
+	Title    string // of its column; "" for none
+	Interval bool   // is shown with one, as the first figure of an operation
+	Better   string // "lower", "higher", or "" for neither; a time is better lower
+	Added    bool   // the sum is that of all parts that measure together
+	Tested   bool   // see [Tested]
+}
+
+// Units are all that have a column, or are no times.
+var Units = []Unit{
+	{Name: "p50-ns/acquire", Title: "acquire p50", Interval: true},
+	{Name: "p99-ns/acquire", Title: "p99"},
+	{Name: "p99.9-ns/acquire", Title: "p99.9"},
+	{Name: "max-ns/acquire", Title: "worst"},
+	{Name: "p50-ns/open-acquire", Title: "open p50"},
+	{Name: "p99-ns/open-acquire", Title: "open p99"},
+	{Name: "max-ns/open-acquire", Title: "open max"},
+	{Name: "offered/s", Added: true},
+	{Name: "drops", Better: "lower", Added: true},
+	{Name: "open-refused", Added: true},
+	{Name: "p50-ns/renew", Title: "renew p50"},
+	{Name: "p50-ns/release", Title: "release p50"},
+	{Name: "cycles/s", Title: "cycles/s", Interval: true, Better: "higher", Added: true, Tested: true},
+	{Name: "p50-ns/handoff", Title: "handoff p50", Interval: true},
+	{Name: "p99-ns/handoff", Title: "p99"},
+	{Name: "max-ns/wait", Title: "longest wait"},
+	{Name: "jain", Title: "Jain fairness", Better: "higher"},
+	{Name: "grants/s", Title: "grants/s", Interval: true, Better: "higher", Added: true, Tested: true},
+	{Name: "commands/grant", Title: "commands/grant", Better: "lower", Tested: true},
+	{Name: "sent-commands/grant", Title: "sent by clients", Better: "lower"},
+	{Name: "server-ns/grant", Title: "server's time/grant"},
+	{Name: "idle-commands/s", Title: "idle commands/s", Better: "lower"},
+	{Name: "p50-ns/takeover", Title: "takeover p50", Interval: true},
+	{Name: "max-ns/takeover", Title: "longest"},
+	{Name: "max-ns/overdue", Title: "past the TTL"},
+	{Name: "band-low-ns/takeover"},
+	{Name: "band-high-ns/takeover"},
+	{Name: "early", Title: "early", Better: "lower", Added: true},
+	{Name: "late", Title: "late", Better: "lower", Added: true},
+	{Name: "p50-ns/observed", Title: "seen by a follower p50"},
+	{Name: "p50-ns/vacant", Title: "without a leader p50"},
+	{Name: "max-ns/notice", Title: "knew after"},
+	{Name: "stale-writes", Title: "stale writes", Better: "lower", Added: true},
+	{Name: "kept", Title: "kept", Better: "higher"},
+	{Name: "p50-ns/first-grant", Title: "start to first grant p50", Interval: true},
+	{Name: "idle-bytes/plugin", Title: "plugin idle", Better: "lower", Tested: true},
+	{Name: "held-bytes/plugin", Title: "plugin holding"},
+	{Name: "plugin-bytes/lease", Title: "plugin a lease", Better: "lower"},
+	{Name: "host-bytes/lease", Title: "host a lease", Better: "lower", Tested: true},
+	{Name: "p50-ns/call", Title: "call p50", Interval: true},
+	{Name: "p99-ns/call", Title: "p99"},
+	{Name: "calls/s", Title: "calls/s", Interval: true, Better: "higher", Added: true, Tested: true},
+	{Name: "lost-leases", Title: "lost-leases", Better: "lower", Added: true},
+	{Name: "renewal-cpu-%", Title: "renewal-cpu-%", Better: "lower"},
+}
+
+// UnitOf returns the entry of a unit, with the name alone where there is none.
+func UnitOf(name string) Unit {
+	for _, u := range Units {
+		if u.Name == name {
+			return u
+		}
+	}
+	return Unit{Name: name}
+}
+
+// better is what results.txt says of a unit.
+func better(name string) string {
+	u := UnitOf(name)
+	if strings.Contains(name, "-ns/") {
+		u.Better = "lower"
+	}
+	if u.Better == "" {
+		return ""
+	}
+	return "better=" + u.Better + " "
+}
+
+// Tested chooses the figures that are compared: the middle and the tail of each
+// latency, and rates. The others follow from them, or are about the load and not
+// about the backend.
+func Tested(name string) bool {
+	if what, op, ok := strings.Cut(name, "-ns/"); ok {
+		return (what == "p50" || what == "p99") && op != "lag"
+	}
+	return UnitOf(name).Tested
+}
+
+// Hidden reports whether a unit without a title needs no column: others of its
+// operation say enough, or a chart does.
+func Hidden(name string) bool {
+	known := slices.ContainsFunc(Units, func(u Unit) bool { return u.Name == name })
+	return known || slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-"}, func(prefix string) bool {
+		return strings.HasPrefix(name, prefix)
+	})
+}
