@@ -71,10 +71,8 @@ type Plan struct {
 
 // The durations of one cell in one run.
 const (
-	warmUp       = 200 * time.Millisecond
-	measureFor   = time.Second
-	quickWarmUp  = 50 * time.Millisecond
-	quickMeasure = 150 * time.Millisecond
+	warmUp      = 200 * time.Millisecond
+	quickWarmUp = 50 * time.Millisecond
 	// minMeasure to maxMeasure are what a user may choose instead.
 	minMeasure = 10 * time.Millisecond
 	maxMeasure = time.Hour
@@ -98,12 +96,12 @@ func DefaultPlan(quick bool) Plan {
 		Runs:      10,
 		TTL:       10 * time.Second,
 		WarmUp:    warmUp,
-		Measure:   measureFor,
+		Measure:   results.MeasuredFor(quick),
 		Quick:     quick,
 		MTLS:      true,
 	}
 	if quick {
-		p.Runs, p.WarmUp, p.Measure = quickRuns, quickWarmUp, quickMeasure
+		p.Runs, p.WarmUp = quickRuns, quickWarmUp
 	}
 	return p
 }

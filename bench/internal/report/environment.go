@@ -66,9 +66,6 @@ func (r Report) environment() grid {
 	return g
 }
 
-// measuredByDefault is the measured time of a cell, with --quick or without.
-var measuredByDefault = map[bool]time.Duration{false: time.Second, true: 150 * time.Millisecond}
-
 // command is the command line that carries out the same plan again. Addresses
 // are not recorded, so the reader fills them in.
 func (r Report) command() string {
@@ -106,7 +103,7 @@ func (r Report) command() string {
 	flag("modes", p.Modes...)
 	flag("candidates", given(p.Candidates))
 	flag("tick", given(time.Duration(p.TickMs)*time.Millisecond))
-	if measured := time.Duration(p.Measurems) * time.Millisecond; measured != measuredByDefault[p.Quick] {
+	if measured := time.Duration(p.Measurems) * time.Millisecond; measured != results.MeasuredFor(p.Quick) {
 		flag("measure", given(measured))
 	}
 	args = append(args, fmt.Sprintf("--runs=%d --ttl=%v --seed=%d", p.Runs, time.Duration(p.TTLms)*time.Millisecond, p.Seed))

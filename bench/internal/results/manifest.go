@@ -64,6 +64,15 @@ type FailedCell struct {
 	Reason  string `json:"reason"`
 }
 
+// MeasuredFor is for how long a cell is measured unless the plan says otherwise,
+// in a quick plan or in another.
+func MeasuredFor(quick bool) time.Duration {
+	if quick {
+		return 150 * time.Millisecond
+	}
+	return time.Second
+}
+
 // Plan is what was asked for.
 type Plan struct {
 	Seed       uint64   `json:"seed"`
