@@ -42,6 +42,7 @@ type flow struct {
 	number   int // of the connection
 	from, to *net.TCPConn
 	input    chan []byte // what comes, closed at the end
+	alarm    *alarm
 
 	begun     bool // something has come
 	swallowed bool
@@ -59,6 +60,11 @@ type waiting struct {
 
 // run passes on what comes until the connection ends.
 func (f *flow) run() {
+	var err error
+	if f.alarm, err = newAlarm(); err != nil { // for want of descriptors
+		_, _ = f.from.Close(), f.to.Close()
+		return
+	}
 	f.input = make(chan []byte)
 	go f.read()
 	for {
@@ -74,6 +80,7 @@ func (f *flow) run() {
 		f.await(changed, held)
 	}
 	_ = f.to.Close() // it may have ended
+	f.alarm.close()
 	for range f.input {
 	}
 }
@@ -109,9 +116,9 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 // await takes what comes, or returns when a piece may pass, unless they are
 // held, or the harms change.
 func (f *flow) await(changed chan struct{}, held bool) {
-	var next <-chan time.Time
+	var next <-chan struct{}
 	if len(f.waiting) > 0 && !held {
-		next = time.After(time.Until(f.next()))
+		next = f.alarm.in(time.Until(f.next()))
 	}
 	input := f.input
 	if f.closed || len(f.waiting) >= maxWaiting {
@@ -135,7 +142,7 @@ func (f *flow) next() time.Time {
 
 // look sees what a change of the harms means for what is there.
 func (f *flow) look(harms []*impairment, ended bool) {
-	swallows, late := false, false
+	swallows, late := false, f.p.distance() > 0
 	for _, h := range harms {
 		swallows = swallows || h.swallows
 		late = late || h.delay > 0 || h.first > 0
@@ -172,7 +179,7 @@ func (f *flow) take(data []byte) {
 		return
 	}
 	harms, _, _ = f.now()
-	var late time.Duration
+	late := f.p.distance()
 	for _, h := range harms {
 		if rand.Float64() < h.resets {
 			f.end()

@@ -33,6 +33,7 @@ type Proxy struct {
 	listener net.Listener // nil while it refuses connections
 	open     map[*link]bool
 	opened   int               // how many connections there were
+	far      time.Duration     // how late what passes is in each direction, without harm
 	ended    map[Direction]int // the number of the last connection that was ended one way
 	cuts     int               // how often all connections were reset
 }
@@ -146,6 +147,21 @@ func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 		defer p.mu.Unlock()
 		delete(p.open, c)
 	})
+}
+
+// SetDistance has what passes come half of rtt later in each direction, which
+// healing does not end: the server is that far away. 0 ends it.
+func (p *Proxy) SetDistance(rtt time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.far = rtt / 2
+	p.tell()
+}
+
+func (p *Proxy) distance() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.far
 }
 
 // Direction is one way through a proxy.

@@ -1,0 +1,45 @@
+package inject
+
+import (
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// alarm rings at a moment, by a timer of the kernel: one of Go is late by up to a
+// millisecond in a process that has nothing else to do.
+type alarm struct {
+	fd    int
+	timer *os.File
+	rings chan struct{}
+}
+
+func newAlarm() (*alarm, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("timerfd_create", err)
+	}
+	a := &alarm{fd: fd, timer: os.NewFile(uintptr(fd), "timer"), rings: make(chan struct{}, 1)}
+	go func() {
+		for count := make([]byte, 8); ; {
+			if _, err := a.timer.Read(count); err != nil {
+				return // it was closed
+			}
+			select {
+			case a.rings <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return a, nil
+}
+
+// in has it ring after d. It may ring for what was asked of it before, too.
+func (a *alarm) in(d time.Duration) <-chan struct{} {
+	once := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
+	_ = unix.TimerfdSettime(a.fd, 0, &once, nil) // it is open, and the time is valid
+	return a.rings
+}
+
+func (a *alarm) close() { _ = a.timer.Close() } // nothing is written to it
