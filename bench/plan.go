@@ -33,6 +33,9 @@ type Plan struct {
 	// and footprint hold for Hold too.
 	Keys []int
 	Hold []time.Duration
+	// RTT are the times that a round trip between host and store takes beyond that of
+	// the network, from 0 to a second, each a cell; none: 0.
+	RTT []time.Duration
 	// Rate is how many cycles per second the open loop of scenario acquire
 	// offers; 0: half of what the closed loop of the same cell did.
 	Rate float64
@@ -78,6 +81,8 @@ const (
 	maxMeasure = time.Hour
 	// maxHold is the longest time for which scenario footprint holds leases.
 	maxHold = time.Hour
+	// maxRTT is the farthest that a store may be away.
+	maxRTT = time.Second
 	// QuickTTL is that of scenario takeover in a quick plan that names no other:
 	// half of its modes wait for the TTL, a dozen times.
 	QuickTTL = 3 * time.Second
@@ -120,7 +125,10 @@ func (p Plan) filled() Plan {
 		}
 		*list.names = unique(*list.names)
 	}
-	p.Clients, p.Hosts, p.Keys, p.Hold = unique(p.Clients), unique(p.Hosts), unique(p.Keys), unique(p.Hold)
+	p.Clients, p.Hosts, p.Keys, p.Hold, p.RTT = unique(p.Clients), unique(p.Hosts), unique(p.Keys), unique(p.Hold), unique(p.RTT)
+	if len(p.RTT) == 0 {
+		p.RTT = []time.Duration{0}
+	}
 	if p.Seed == 0 {
 		p.Seed = randomSeed()
 	}
@@ -194,7 +202,7 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// checkHold finds what cannot be measured of Keys and Hold.
+// checkHold finds what cannot be measured of Keys, Hold and RTT.
 func (p Plan) checkHold() error {
 	throughput, contend := slices.Contains(p.Scenarios, "throughput"), slices.Contains(p.Scenarios, "contend")
 	switch {
@@ -202,6 +210,11 @@ func (p Plan) checkHold() error {
 		return usagef("keys are of scenario throughput, which is not among %v", p.Scenarios)
 	case len(p.Hold) > 0 && !throughput && !contend && !slices.Contains(p.Scenarios, "footprint"):
 		return usagef("a hold is of scenarios throughput, contend and footprint, of which none is among %v", p.Scenarios)
+	}
+	for _, rtt := range p.RTT {
+		if rtt < 0 || rtt > maxRTT {
+			return usagef("a round trip of %v is not between 0 and %v", rtt, maxRTT)
+		}
 	}
 	for _, d := range p.Hold {
 		switch {
@@ -231,6 +244,7 @@ func (c cell) section() results.Section {
 	return results.Section{
 		Backend: c.subject.Name, Kind: c.subject.Kind, Fencing: c.subject.Fencing,
 		Scenario: c.scenario.Name, Mode: c.Mode, Hosts: c.Hosts, Clients: c.Clients, Keys: c.Keys, HoldNs: int64(c.Hold),
+		RTTNs: int64(c.RTT),
 	}
 }
 
@@ -271,7 +285,7 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 func (p Plan) recorded(backends, baselines []string) results.Plan {
 	return results.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
-		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
+		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), RTTNs: nanoseconds(p.RTT), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
 		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(), Parts: p.Parts,
 		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: slices.Sorted(maps.Keys(p.own)),

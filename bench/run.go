@@ -210,7 +210,7 @@ func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 		if sc.Processes || workload.Hosts > 0 {
 			why = r.notPossible(sub, sc, workload)
 		}
-		if why == "" {
+		if workload.RTT = sub.rtt; why == "" {
 			out = append(out, cell{subject: sub, scenario: sc, Workload: workload})
 		} else if line := fmt.Sprintf("%s in scenario %s", why, sc.Name); !slices.Contains(r.skipped, line) {
 			r.skipped = append(r.skipped, line)
@@ -312,7 +312,9 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 		m.Rendezvous = &results.Rendezvous{ID: r.rendezvous.said.All, Part: r.rendezvous.mine + 1}
 	}
 	for _, s := range r.subjects {
-		m.Subjects = append(m.Subjects, s.Subject)
+		if !slices.Contains(m.Subjects, s.Subject) { // it may be there at several distances
+			m.Subjects = append(m.Subjects, s.Subject)
+		}
 	}
 	m.Binaries, err = checksums(r.binaries)
 	return m, err
@@ -469,6 +471,9 @@ func (c cell) label() string {
 	}
 	if c.Hosts > 0 {
 		out += fmt.Sprintf(", hosts %d", c.Hosts)
+	}
+	if c.RTT > 0 {
+		out += fmt.Sprintf(", rtt %v", c.RTT)
 	}
 	if c.scenario.Processes { // its clients are locks
 		return out

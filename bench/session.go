@@ -19,6 +19,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 	"github.com/lockbench/lockbench/internal/servers/memory"
@@ -30,6 +31,7 @@ type session struct {
 	log         *slog.Logger
 	environment *environment
 	servers     servers.Nodes
+	relays      []*inject.Proxy // to the servers of who is away from them
 	subjects    []*subject
 	backends    []string
 	baselines   []string
@@ -131,6 +133,33 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	} else if s.plan.Parts == 0 {
 		own = f.ownPrefix() != ""
 	}
+	s.backends = append(s.backends, f.Name)
+	if f.note != "" {
+		s.notes = append(s.notes, f.note)
+	}
+	s.binaries[filepath.Base(f.Path)] = f.Path
+	for i, rtt := range s.plan.RTT {
+		if err := s.openAt(ctx, f, rtt, harm, own && i == 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openAt opens the plugin of a backend whose servers are there, its baselines and its
+// floor, at a distance from them. One whose connections cannot be led through a
+// relay is a line in the report.
+func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm measure.Server, own bool) (err error) {
+	if rtt > 0 {
+		f.config, err = s.relayed(f.config, rtt)
+		if errors.Is(err, kinds.ErrNoRoute) {
+			s.skipped = append(s.skipped, fmt.Sprintf("%s with its store %v away: %v", f.Name, rtt, err))
+			return nil
+		}
+		if err != nil {
+			return &EnvError{Backend: f.Name, Err: err}
+		}
+	}
 	b, err := s.open(ctx, f)
 	if own && (err == nil || ctx.Err() != nil) {
 		s.own = append(s.own, f) // an interrupted check may have made what it needs
@@ -139,18 +168,26 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		return err
 	}
 	sub := s.pluginSubject(b, f)
-	sub.server = harm
+	sub.server, sub.rtt = harm, rtt
 	s.subjects = append(s.subjects, sub)
-	s.backends = append(s.backends, f.Name)
-	if f.note != "" {
-		s.notes = append(s.notes, f.note)
-	}
-	s.binaries[filepath.Base(f.Path)] = f.Path
 	s.openCounter(ctx, sub)
 	if err := s.openOther(ctx, f, sub); err != nil {
 		return err
 	}
 	return s.openBaselines(ctx, sub, f.config)
+}
+
+// relayed is the configuration of a host that is rtt away from its servers.
+func (s *session) relayed(cfg driver.Config, rtt time.Duration) (driver.Config, error) {
+	return kinds.Route(cfg, func(address string) (string, error) {
+		relay, err := inject.NewProxy(address)
+		if err != nil {
+			return "", err
+		}
+		relay.SetDistance(rtt)
+		s.relays = append(s.relays, relay)
+		return relay.Addr(), nil
+	})
 }
 
 // openCounter connects to the counters of a backend's servers, when a scenario
@@ -188,9 +225,11 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 		if err != nil {
 			return err
 		}
-		sub.counter = of.counter
+		sub.counter, sub.rtt = of.counter, of.rtt
 		s.subjects = append(s.subjects, sub)
-		s.baselines = append(s.baselines, name)
+		if !slices.Contains(s.baselines, name) {
+			s.baselines = append(s.baselines, name)
+		}
 	}
 	floor := kinds.Of(of.Name).Floor
 	if floor == nil {
@@ -205,6 +244,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 		call:    call,
 		close:   func(context.Context) error { return end() },
 		address: cfg["address"],
+		rtt:     of.rtt,
 	})
 	return nil
 }
@@ -258,7 +298,11 @@ func (s *session) Close(ctx context.Context) error {
 	if s.company != nil {
 		errs = append(errs, s.company.Close(ctx))
 	}
-	return errors.Join(append(errs, s.sweep(ctx), s.servers.Close(), s.environment.close())...)
+	errs = append(errs, s.sweep(ctx))
+	for _, relay := range s.relays {
+		errs = append(errs, relay.Close())
+	}
+	return errors.Join(append(errs, s.servers.Close(), s.environment.close())...)
 }
 
 // harmed is the server that may be harmed: one of several, the same all the time,
@@ -292,7 +336,7 @@ func (s *session) openOther(ctx context.Context, d described, of *subject) error
 	}
 	sub := s.pluginSubject(b, d)
 	sub.Name, sub.BuildOf, sub.Reference = of.Name+results.OtherBuild, of.Name, of.Reference
-	sub.series, sub.counter, sub.server = 1, of.counter, of.server
+	sub.series, sub.counter, sub.server, sub.rtt = 1, of.counter, of.server, of.rtt
 	s.subjects = append(s.subjects, sub)
 	s.binaries[d.Name+results.OtherBuild] = d.Path
 	return nil

@@ -43,7 +43,8 @@ type subject struct {
 	counter *servers.Counter
 	// address is that of its server as configured: it may hold a password.
 	address string
-	host    host.Spec // to start processes with; zero for a floor
+	rtt     time.Duration // to its store, beyond that of the network
+	host    host.Spec     // to start processes with; zero for a floor
 	ttl     time.Duration
 	server  measure.Server // to be harmed; nil for none
 }

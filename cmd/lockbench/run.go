@@ -57,6 +57,8 @@ Backends whose server is not installed are left out and named, unless
 	fl.IntSliceVar(&p.Keys, "keys", nil, "locks in throughput, a `LIST` (default 1024, and 8)")
 	fl.DurationSliceVar(&p.Hold, "hold", nil, "how long locks are held in throughput, contend and footprint, a `LIST`")
 	fl.Lookup("hold").DefValue = "" // else its help ends with "(default [])"
+	fl.DurationSliceVar(&p.RTT, "rtt", nil, "how far away stores are: added to a round trip, a `LIST`")
+	fl.Lookup("rtt").DefValue = ""
 	fl.DurationVar(&p.Measure, "measure", p.Measure, "measured `TIME` of a cell (150ms with --quick)")
 	fl.Float64Var(&p.Rate, "rate", 0, "cycles/s of acquire's open loop, `N` (default: half the closed one's)")
 	fl.StringSliceVar(&p.Modes, "modes", nil, "how leaders end in takeover, a `LIST` or all (default kill-host)")

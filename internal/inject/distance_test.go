@@ -2,27 +2,52 @@ package inject
 
 import (
 	"io"
-	"net"
-	"slices"
 	"testing"
 	"time"
 )
-func BenchmarkDistance(b *testing.B) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil { b.Fatal(err) }
-	go func() { c, err := l.Accept(); if err == nil { io.Copy(c, c) } }()
-	p, err := NewProxy(l.Addr().String())
-	if err != nil { b.Fatal(err) }
-	c, err := net.Dial("tcp", p.Addr())
-	if err != nil { b.Fatal(err) }
-	for _, rtt := range []time.Duration{0, 500*time.Microsecond, 2*time.Millisecond} {
-		p.SetDistance(rtt)
-		var ds []time.Duration
-		buf := make([]byte, 64)
-		for range 3000 {
-			t := time.Now(); c.Write(buf); io.ReadFull(c, buf); ds = append(ds, time.Since(t)-rtt)
+
+// TestDistance: what passes is half of the round trip later in each direction, also
+// after healing, and comes in order.
+func TestDistance(t *testing.T) {
+	p, _ := proxied(t)
+	c := dial(t, p)
+	const rtt = 20 * time.Millisecond
+	p.SetDistance(rtt)
+	if err := p.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	go func() {
+		for _, b := range []byte("abc") {
+			_, _ = c.Write([]byte{b}) // the test reads them
 		}
-		slices.Sort(ds)
-		b.Logf("rtt %v: p10 %v p50 %v p90 %v p99 %v", rtt, ds[300], ds[1500], ds[2700], ds[2970])
+	}()
+	got := make([]byte, 3)
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != "abc" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if took := time.Since(began); took < rtt {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// BenchmarkDistance is how much longer than asked a round trip takes.
+func BenchmarkDistance(b *testing.B) {
+	for _, rtt := range []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond} {
+		b.Run(rtt.String(), func(b *testing.B) {
+			p, _ := proxied(b)
+			c := dial(b, p)
+			p.SetDistance(rtt)
+			message := make([]byte, 64)
+			for b.Loop() {
+				if _, err := c.Write(message); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(c, message); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed()/time.Duration(b.N)-rtt), "late-ns/op")
+		})
 	}
 }

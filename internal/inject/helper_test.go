@@ -17,7 +17,7 @@ type echo struct {
 	received int
 }
 
-func startEcho(t *testing.T) *echo {
+func startEcho(t testing.TB) *echo {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -58,14 +58,14 @@ func (e *echo) got() int {
 	return e.received
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func proxied(t *testing.T) (*Proxy, *echo) {
+func proxied(t testing.TB) (*Proxy, *echo) {
 	t.Helper()
 	e := startEcho(t)
 	p, err := NewProxy(e.listener.Addr().String())
@@ -115,7 +115,7 @@ func silent(t *testing.T, c net.Conn, wait time.Duration) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-func dial(t *testing.T, p *Proxy) net.Conn {
+func dial(t testing.TB, p *Proxy) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", p.Addr())
 	must(t, err)

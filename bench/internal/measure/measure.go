@@ -45,6 +45,7 @@ type Workload struct {
 	Clients int           // callers of each host
 	Keys    int           // locks that the callers choose from; 0: the scenario's own
 	Hold    time.Duration // how long a lease is held; 0: not at all, or the scenario's own
+	RTT     time.Duration // between hosts and store, beyond that of the network
 }
 
 // Overrides is what the user named of the workloads. None of a kind: the scenario's

@@ -204,7 +204,7 @@ func (r Report) highlights() []highlight {
 			out = append(out, highlight{title + load, need + load, unit, more, t})
 		}
 	}
-	if ts := r.of(acquireScenario); len(ts) > 0 {
+	if ts := near(r.of(acquireScenario)); len(ts) > 0 {
 		few, many := ts[0], ts[len(ts)-1]
 		add("acquire p50", "the shortest way to a free lock", "p50-ns/acquire", false, few)
 		if len(ts) > 1 {
@@ -214,19 +214,19 @@ func (r Report) highlights() []highlight {
 			add("cycles/s", "the most locks a second", "cycles/s", true, many)
 		}
 	}
-	if ts := r.of(throughputScenario); len(ts) > 0 {
+	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
 		// Of the cells with the fewest hosts, which all backends have, and with
 		// the most keys, in which callers seldom meet.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "the most locks a second", "cycles/s", true, ts[len(ts)-1])
 	}
-	if ts := r.of(contendScenario); len(ts) > 0 {
+	if ts := near(r.of(contendScenario)); len(ts) > 0 {
 		last := ts[len(ts)-1]
 		add("handoff p50", "a released lock soon in the next hands", "p50-ns/handoff", false, last)
 		add("longest wait", "nobody waits long", "max-ns/wait", false, last)
 	}
-	for _, t := range r.of(takeoverScenario) {
+	for _, t := range near(r.of(takeoverScenario)) {
 		mode := ""
 		if t.Mode != "" {
 			mode = ", " + t.Mode
@@ -234,6 +234,13 @@ func (r Report) highlights() []highlight {
 		add("takeover p50"+mode, "a new leader soon after the old one's end"+mode, "p50-ns/takeover", false, t)
 	}
 	return out
+}
+
+// near are the tables of the store that is nearest.
+func near(ts []Table) []Table {
+	return filter(ts, func(t Table) bool {
+		return !slices.ContainsFunc(ts, func(other Table) bool { return other.RTT < t.RTT })
+	})
 }
 
 // summary is one row for each subject: what a grant survives, what its tokens

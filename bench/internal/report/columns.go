@@ -292,14 +292,15 @@ func (t Table) load() string {
 }
 
 // held says what was varied besides the number of callers.
-func (t Table) held() []string {
-	switch {
-	case t.Keys == 0 && t.Hold == 0:
-		return nil
-	case t.Keys == 0:
-		return []string{fmt.Sprintf("held for %v", t.Hold)}
-	case t.Hold == 0:
-		return []string{plural(t.Keys, "key")}
+func (t Table) held() (out []string) {
+	if t.Keys > 0 {
+		out = append(out, plural(t.Keys, "key"))
 	}
-	return []string{plural(t.Keys, "key"), fmt.Sprintf("held for %v", t.Hold)}
+	if t.Hold > 0 {
+		out = append(out, fmt.Sprintf("held for %v", t.Hold))
+	}
+	if t.RTT > 0 {
+		out = append(out, fmt.Sprintf("store %v away", t.RTT))
+	}
+	return out
 }

@@ -70,7 +70,7 @@ func (r Report) environment() grid {
 // are not recorded, so the reader fills them in.
 func (r Report) command() string {
 	p := r.Manifest.Plan
-	args, holds := []string{"lockbench", "run"}, []time.Duration{}
+	args, holds, distances := []string{"lockbench", "run"}, []time.Duration{}, []time.Duration{}
 	faults := r.faults()
 	if len(faults) > 0 {
 		args[1] = "faults"
@@ -99,6 +99,10 @@ func (r Report) command() string {
 		holds = append(holds, time.Duration(ns))
 	}
 	flag("hold", texts(holds)...)
+	for _, ns := range p.RTTNs {
+		distances = append(distances, time.Duration(ns))
+	}
+	flag("rtt", texts(distances)...)
 	flag("rate", given(p.Rate))
 	flag("modes", p.Modes...)
 	flag("candidates", given(p.Candidates))

@@ -149,7 +149,7 @@ func tables(m results.Manifest, lines []results.Result) []Table {
 
 // byLoad orders the cells of a scenario.
 func byLoad(a, b results.CellName) int {
-	return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys),
+	return cmp.Or(cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.RTT, b.RTT), cmp.Compare(a.Hosts, b.Hosts), cmp.Compare(b.Keys, a.Keys),
 		cmp.Compare(a.Hold, b.Hold), cmp.Compare(a.Clients, b.Clients))
 }
 

@@ -25,6 +25,7 @@ type flat struct {
 	Clients   int          `json:"clients"`
 	Keys      int          `json:"keys,omitempty"`
 	HoldNs    int64        `json:"hold_ns,omitempty"`
+	RTTNs     int64        `json:"rtt_ns,omitempty"`
 	Unit      string       `json:"unit"`
 	Runs      int          `json:"runs"`
 	Median    float64      `json:"median"`
@@ -44,7 +45,7 @@ func (r Report) flat() []flat {
 			for _, unit := range slices.Sorted(maps.Keys(row.Figures)) {
 				e := row.Figures[unit]
 				f := flat{
-					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Keys: t.Keys, HoldNs: int64(t.Hold), Unit: unit,
+					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Keys: t.Keys, HoldNs: int64(t.Hold), RTTNs: int64(t.RTT), Unit: unit,
 					Runs: e.N, Median: e.Center, Low: finite(e.Lo), High: finite(e.Hi), Min: e.Min, Max: e.Max,
 				}
 				if ratio, ok := row.Ratios[unit]; ok {

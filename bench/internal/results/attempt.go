@@ -72,6 +72,7 @@ type Section struct {
 	Clients  int      `json:"clients"`         // callers of each host
 	Keys     int      `json:"keys,omitempty"`  // locks that they choose from, where that is varied
 	HoldNs   int64    `json:"hold_ns,omitempty"`
+	RTTNs    int64    `json:"rtt_ns,omitempty"` // between hosts and store, beyond that of the network
 	Run      int      `json:"run"`
 	Names    []string `json:"names"`
 	// MetNs is when the cell began on the run's clock: for the parts of one
@@ -91,10 +92,11 @@ type CellName struct {
 	Clients  int
 	Keys     int           // locks to choose from; 0 where that is not varied
 	Hold     time.Duration // of a lease; 0 where that is not varied
+	RTT      time.Duration // between hosts and store, beyond that of the network
 }
 
 func (s Section) cell() CellName {
-	return CellName{s.Scenario, s.Backend, s.Mode, s.Hosts, s.Clients, s.Keys, time.Duration(s.HoldNs)}
+	return CellName{s.Scenario, s.Backend, s.Mode, s.Hosts, s.Clients, s.Keys, time.Duration(s.HoldNs), time.Duration(s.RTTNs)}
 }
 
 // Name is that of the cell: "Acquire/backend=memory/clients=64".
@@ -122,6 +124,9 @@ func (n CellName) tag() string {
 	}
 	if n.Hold > 0 {
 		fmt.Fprintf(&b, "/hold=%v", n.Hold)
+	}
+	if n.RTT > 0 {
+		fmt.Fprintf(&b, "/rtt=%v", n.RTT)
 	}
 	return b.String()
 }

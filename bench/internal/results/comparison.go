@@ -142,7 +142,7 @@ func Builds(dir, filter string) (Comparison, error) {
 
 // cellOrder is in what order rows are shown; the second field is the backend.
 const (
-	cellOrder    = ".name@alpha,/backend@alpha,/mode@alpha,/hosts@num,/keys@num,/hold@alpha,/clients@num"
+	cellOrder    = ".name@alpha,/backend@alpha,/mode@alpha,/hosts@num,/keys@num,/hold@alpha,/rtt@alpha,/clients@num"
 	backendField = 1
 )
 

@@ -152,7 +152,7 @@ func FuzzResult(f *testing.F) {
 		if _, err := scanResults(line.Bytes(), func(res *benchfmt.Result) { got = append(got, parseResult(res)) }); err != nil || len(got) != 1 {
 			t.Fatalf("%d lines of %q, %v", len(got), line.String(), err)
 		}
-		want := Result{CellName: CellName{"contend", "redis", mode, c.Hosts, clients, c.Keys, time.Duration(c.HoldNs)}, Cycles: max(1, cycles)}
+		want := Result{CellName: CellName{"contend", "redis", mode, c.Hosts, clients, c.Keys, time.Duration(c.HoldNs), 0}, Cycles: max(1, cycles)}
 		values := got[0].Values
 		got[0].Values = nil
 		if !reflect.DeepEqual(got[0], want) {

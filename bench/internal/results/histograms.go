@@ -52,6 +52,8 @@ func parseTag(tag string) HistogramKey {
 			k.Keys, _ = strconv.Atoi(value)
 		case "hold":
 			k.Hold, _ = time.ParseDuration(value)
+		case "rtt":
+			k.RTT, _ = time.ParseDuration(value)
 		case "op":
 			k.Op = value
 		}

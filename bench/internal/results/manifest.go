@@ -83,6 +83,7 @@ type Plan struct {
 	Hosts      []int    `json:"hosts"`
 	Keys       []int    `json:"keys,omitempty"`       // of throughput; none: its own
 	HoldNs     []int64  `json:"hold_ns,omitempty"`    // of throughput; none: its own
+	RTTNs      []int64  `json:"rtt_ns,omitempty"`     // between hosts and store; none: that of the network
 	Rate       float64  `json:"rate,omitempty"`       // of the open loop; 0: half of the closed loop's
 	Modes      []string `json:"modes,omitempty"`      // of takeover; none: kill-host
 	Candidates int      `json:"candidates,omitempty"` // of takeover; 0: its own
@@ -202,6 +203,7 @@ func (p Plan) Differs(q Plan) []string {
 		{"hosts", p.Hosts, q.Hosts},
 		{"keys", p.Keys, q.Keys},
 		{"holds", durations(p.HoldNs), durations(q.HoldNs)},
+		{"round trips", durations(p.RTTNs), durations(q.RTTNs)},
 		{"rates", p.Rate, q.Rate},
 		{"modes of takeover", p.Modes, q.Modes},
 		{"candidates", p.Candidates, q.Candidates},
