@@ -26,13 +26,13 @@ func runCommand() *cobra.Command {
 		Short: "Measure backends, and check their safety",
 		Long: `run starts servers and plugins, measures every backend under every scenario,
 checks that no lock was held twice and that tokens rise, writes a result folder
-and prints its table. Throwaway servers on free ports are started and removed;
-with --target it works under a prefix of its own, and removes what it has made.
-Backends whose server is not installed are left out and named, unless
---backends asks for them. --list says what scenarios, modes and baselines are:
+and prints its table. Throwaway servers are started and removed; with --target
+it works under a prefix of its own, which it removes. Backends whose server is
+not installed are left out and named, unless --backends asks for them. --list
+says what scenarios, modes and baselines are:
 
 ` + bench.ScenarioHelp(),
-		Example: `  lockbench run --quick --baselines
+		Example: `  lockbench run --quick --baselines --rtt 0,500us,2ms
   lockbench run --scenarios takeover --ttl 1.2s --tick 1s --candidates 3
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
   lockbench run --backends redis --target redis=env:REDIS_URL --parts 4 -o results/1
