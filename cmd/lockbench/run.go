@@ -57,7 +57,7 @@ says what scenarios, modes and baselines are:
 	fl.IntSliceVar(&p.Keys, "keys", nil, "locks in throughput, a `LIST` (default 1024, and 8)")
 	fl.DurationSliceVar(&p.Hold, "hold", nil, "how long locks are held in throughput, contend and footprint, a `LIST`")
 	fl.Lookup("hold").DefValue = "" // else its help ends with "(default [])"
-	fl.DurationSliceVar(&p.RTT, "rtt", nil, "how far away stores are: added to a round trip, a `LIST`")
+	fl.DurationSliceVar(&p.RTT, "rtt", nil, "round trips to stores to add, a `LIST`")
 	fl.Lookup("rtt").DefValue = ""
 	fl.DurationVar(&p.Measure, "measure", p.Measure, "measured `TIME` of a cell (150ms with --quick)")
 	fl.Float64Var(&p.Rate, "rate", 0, "cycles/s of acquire's open loop, `N` (default: half the closed one's)")
