@@ -27,7 +27,7 @@ type Plan struct {
 	Scenarios []string
 	Baselines []string // those of backends that are not measured are left out
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
-	Hosts     []int    // host processes, each a cell, with as many callers in each of them; 1: in lockbench
+	Hosts     []int    // host processes, each a cell, with as many callers in each of them; 1: in lockbench; none: the scenario's own
 	// Keys and Hold are the numbers of locks and the times for which they are
 	// held in scenario throughput, each a cell; none: its own. Scenarios contend
 	// and footprint hold for Hold too.
@@ -97,7 +97,6 @@ const maxHosts = 64
 func DefaultPlan(quick bool) Plan {
 	p := Plan{
 		Scenarios: []string{"acquire"},
-		Hosts:     []int{1},
 		Runs:      10,
 		TTL:       10 * time.Second,
 		WarmUp:    warmUp,
@@ -160,7 +159,7 @@ func (p Plan) Check() error {
 		if several && !sc.AcrossHosts {
 			return usagef("scenario %s does not take a number of hosts, %v; those that do: %s", s, p.Hosts, strings.Join(measure.AcrossHosts(), ", "))
 		}
-		if sc.MinClients > 0 && len(p.Clients) > 0 && !several && slices.Max(p.Clients) < sc.MinClients {
+		if sc.MinClients > 0 && len(p.Clients) > 0 && len(p.Hosts) > 0 && !several && slices.Max(p.Clients) < sc.MinClients {
 			return usagef("scenario %s needs at least %d clients", s, sc.MinClients)
 		}
 	}

@@ -88,7 +88,7 @@ func TestCheckRefuses(t *testing.T) {
 		"none":     func(p *Plan) { p.Scenarios = nil },
 		"baseline": func(p *Plan) { p.Baselines = []string{"x"} },
 		"clients":  func(p *Plan) { p.Clients = []int{0} },
-		"too few":  func(p *Plan) { p.Scenarios, p.Clients = []string{"contend"}, []int{1} },
+		"too few":  func(p *Plan) { p.Scenarios, p.Hosts, p.Clients = []string{"contend"}, []int{1}, []int{1} },
 		"runs":     func(p *Plan) { p.Runs = 0 },
 		"keys":     func(p *Plan) { p.Scenarios, p.Keys = []string{"throughput"}, []int{0} },
 		"hold":     func(p *Plan) { p.Scenarios, p.Hold = []string{"throughput"}, []time.Duration{p.TTL} },

@@ -17,7 +17,7 @@ import (
 
 var contend = Scenario{
 	Name:        "contend",
-	Doc:         "what waiting costs: callers, of one host or of several processes, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
+	Doc:         "what waiting costs: callers of 2 and 8 host processes, and of one, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
 	MinClients:  contendLeast,
 	AcrossHosts: true,
 	Workloads:   contendWorkloads,
@@ -55,7 +55,7 @@ func contendWorkloads(a Overrides) []Workload {
 	}
 	var out []Workload
 	for _, mode := range modes {
-		for _, h := range hostsOf(a) {
+		for _, h := range hostsOf(a, 1, 2, 8) {
 			for _, s := range product([]int{h}, contendClients(a, h), []int{0}, orUsual(a.Hold, holdFor)) {
 				s.Mode = mode
 				out = append(out, s)
@@ -73,12 +73,12 @@ func contendClients(a Overrides, hosts int) []int {
 		return slices.DeleteFunc(slices.Clone(a.Clients), func(n int) bool { return n < contendLeast })
 	case len(a.Clients) > 0:
 		return a.Clients
-	case hosts > 0:
-		return []int{1, 8}
-	case a.Quick:
+	case hosts == 0:
 		return []int{32}
+	case a.Quick:
+		return []int{1}
 	}
-	return []int{8, 32}
+	return []int{1, 8}
 }
 
 // contendLeast is the fewest callers of one host that contend.

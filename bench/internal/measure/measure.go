@@ -165,9 +165,9 @@ func callers(in Input) ([]*load.Caller, error) {
 
 // hostsOf are the numbers of hosts of a scenario that can be spread, as its
 // workloads have them: one host is this process.
-func hostsOf(a Overrides) []int {
+func hostsOf(a Overrides, usual ...int) []int {
 	var out []int
-	for _, n := range orUsual(a.Hosts, 1) {
+	for _, n := range orUsual(a.Hosts, usual...) {
 		if n == 1 {
 			n = 0
 		}

@@ -313,7 +313,12 @@ func TestWorkloads(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
-	if got := contend.Workloads(Overrides{Clients: []int{1, 5}}); len(got) == 0 || slices.ContainsFunc(got, func(s Workload) bool { return s.Clients != 5 }) {
+	got = contend.Workloads(Overrides{Clients: []int{1, 5}, Quick: true})
+	want = nil
+	for _, s := range [][2]int{{0, 5}, {2, 1}, {2, 5}, {8, 1}, {8, 5}} {
+		want = append(want, Workload{Mode: forced, Hosts: s[0], Clients: s[1], Hold: holdFor})
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
 	}
 }

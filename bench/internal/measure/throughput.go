@@ -35,7 +35,7 @@ func throughputWorkloads(a Overrides) []Workload {
 	if a.Quick {
 		curve, crowded = []int{256}, []int{64}
 	}
-	hosts := hostsOf(a)
+	hosts := hostsOf(a, 1)
 	if len(a.Clients) == 0 && len(a.Keys) == 0 && len(a.Hold) == 0 {
 		return append(product(hosts, curve, []int{manyKeys}, []time.Duration{0}), product(hosts, crowded, []int{fewKeys}, []time.Duration{fewHold})...)
 	}

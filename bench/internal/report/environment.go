@@ -91,9 +91,7 @@ func (r Report) command() string {
 	flag("scenarios", p.Scenarios...)
 	flag("baselines", p.Baselines...)
 	flag("clients", texts(p.Clients)...)
-	if !slices.Equal(p.Hosts, []int{1}) {
-		flag("hosts", texts(p.Hosts)...)
-	}
+	flag("hosts", texts(p.Hosts)...)
 	flag("keys", texts(p.Keys)...)
 	for _, ns := range p.HoldNs {
 		holds = append(holds, time.Duration(ns))

@@ -26,7 +26,7 @@ func written(t *testing.T, cells []results.Cell) string {
 	f, err := results.Create(dir, results.Manifest{
 		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Plan: results.Plan{
-			Runs: testRuns, Measurems: 200, Seed: 42, TTLms: 10_000, Hosts: []int{1}, MTLS: true,
+			Runs: testRuns, Measurems: 200, Seed: 42, TTLms: 10_000, MTLS: true,
 			Backends: []string{"redis", "etcd"}, Scenarios: []string{"acquire"}, OwnTargets: []string{"etcd"},
 		},
 		Machine:  results.Machine{Cores: 2, CPU: "<a CPU>"},
@@ -124,6 +124,7 @@ func everything(t *testing.T, overlap bool) Report {
 		for i, b := range []string{"etcd", "redis"} {
 			acquire := cycles(b, 8, run, int64(i+3)*int64(1e5), false)
 			contend := results.Cell{Section: section("contend", b, 8, run), Latencies: map[string][]int64{"handoff": {int64(i+1) * 1e6}}, Values: map[string]float64{"jain": 0.9}}
+			contend.Hosts = 2
 			more := contend
 			more.Clients = 32
 			unknown := results.Cell{Section: section("footprint", b, 1, run), Latencies: map[string][]int64{}, Values: map[string]float64{"rss-bytes": 20e6}}

@@ -80,7 +80,7 @@ type Plan struct {
 	Baselines  []string `json:"baselines"`
 	Scenarios  []string `json:"scenarios"`
 	Clients    []int    `json:"clients,omitempty"` // none: each scenario's own
-	Hosts      []int    `json:"hosts"`
+	Hosts      []int    `json:"hosts"` // none: each scenario's own
 	Keys       []int    `json:"keys,omitempty"`       // of throughput; none: its own
 	HoldNs     []int64  `json:"hold_ns,omitempty"`    // of throughput; none: its own
 	RTTNs      []int64  `json:"rtt_ns,omitempty"`     // between hosts and store; none: that of the network
@@ -200,7 +200,7 @@ func (p Plan) Differs(q Plan) []string {
 		{"backends", set(p.Backends), set(q.Backends)},
 		{"scenarios", set(p.Scenarios), set(q.Scenarios)},
 		{"clients", p.Clients, q.Clients},
-		{"hosts", p.Hosts, q.Hosts},
+		{"hosts", p.hosts(), q.hosts()},
 		{"keys", p.Keys, q.Keys},
 		{"holds", durations(p.HoldNs), durations(q.HoldNs)},
 		{"round trips", durations(p.RTTNs), durations(q.RTTNs)},
@@ -213,6 +213,14 @@ func (p Plan) Differs(q Plan) []string {
 		{"measured times", time.Duration(p.Measurems) * time.Millisecond, time.Duration(q.Measurems) * time.Millisecond},
 		{"parts", p.Parts, q.Parts},
 	})
+}
+
+// hosts are their numbers, of a plan that names none those of most scenarios.
+func (p Plan) hosts() []int {
+	if len(p.Hosts) == 0 {
+		return []int{1}
+	}
+	return p.Hosts
 }
 
 // Elsewhere says in what the servers of two plans were not in the same place.
