@@ -2,10 +2,9 @@
 // what happens within which time, and under which conditions that does not
 // hold, each with its source.
 //
-// What is particular to a backend, its exceptions among that, stands with the
-// rest of what is known of it in package store, as [Terms]. Package check judges
-// by both, and what docs/safety.md and docs/backends.md say about it is written
-// from both. Whatever is not excepted is promised. The package imports the
+// What is particular to a backend, its exceptions among that, are its [Terms], in
+// the file of its name. Package check judges by both, and what docs/safety.md and
+// docs/backends.md say about it is written from both. Whatever is not excepted is promised. The package imports the
 // standard library only.
 package claim
 

@@ -156,7 +156,7 @@ type Write struct {
 	Host     int    `json:"host"`
 	Name     int    `json:"name"`
 	Token    uint64 `json:"token"`
-	Resource string `json:"resource"` // "file", or the kind of a guard of package store
+	Resource string `json:"resource"` // "file", or the kind of a guard of package servers
 	Guarded  bool   `json:"guarded,omitempty"`
 	SentNs   int64  `json:"sent_ns"`
 	DoneNs   int64  `json:"done_ns"`
