@@ -28,7 +28,7 @@ func planted(t *testing.T, kind results.Kind, attempts ...results.Attempt) strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := results.Section{Backend: "redis", Kind: kind, Fencing: "durable", Scenario: "acquire", Run: 1, Names: []string{"jobs"}}
+	s := results.Section{CellName: results.CellName{Backend: "redis", Scenario: "acquire"}, Kind: kind, Fencing: "durable", Run: 1, Names: []string{"jobs"}}
 	if err := errors.Join(f.Add(results.Cell{Section: s, Attempts: attempts}), f.Close(results.StateDone)); err != nil {
 		t.Fatal(err)
 	}

@@ -125,14 +125,17 @@ func (p Plan) filled() Plan {
 		*list.names = unique(*list.names)
 	}
 	p.Clients, p.Hosts, p.Keys, p.Hold, p.RTT = unique(p.Clients), unique(p.Hosts), unique(p.Keys), unique(p.Hold), unique(p.RTT)
-	if len(p.RTT) == 0 {
-		p.RTT = []time.Duration{0}
+	if slices.Equal(p.RTT, near) {
+		p.RTT = nil
 	}
 	if p.Seed == 0 {
 		p.Seed = randomSeed()
 	}
 	return p
 }
+
+// near are the distances of a plan that names none.
+var near = []time.Duration{0}
 
 // randomSeed is short enough to be typed again.
 func randomSeed() uint64 { return rand.Uint64N(1e9) + 1 }
@@ -240,10 +243,12 @@ type cell struct {
 
 // section names the cell in the result folder.
 func (c cell) section() results.Section {
+	w := c.Workload
 	return results.Section{
-		Backend: c.subject.Name, Kind: c.subject.Kind, Fencing: c.subject.Fencing,
-		Scenario: c.scenario.Name, Mode: c.Mode, Hosts: c.Hosts, Clients: c.Clients, Keys: c.Keys, HoldNs: int64(c.Hold),
-		RTTNs: int64(c.RTT),
+		CellName: results.CellName{
+			Scenario: c.scenario.Name, Backend: c.subject.Name, Mode: w.Mode, Hosts: w.Hosts, Clients: w.Clients, Keys: w.Keys, Hold: w.Hold, RTT: w.RTT,
+		},
+		Kind: c.subject.Kind, Fencing: c.subject.Fencing,
 	}
 }
 
@@ -284,19 +289,11 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 func (p Plan) recorded(backends, baselines []string) results.Plan {
 	return results.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
-		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, HoldNs: nanoseconds(p.Hold), RTTNs: nanoseconds(p.RTT), Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
+		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, RTT: p.RTT, Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
 		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(), Parts: p.Parts,
 		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: slices.Sorted(maps.Keys(p.own)),
 	}
-}
-
-func nanoseconds(ds []time.Duration) []int64 {
-	var out []int64
-	for _, d := range ds {
-		out = append(out, int64(d))
-	}
-	return out
 }
 
 // UsageError is a plan that cannot be carried out as asked.

@@ -138,7 +138,11 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		s.notes = append(s.notes, f.note)
 	}
 	s.binaries[filepath.Base(f.Path)] = f.Path
-	for i, rtt := range s.plan.RTT {
+	distances := s.plan.RTT
+	if len(distances) == 0 {
+		distances = near
+	}
+	for i, rtt := range distances {
 		if err := s.openAt(ctx, f, rtt, harm, own && i == 0); err != nil {
 			return err
 		}

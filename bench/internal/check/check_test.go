@@ -15,7 +15,7 @@ import (
 )
 
 var section = results.Section{
-	Backend: "redis", Kind: results.KindPlugin, Fencing: "durable", Scenario: "acquire", Run: 1, Names: []string{"a", "b"},
+	CellName: results.CellName{Backend: "redis", Scenario: "acquire"}, Kind: results.KindPlugin, Fencing: "durable", Run: 1, Names: []string{"a", "b"},
 }
 
 // held is a grant that was asked, answered, ended at the given times.

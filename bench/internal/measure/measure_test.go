@@ -127,7 +127,7 @@ func input(f *fake, clients int) Input {
 // judge runs the checkers over what a cell has recorded.
 func judge(c results.Cell, in Input) check.Subject {
 	k := check.New()
-	k.Add(results.Section{Backend: "fake", Kind: results.KindPlugin, Fencing: "strict", Names: in.Names}, c.Attempts)
+	k.Add(results.Section{CellName: results.CellName{Backend: "fake"}, Kind: results.KindPlugin, Fencing: "strict", Names: in.Names}, c.Attempts)
 	return k.Verdict().Subjects[0]
 }
 

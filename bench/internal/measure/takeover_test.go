@@ -53,7 +53,7 @@ func TestTakeoverModes(t *testing.T) {
 				t.Errorf("%d takeovers, findings %v", c.Cycles, c.Findings)
 			}
 			checker := check.New()
-			checker.Add(results.Section{Backend: "redis", Kind: results.KindPlugin, Fencing: "durable", Names: in.Names}, c.Attempts)
+			checker.Add(results.Section{CellName: results.CellName{Backend: "redis"}, Kind: results.KindPlugin, Fencing: "durable", Names: in.Names}, c.Attempts)
 			if v := checker.Verdict(); v.Unsafe() > 0 || v.Granted() < len(in.Names) {
 				t.Errorf("%+v", v)
 			}

@@ -70,7 +70,7 @@ func (r Report) environment() grid {
 // are not recorded, so the reader fills them in.
 func (r Report) command() string {
 	p := r.Manifest.Plan
-	args, holds, distances := []string{"lockbench", "run"}, []time.Duration{}, []time.Duration{}
+	args := []string{"lockbench", "run"}
 	faults := r.faults()
 	if len(faults) > 0 {
 		args[1] = "faults"
@@ -93,14 +93,8 @@ func (r Report) command() string {
 	flag("clients", texts(p.Clients)...)
 	flag("hosts", texts(p.Hosts)...)
 	flag("keys", texts(p.Keys)...)
-	for _, ns := range p.HoldNs {
-		holds = append(holds, time.Duration(ns))
-	}
-	flag("hold", texts(holds)...)
-	for _, ns := range p.RTTNs {
-		distances = append(distances, time.Duration(ns))
-	}
-	flag("rtt", texts(distances)...)
+	flag("hold", texts(p.Hold)...)
+	flag("rtt", texts(p.RTT)...)
 	flag("rate", given(p.Rate))
 	flag("modes", p.Modes...)
 	flag("candidates", given(p.Candidates))

@@ -68,7 +68,7 @@ func acquires(clients int, overlap bool) []results.Cell {
 }
 
 func section(scenario, backend string, clients, run int) results.Section {
-	s := results.Section{Backend: backend, Scenario: scenario, Clients: clients, Run: run + 1, Names: []string{"a"}}
+	s := results.Section{CellName: results.CellName{Backend: backend, Scenario: scenario, Clients: clients}, Run: run + 1, Names: []string{"a"}}
 	for _, sub := range testSubjects {
 		if sub.Name == backend {
 			s.Kind, s.Fencing = sub.Kind, sub.Fencing

@@ -17,15 +17,8 @@ import (
 
 // flat is one figure of one cell, as JSON has it.
 type flat struct {
-	Scenario  string       `json:"scenario"`
-	Mode      string       `json:"mode,omitempty"`
-	Hosts     int          `json:"hosts,omitempty"`
-	Backend   string       `json:"backend"`
+	results.CellName
 	Kind      results.Kind `json:"kind"`
-	Clients   int          `json:"clients"`
-	Keys      int          `json:"keys,omitempty"`
-	HoldNs    int64        `json:"hold_ns,omitempty"`
-	RTTNs     int64        `json:"rtt_ns,omitempty"`
 	Unit      string       `json:"unit"`
 	Runs      int          `json:"runs"`
 	Median    float64      `json:"median"`
@@ -45,9 +38,10 @@ func (r Report) flat() []flat {
 			for _, unit := range slices.Sorted(maps.Keys(row.Figures)) {
 				e := row.Figures[unit]
 				f := flat{
-					Scenario: t.Scenario, Mode: t.Mode, Hosts: t.Hosts, Backend: row.Name, Kind: row.Kind, Clients: t.Clients, Keys: t.Keys, HoldNs: int64(t.Hold), RTTNs: int64(t.RTT), Unit: unit,
+					CellName: t.CellName, Kind: row.Kind, Unit: unit,
 					Runs: e.N, Median: e.Center, Low: finite(e.Lo), High: finite(e.Hi), Min: e.Min, Max: e.Max,
 				}
+				f.Backend = row.Name
 				if ratio, ok := row.Ratios[unit]; ok {
 					f.Reference, f.Ratio, f.Supported = row.Reference, finite(ratio.Center), &ratio.Supported
 				}

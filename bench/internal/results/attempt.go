@@ -63,18 +63,11 @@ func (a Attempt) Hold() Hold {
 
 // Section is what attempts have in common: one cell in one run.
 type Section struct {
-	Backend  string   `json:"backend"` // name of the subject
-	Kind     Kind     `json:"kind"`
-	Fencing  string   `json:"fencing"`
-	Scenario string   `json:"scenario"`
-	Mode     string   `json:"mode,omitempty"`  // of the scenario, where it has several
-	Hosts    int      `json:"hosts,omitempty"` // processes of their own; 0: in lockbench
-	Clients  int      `json:"clients"`         // callers of each host
-	Keys     int      `json:"keys,omitempty"`  // locks that they choose from, where that is varied
-	HoldNs   int64    `json:"hold_ns,omitempty"`
-	RTTNs    int64    `json:"rtt_ns,omitempty"` // between hosts and store, beyond that of the network
-	Run      int      `json:"run"`
-	Names    []string `json:"names"`
+	CellName
+	Kind    Kind     `json:"kind"`
+	Fencing string   `json:"fencing"`
+	Run     int      `json:"run"`
+	Names   []string `json:"names"`
 	// MetNs is when the cell began on the run's clock: for the parts of one
 	// rendezvous that is one instant.
 	MetNs int64 `json:"met_ns,omitempty"`
@@ -85,22 +78,15 @@ type Section struct {
 // CellName says of which cell a figure is: what the name of a line in results.txt
 // tells apart, and the tag of a histogram.
 type CellName struct {
-	Scenario string // "acquire"
-	Backend  string // name of the subject
-	Mode     string // of the scenario, where it has several
-	Hosts    int    // processes of their own; 0: in lockbench
-	Clients  int
-	Keys     int           // locks to choose from; 0 where that is not varied
-	Hold     time.Duration // of a lease; 0 where that is not varied
-	RTT      time.Duration // between hosts and store, beyond that of the network
+	Scenario string        `json:"scenario"`
+	Backend  string        `json:"backend"`         // name of the subject
+	Mode     string        `json:"mode,omitempty"`  // of the scenario, where it has several
+	Hosts    int           `json:"hosts,omitempty"` // processes of their own; 0: in lockbench
+	Clients  int           `json:"clients"`         // callers of each host
+	Keys     int           `json:"keys,omitempty"`  // locks to choose from; 0 where that is not varied
+	Hold     time.Duration `json:"hold_ns,omitempty"`
+	RTT      time.Duration `json:"rtt_ns,omitempty"` // between hosts and store, beyond that of the network
 }
-
-func (s Section) cell() CellName {
-	return CellName{s.Scenario, s.Backend, s.Mode, s.Hosts, s.Clients, s.Keys, time.Duration(s.HoldNs), time.Duration(s.RTTNs)}
-}
-
-// Name is that of the cell: "Acquire/backend=memory/clients=64".
-func (s Section) Name() string { return s.cell().Name() }
 
 // Name is that in results.txt: "Acquire/backend=memory/clients=64".
 func (n CellName) Name() string {

@@ -42,7 +42,7 @@ func (r run) write(t *testing.T) string {
 				took = append(took, int64(factor*float64(100_000+1000*i+10*n)))
 			}
 			err = errors.Join(err, f.Add(Cell{
-				Section: Section{Backend: s.Name, Kind: s.Kind, Scenario: "acquire", Clients: 8, Run: i + 1},
+				Section: Section{CellName: CellName{Backend: s.Name, Scenario: "acquire", Clients: 8}, Kind: s.Kind, Run: i + 1},
 				Cycles:  600, Elapsed: time.Second, Latencies: map[string][]int64{"acquire": took},
 				Values: map[string]float64{"cycles/s": 600 / factor, "max-ns/acquire": float64(slices.Max(took)), "lost-leases": float64(i / 9)},
 			}))

@@ -17,7 +17,7 @@ import (
 func sampleCell(backend string, n int) Cell {
 	c := Cell{
 		Section: Section{
-			Backend: backend, Kind: KindPlugin, Fencing: "durable", Scenario: "acquire", Clients: 8, Run: 1,
+			CellName: CellName{Backend: backend, Scenario: "acquire", Clients: 8}, Kind: KindPlugin, Fencing: "durable", Run: 1,
 			Names: []string{"a", "b"},
 		},
 		Cycles: n, Elapsed: time.Second,
@@ -186,7 +186,7 @@ func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	frozen := killed
 	frozen.Mode = "freeze"
 	for i, key := range []HistogramKey{killed, frozen, killed, killed} {
-		c := Cell{Section: Section{Backend: key.Backend, Scenario: key.Scenario, Mode: key.Mode, Hosts: key.Hosts, Clients: key.Clients, Run: i}}
+		c := Cell{Section: Section{CellName: key.CellName, Run: i}}
 		c.Latencies = map[string][]int64{key.Op: {1000, 2000}}
 		if err := f.Add(c); err != nil {
 			t.Fatal(err)

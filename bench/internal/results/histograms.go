@@ -125,7 +125,7 @@ func writeHistograms(l *hdrhistogram.HistogramLogWriter, c Cell) error {
 				return err
 			}
 		}
-		if err := writeInterval(l, HistogramKey{c.Section.cell(), op}, h, end.Add(-c.Elapsed), end); err != nil {
+		if err := writeInterval(l, HistogramKey{c.CellName, op}, h, end.Add(-c.Elapsed), end); err != nil {
 			return err
 		}
 	}

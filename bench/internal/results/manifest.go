@@ -75,28 +75,28 @@ func MeasuredFor(quick bool) time.Duration {
 
 // Plan is what was asked for.
 type Plan struct {
-	Seed       uint64   `json:"seed"`
-	Backends   []string `json:"backends"`
-	Baselines  []string `json:"baselines"`
-	Scenarios  []string `json:"scenarios"`
-	Clients    []int    `json:"clients,omitempty"` // none: each scenario's own
-	Hosts      []int    `json:"hosts"` // none: each scenario's own
-	Keys       []int    `json:"keys,omitempty"`       // of throughput; none: its own
-	HoldNs     []int64  `json:"hold_ns,omitempty"`    // of throughput; none: its own
-	RTTNs      []int64  `json:"rtt_ns,omitempty"`     // between hosts and store; none: that of the network
-	Rate       float64  `json:"rate,omitempty"`       // of the open loop; 0: half of the closed loop's
-	Modes      []string `json:"modes,omitempty"`      // of takeover; none: kill-host
-	Candidates int      `json:"candidates,omitempty"` // of takeover; 0: its own
-	TickMs     int64    `json:"tick_ms,omitempty"`    // of takeover
-	Runs       int      `json:"runs"`
-	Parts      int      `json:"parts,omitempty"` // runs that measure together; 0: one alone
-	TTLms      int64    `json:"ttl_ms"`
-	WarmUpms   int64    `json:"warm_up_ms"`
-	Measurems  int64    `json:"measure_ms"`
-	MTLS       bool     `json:"mtls"`
-	Quick      bool     `json:"quick"`
-	Env        string   `json:"env"`
-	OwnTargets []string `json:"own_targets,omitempty"` // backends with --target
+	Seed       uint64          `json:"seed"`
+	Backends   []string        `json:"backends"`
+	Baselines  []string        `json:"baselines"`
+	Scenarios  []string        `json:"scenarios"`
+	Clients    []int           `json:"clients,omitempty"`    // none: each scenario's own
+	Hosts      []int           `json:"hosts"`                // none: each scenario's own
+	Keys       []int           `json:"keys,omitempty"`       // of throughput; none: its own
+	Hold       []time.Duration `json:"hold_ns,omitempty"`    // of throughput; none: its own
+	RTT        []time.Duration `json:"rtt_ns,omitempty"`     // between hosts and store; none: that of the network
+	Rate       float64         `json:"rate,omitempty"`       // of the open loop; 0: half of the closed loop's
+	Modes      []string        `json:"modes,omitempty"`      // of takeover; none: kill-host
+	Candidates int             `json:"candidates,omitempty"` // of takeover; 0: its own
+	TickMs     int64           `json:"tick_ms,omitempty"`    // of takeover
+	Runs       int             `json:"runs"`
+	Parts      int             `json:"parts,omitempty"` // runs that measure together; 0: one alone
+	TTLms      int64           `json:"ttl_ms"`
+	WarmUpms   int64           `json:"warm_up_ms"`
+	Measurems  int64           `json:"measure_ms"`
+	MTLS       bool            `json:"mtls"`
+	Quick      bool            `json:"quick"`
+	Env        string          `json:"env"`
+	OwnTargets []string        `json:"own_targets,omitempty"` // backends with --target
 }
 
 // Machine is what the run ran on. It names nobody and no network.
@@ -202,8 +202,8 @@ func (p Plan) Differs(q Plan) []string {
 		{"clients", p.Clients, q.Clients},
 		{"hosts", p.hosts(), q.hosts()},
 		{"keys", p.Keys, q.Keys},
-		{"holds", durations(p.HoldNs), durations(q.HoldNs)},
-		{"round trips", durations(p.RTTNs), durations(q.RTTNs)},
+		{"holds", p.Hold, q.Hold},
+		{"round trips", p.RTT, q.RTT},
 		{"rates", p.Rate, q.Rate},
 		{"modes of takeover", p.Modes, q.Modes},
 		{"candidates", p.Candidates, q.Candidates},
@@ -247,11 +247,3 @@ func differing(all []setting) (out []string) {
 }
 
 func set(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
-
-func durations(ns []int64) []time.Duration {
-	var out []time.Duration
-	for _, n := range ns {
-		out = append(out, time.Duration(n))
-	}
-	return out
-}

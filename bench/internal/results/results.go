@@ -47,7 +47,7 @@ func writeHeader(w io.Writer, m Manifest) error {
 
 // writeResult writes one line: compared dimensions in the name, then values.
 func writeResult(w io.Writer, c Cell) error {
-	return writeLine(w, c.Section.cell(), c.Cycles, c.figures())
+	return writeLine(w, c.CellName, c.Cycles, c.figures())
 }
 
 func writeLine(w io.Writer, cell CellName, cycles int, figures []figure) error {
