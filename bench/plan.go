@@ -243,10 +243,9 @@ type cell struct {
 
 // section names the cell in the result folder.
 func (c cell) section() results.Section {
-	w := c.Workload
 	return results.Section{
 		CellName: results.CellName{
-			Scenario: c.scenario.Name, Backend: c.subject.Name, Mode: w.Mode, Hosts: w.Hosts, Clients: w.Clients, Keys: w.Keys, Hold: w.Hold, RTT: w.RTT,
+			Scenario: c.scenario.Name, Backend: c.subject.Name, Mode: c.Mode, Hosts: c.Hosts, Clients: c.Clients, Keys: c.Keys, Hold: c.Hold, RTT: c.RTT,
 		},
 		Kind: c.subject.Kind, Fencing: c.subject.Fencing,
 	}
