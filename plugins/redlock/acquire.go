@@ -157,9 +157,11 @@ func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 }
 
 // granted ends the task. In the background, nodes that granted the lock without
-// the token get it, and the owner gives up its place in the queue.
+// the token get it, those that were taken by somebody who asked at the same time
+// get the lease, and the owner gives up its place in the queue.
 func (a *acquisition) granted(token uint64) (more bool) {
 	b, key := a.b, a.now.key
+	a.r.Token = token
 	if b.fenced() {
 		a.token = token
 	} else {
@@ -168,12 +170,23 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	if b.leaveQueues(a.r.Owner) && a.queue >= 0 {
 		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
+	taken := func(n int, v vote) {
+		if v.answer == heldBy {
+			// By then the other has undone its attempt.
+			a.repairFrom(slices.IndexFunc(a.votes, vote.yes), n, 2*b.opts.NodeTimeout)
+		}
+	}
+	if a.first != a.now {
+		a.first.each(taken)
+	}
 	a.now.each(func(n int, v vote) {
 		switch {
 		case v.answer == freed:
 			b.contention.note(a.r.Name)
 		case v.answer == pending:
 			b.tell(n, &quorumRequest{kind: kindToken, key: key, owner: a.r.Owner, token: token, rest: a.guessed()})
+		case a.first == a.now:
+			taken(n, v)
 		}
 	})
 	return false

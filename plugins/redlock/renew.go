@@ -66,14 +66,14 @@ func (o *operation) repair() {
 	o.now.each(func(node int, v vote) {
 		// Where somebody else has the lock nothing can be done.
 		if v.answer == notHeld && v.ms == -2 {
-			o.repairFrom(source, node)
+			o.repairFrom(source, node, 0)
 		}
 	})
 }
 
-// repairFrom copies the lease from one node to another. A release that is sent
-// meanwhile calls that off: the copy would come after it, and stay.
-func (o *operation) repairFrom(source, target int) {
+// repairFrom copies the lease from one node to another, after a while. A release
+// that is sent meanwhile calls that off: the copy would come after it, and stay.
+func (o *operation) repairFrom(source, target int, after time.Duration) {
 	sent, r, b, key := o.sent, o.r, o.b, o.now.key
 	b.sending.Lock()
 	b.repairing[r.Owner]++
@@ -99,5 +99,5 @@ func (o *operation) repairFrom(source, target int) {
 			rest: redisnode.ValueTail(h.Label, h.Value), grantee: r.Owner,
 		})
 	})
-	b.tell(source, look)
+	time.AfterFunc(after, func() { b.tell(source, look) })
 }

@@ -70,7 +70,8 @@ function other.r(key, ttl_ms, text)
   return call('PEXPIRE', key, ttl_ms)
 end
 
--- h: repair. Puts a lease that a majority has just renewed where it is missing.
+-- h: repair. Puts a lease that a majority has just granted or renewed where it is
+-- missing.
 -- The text is the value.
 function other.h(key, ttl_ms, text)
   local owner, token = split(text)
