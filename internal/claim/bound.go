@@ -23,15 +23,9 @@ const (
 	// stuck, and the plugin's end. docs/operations.md says it, too.
 	CloseGrace = 2*CleanupBudget + time.Second
 
-	// ResumeLag is how long after a stop Done of a lease that is over closes.
-	ResumeLag = 50 * time.Millisecond
-
 	// ProcessGone is how long after its host a plugin process is there at most:
 	// nobody can reach it for 5 s, then it releases and closes.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
-	// KeysGone is how long after the last use there are keys besides those that
-	// stay.
-	KeysGone = 2 * time.Minute
 
 	// askAgain is how often the first in a queue asks, woken or not (core: maxAsk).
 	askAgain = time.Second
@@ -55,13 +49,7 @@ type Terms struct {
 	ExpiresLate time.Duration
 	// Reconnects is the longest pause of a backend that connects again itself.
 	Reconnects time.Duration
-	// Remarks say what is particular, by the claim.
-	Remarks map[Rule]Remark
 }
-
-// Remark goes on where [Claim.Time] and [Claim.From] end: with a clause, and with
-// a sentence.
-type Remark struct{ Time, From string }
 
 // PluginBack is how long the host waits at most before it starts a plugin that
 // has failed so many times in a row, none of which it has lived for 20 s. The

@@ -7,52 +7,34 @@ var etcd = Terms{
 	Turn:        func(time.Duration) time.Duration { return 3 * time.Second },
 	ExpiresLate: time.Second + 500*time.Millisecond,
 	Reconnects:  time.Second,
-	Remarks: map[Rule]Remark{
-		Orphaned: {
-			Time: "on etcd 2 s",
-			From: "etcd starts every TTL anew, and a second longer, when a leader is elected, and looks for what has expired twice a second",
-		},
-		Survives: {From: "So is the second in which etcd's client leaves a member that does not answer"},
-		Woken:    {From: "On etcd it is 3 s"},
-		Granted: {
-			Time: "on etcd 1 s more",
-			From: "A member of etcd is connected to again after 1 s at most",
-		},
-	},
 	Exceptions: []Exception{
 		{
 			Rules: TwiceForLong(), All: []Condition{LeaderPaused},
 			Why: "a leader that goes on (a virtual machine that was paused, a disk that hung) may revoke, by its own books, leases that were renewed at its successor. " +
 				"The holder is told by its watch, in milliseconds and usually before the next grant, but that is no promise. " +
 				"If it stalled for 10 s, the queue entries of waiters go the same way, and their order is lost",
-			Source: 14,
 		},
 		{
 			Rules: Twice(), All: []Condition{DataLost},
-			Why:    "the key is lost with the cluster's data. The new cluster's tokens begin above the clock of the host that comes first",
-			Source: 15,
+			Why: "the key is lost with the cluster's data. The new cluster's tokens begin above the clock of the host that comes first",
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{WritesLost},
-			Why:    "a member that runs with `--unsafe-no-fsync` may forget what it has promised, and revisions, of which tokens are made, are given again",
-			Source: 16,
+			Why: "a member that runs with `--unsafe-no-fsync` may forget what it has promised, and revisions, of which tokens are made, are given again",
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{OldData},
-			Why:    "an older snapshot brings back old leases and old revisions, unless it is restored with `--bump-revision`",
-			Source: 15,
+			Why: "an older snapshot brings back old leases and old revisions, unless it is restored with `--bump-revision`",
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 			Why: "two clusters grant every lock each. A host whose addresses lead to both grants nothing, warns once, and its check fails, " +
 				"but it sees only members that answer when it looks, at its first acquire and at most every 30 s in its check; " +
 				"two hosts that are led to one cluster each do not notice",
-			Source: 24,
 		},
 		{
 			Rules: []Rule{Token}, All: []Condition{DataLost, ClockBack},
-			Why:    "it is the clock of a host that the new cluster's tokens begin above",
-			Source: 24,
+			Why: "it is the clock of a host that the new cluster's tokens begin above",
 		},
 	},
 }

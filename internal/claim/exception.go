@@ -8,8 +8,7 @@ type Exception struct {
 	// All of these conditions were made, and one of Any, if it has some.
 	All, Any []Condition
 	// Why is one sentence or more, and begins in lower case.
-	Why    string
-	Source Source
+	Why string
 }
 
 // Exempt finds the exception from a rule under the conditions that were made:
@@ -54,18 +53,15 @@ func Late(more ...Rule) []Rule { return append([]Rule{Standby, Woken, Granted}, 
 var everywhere = []Exception{
 	{
 		Rules: Twice(), All: []Condition{EndedByHand},
-		Why:    "the holder learns of it with its next renewal, or by a watch; the next grant has a higher token",
-		Source: 23,
+		Why: "the holder learns of it with its next renewal, or by a watch; the next grant has a higher token",
 	},
 	{
 		Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 		Why: "two hosts may each be at one of them, which no host can notice. One host compares what it connects to, stays at one, " +
 			"warns, and its Check fails",
-		Source: 24,
 	},
 	{
 		Rules: Late(Survives, Deadline), All: []Condition{HostStopped},
-		Why:    "it neither renews nor answers meanwhile. After its last look at the clock nothing but the token protects what it writes",
-		Source: 4,
+		Why: "it neither renews nor answers meanwhile. After its last look at the clock nothing but the token protects what it writes",
 	},
 }

@@ -5,58 +5,45 @@ import "time"
 // mysql are the terms of MariaDB or MySQL.
 var mysql = Terms{
 	Turn: func(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) },
-	Remarks: map[Rule]Remark{
-		Leaked: {From: "On mysql a free row stays for a day, too"},
-		Woken:  {From: "On mysql it is half of the TTL but at most 2 s"},
-	},
 	Exceptions: []Exception{
 		{
 			Rules: Twice(), All: []Condition{DataLost},
-			Why:    "the row is lost with the data. Tokens go on above the server's clock",
-			Source: 20,
+			Why: "the row is lost with the data. Tokens go on above the server's clock",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{WritesLost},
-			Why:    "a grant is on disk before it is answered only with `innodb_flush_log_at_trx_commit=1`, and `sync_binlog=1` where there is a binary log",
-			Source: 20,
+			Why: "a grant is on disk before it is answered only with `innodb_flush_log_at_trx_commit=1`, and `sync_binlog=1` where there is a binary log",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
-			Why:    "a grant that is younger than what was restored is not in it",
-			Source: 20,
+			Why: "a grant that is younger than what was restored is not in it",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
-			Why:    "replication is asynchronous: the replica misses the last commits. The next token is higher as far as its clock is not behind",
-			Source: 19,
+			Why: "replication is asynchronous: the replica misses the last commits. The next token is higher as far as its clock is not behind",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},
 			Why: "rows end at a time of the server's UTC_TIMESTAMP. So even a failover in order grants twice when the promoted server's clock is ahead: " +
 				"a lease ends by as much too early. Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
-			Source: 22,
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockBack, FailedOver},
-			Why:    "the clock of the promoted server is ahead of that of the one before it, which was set back: a lease ends by as much too early",
-			Source: 22,
+			Why: "the clock of the promoted server is ahead of that of the one before it, which was set back: a lease ends by as much too early",
 		},
 		{
 			Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack},
-			Why:    "rows end at a time of the server's UTC_TIMESTAMP: a lease that nobody renews, releases or asks for lasts for as much longer as the clock was set back",
-			Source: 22,
+			Why: "rows end at a time of the server's UTC_TIMESTAMP: a lease that nobody renews, releases or asks for lasts for as much longer as the clock was set back",
 		},
 		{
 			Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, EndedByHand},
-			Why:    "after a loss, also of one row that somebody deletes, the server's clock is the floor of tokens",
-			Source: 24,
+			Why: "after a loss, also of one row that somebody deletes, the server's clock is the floor of tokens",
 		},
 		{
 			Rules: Late(Survives, Leaked), All: []Condition{SeveralWriters},
 			Why: "waiters on other nodes are not woken: they ask each second, without order. A host stays at one node; when it has to change, " +
 				"the other one may lag and answer a renewal or a release with \"not held\", which `wsrep_sync_wait=7` prevents. Let all hosts use one node, " +
 				"as a balancer does that has the others for backup",
-			Source: 21,
 		},
 	},
 }

@@ -4,81 +4,66 @@ import "time"
 
 // redis are the terms of a Redis server, with a replica or not, a Cluster or Sentinel.
 var redis = Terms{
-	Turn:    func(time.Duration) time.Duration { return 250 * time.Millisecond },
-	Remarks: map[Rule]Remark{Woken: {From: "On redis it is 250 ms"}},
+	Turn: func(time.Duration) time.Duration { return 250 * time.Millisecond },
 	Exceptions: []Exception{
 		{
 			Rules: Twice(), All: []Condition{DataLost},
-			Why:    "the lock is lost with the data, and free at once. Tokens go on above the server's clock",
-			Source: 8,
+			Why: "the lock is lost with the data, and free at once. Tokens go on above the server's clock",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{WritesLost},
-			Why:    "with `appendfsync everysec` a crash takes the last second with it, locks included; without a file of its writes the server forgets everything",
-			Source: 8,
+			Why: "with `appendfsync everysec` a crash takes the last second with it, locks included; without a file of its writes the server forgets everything",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
-			Why:    "a grant that is younger than what was restored is not in it",
-			Source: 8,
+			Why: "a grant that is younger than what was restored is not in it",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
-			Why:    "replication is asynchronous: a failover can lose a grant. The next token is higher as far as the promoted server's clock is not behind",
-			Source: 9,
+			Why: "replication is asynchronous: a failover can lose a grant. The next token is higher as far as the promoted server's clock is not behind",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted, ReplicasWaited},
 			Why: "WAIT makes a lost grant less likely, not impossible: another replica may be promoted than one that has confirmed. " +
 				"Sentinel looks for those that have everything among replicas of one priority. While it fails over, the old master serves on, and a replica to spare confirms what it grants",
-			Source: 10,
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 			Why: "each server grants its locks. A host stays at the first server that it was led to, refuses connections to another one while that serves, and its check fails; " +
 				"two hosts that were led to different servers do not notice. An address must lead to one master, and in a Cluster to nodes of one",
-			Source: 9,
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},
-			Why:    "keys expire by the server's wall clock",
-			Source: 11,
+			Why: "keys expire by the server's wall clock",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockBack, FailedOver},
-			Why:    "keys expire at a time of the wall clock, and that of the promoted server is ahead of its master's",
-			Source: 11,
+			Why: "keys expire at a time of the wall clock, and that of the promoted server is ahead of its master's",
 		},
 		{
 			Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack},
-			Why:    "keys end at a time of the server's wall clock: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
-			Source: 11,
+			Why: "keys end at a time of the server's wall clock: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
 		},
 		{
 			Rules: Twice(), All: []Condition{Evicting},
-			Why:    "an evicted lock is a lost lock. The policy is read once a second, because it can be changed at any time: what is evicted before that, or just before it is set back, may be granted while its holder does not know",
-			Source: 17,
+			Why: "an evicted lock is a lost lock. The policy is read once a second, because it can be changed at any time: what is evicted before that, or just before it is set back, may be granted while its holder does not know",
 		},
 		{
 			Rules: Late(Survives), All: []Condition{EvictionSeen},
-			Why:    "an evicted lock is a lost lock, and nothing is granted before the policy is noeviction again, so that its holder learns of the loss first",
-			Source: 17,
+			Why: "an evicted lock is a lost lock, and nothing is granted before the policy is noeviction again, so that its holder learns of the loss first",
 		},
 		{
 			Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, Evicting},
 			Why: "after a loss the server's clock is the floor of tokens. A replica whose clock was 500 ms behind gave, 100 ms after its promotion, " +
 				"a token that was 391 ms lower than a lost one",
-			Source: 24,
 		},
 		{
 			Rules: Late(Survives), All: []Condition{NoSpareReplica},
-			Why:    "nothing is granted or renewed then, until the missing replica is back",
-			Source: 10,
+			Why: "nothing is granted or renewed then, until the missing replica is back",
 		},
 		{
 			Rules: Late(), All: []Condition{SlotMoving},
-			Why:    "its leases are renewed and released, and nothing is granted in it until the move has ended",
-			Source: 18,
+			Why: "its leases are renewed and released, and nothing is granted in it until the move has ended",
 		},
 	},
 }

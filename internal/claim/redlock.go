@@ -6,60 +6,43 @@ import "time"
 var redlock = Terms{
 	Turn:       func(time.Duration) time.Duration { return 250 * time.Millisecond },
 	Reconnects: time.Second,
-	Remarks: map[Rule]Remark{
-		Leaked: {From: "On redlock it is one for each prefix and node"},
-		Woken:  {From: "On redlock it is 250 ms"},
-		Granted: {
-			Time: "on redlock 1 s more, and max_ttl where nodes were restarted",
-			From: "A node of redlock is asked again after 1 s at most",
-		},
-	},
 	Exceptions: []Exception{
 		{
 			Rules: TwiceForLong(), All: []Condition{ClockForward},
 			Why: "the key on a node whose clock has jumped expires, and its vote makes a second majority. " +
 				"The quarantine does not help: nothing has restarted. A majority of nodes has seen the holder's token, so the next one is higher",
-			Source: 4,
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{TwoStores},
-			Why:    "a node whose address leads hosts to different servers votes twice, once for each. Two addresses of one server are refused",
-			Source: 6,
+			Why: "a node whose address leads hosts to different servers votes twice, once for each. Two addresses of one server are refused",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{QuarantineOff}, Any: []Condition{DataLost, WritesLost, OldData},
-			Why:    "a node that has lost its data votes again at once, also for a lock that it has forgotten",
-			Source: 6,
+			Why: "a node that has lost its data votes again at once, also for a lock that it has forgotten",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{Evicting},
-			Why:    "a node that has evicted a lock votes for the next one; see redis",
-			Source: 17,
+			Why: "a node that has evicted a lock votes for the next one; see redis",
 		},
 		{
 			Rules: Late(Survives), All: []Condition{EvictionSeen},
-			Why:    "as on redis; with its marker a node has lost its vote until `max_ttl` has passed",
-			Source: 17,
+			Why: "as on redis; with its marker a node has lost its vote until `max_ttl` has passed",
 		},
 		{
 			Rules: []Rule{Survives}, All: []Condition{Restarted},
-			Why:    "a node that was restarted counts for nothing until `max_ttl` has passed, so that a majority neither grants nor renews",
-			Source: 6,
+			Why: "a node that was restarted counts for nothing until `max_ttl` has passed, so that a majority neither grants nor renews",
 		},
 		{
 			Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack},
-			Why:    "the nodes' keys end at times of their wall clocks: where a majority was set back, a lease that nobody renews or releases lasts for as much longer",
-			Source: 11,
+			Why: "the nodes' keys end at times of their wall clocks: where a majority was set back, a lease that nobody renews or releases lasts for as much longer",
 		},
 		{
 			Rules: []Rule{Token}, All: []Condition{Restarted, DataLost, ClockBack},
-			Why:    "what a majority has lost begins again at its nodes' clocks, which must agree better than the quarantine lasts",
-			Source: 24,
+			Why: "what a majority has lost begins again at its nodes' clocks, which must agree better than the quarantine lasts",
 		},
 		{
 			Rules: []Rule{Token}, All: []Condition{Unfenced},
-			Why:    "there are no tokens",
-			Source: 24,
+			Why: "there are no tokens",
 		},
 	},
 }

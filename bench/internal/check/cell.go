@@ -336,7 +336,7 @@ func (t *table) prompt(holds []results.Hold, i int) {
 		}
 	}
 	waited := time.Duration(h.GrantedNs-free) - overlap(t.stood(h.Host), Span{free, h.GrantedNs})
-	if waited > claim.Of(claim.Woken).Within(claim.Setting{Terms: claim.TermsOf(t.Backend), TTL: t.ttl}) {
+	if waited > claim.Woken.Within(claim.Setting{Terms: claim.TermsOf(t.Backend), TTL: t.ttl}) {
 		t.Unserved++
 		t.violation(claim.Woken, h.Name, "host %s was granted token %d at %s, and the lock was free and the store back at %s",
 			HostName(h.Host), h.Token, at(h.GrantedNs), at(free))

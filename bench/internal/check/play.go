@@ -185,7 +185,6 @@ func margin(first, next results.Hold, stood []Span, before time.Duration) (ns in
 // ends judges how holds have ended: no lock is released while a function runs under
 // it, and leases live through interruptions that are short.
 func (j *judge) ends() {
-	bears := claim.Of(claim.Survives)
 	for name, holds := range j.holds {
 		of := j.Names[name]
 		for _, h := range holds {
@@ -198,7 +197,7 @@ func (j *judge) ends() {
 				}
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
-				if out < bears.Within(of.Setting) {
+				if out < claim.Survives.Within(of.Setting) {
 					j.late(h.Host, claim.Survives, "host %s lost lock %d (TTL %v, %s) after %v, although it was interrupted for %v of the last %v only",
 						HostName(h.Host), name, of.TTL, h.Cause, j.since(h.DoneNs), out.Round(time.Millisecond), of.TTL)
 				}
@@ -330,7 +329,7 @@ func (j *judge) stall(name int, free, next int64) {
 			if j.Interrupted(Span{waited[0] - int64(s.TTL), waited[1]}) {
 				rule = claim.Granted
 			}
-			d, bound := time.Duration(waited[1]-waited[0]), claim.Of(rule).Within(s)
+			d, bound := time.Duration(waited[1]-waited[0]), rule.Within(s)
 			if d < bound {
 				continue
 			}
@@ -346,9 +345,9 @@ func (j *judge) stall(name int, free, next int64) {
 func (j *judge) probes() {
 	for _, p := range j.Probes {
 		s := j.Names[p.Name].Setting
-		bound := claim.Of(claim.Orphaned).Within(s) + claim.Of(claim.Woken).Within(s)
+		bound := claim.Orphaned.Within(s) + claim.Woken.Within(s)
 		if len(j.Events) > 0 {
-			bound = max(bound, claim.Of(claim.Granted).Within(s))
+			bound = max(bound, claim.Granted.Within(s))
 		}
 		if p.Took > bound || p.Error != "" {
 			j.late(everywhere, claim.Orphaned, "lock %d (TTL %v) was not free %v after every host had ended %s", p.Name, s.TTL, p.Took.Round(time.Millisecond), p.Error)

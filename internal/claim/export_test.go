@@ -1,8 +1,0 @@
-package claim
-
-// What the pages are written from.
-var (
-	Claims     = claims
-	Everywhere = everywhere
-	Sources    = sources
-)
