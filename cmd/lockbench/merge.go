@@ -31,8 +31,7 @@ other, and the figures stay those of one machine.
 Latencies are added up as histograms; no percentile is averaged.`,
 		Example: `  lockbench merge results/1 results/2 results/3 results/4 -o results/all
   lockbench merge --repeats results/monday results/tuesday -o results/both`,
-		Args:              needs(2, math.MaxInt, "at least two result folders"),
-		ValidArgsFunction: directories,
+		Args: needs(2, math.MaxInt, "at least two result folders"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return hinted(usagef("%s needs a folder to write to", cmd.CommandPath()), cmd.UseLine())

@@ -39,9 +39,6 @@ says what scenarios, modes and baselines are:
   lockbench run --vs ../old/bin -o results/vs && lockbench compare results/vs`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if args, old := faultsArgs(cmd); old {
-				return runFaults(cmd, args)
-			}
 			return f.run(cmd.Context(), cmd)
 		},
 	}
@@ -68,8 +65,7 @@ says what scenarios, modes and baselines are:
 	fl.DurationVar(&p.TTL, "ttl", p.TTL, "`TIME` of the leases")
 	fl.Uint64Var(&p.Seed, "seed", 0, "`N` that orders the cells (default: random)")
 	fl.IntVar(&p.Parts, "parts", 0, "one of `N` runs that measure together; then merge")
-	choiceVar(fl, &p.Env, "env", "", "where servers run, `local|compose` (default: where they are kept)", bench.Environments()...)
-	stateVar(fl, &p.State)
+	choiceVar(fl, &p.Env, "env", bench.EnvLocal, "where servers run, `local|compose`", bench.Environments()...)
 	choiceVar(fl, &f.format, "format", "text", "output, `text|md|json`", formats...)
 	fl.StringVar(&p.VS, "vs", "", "plugins of another build too, in `BIN_DIR`; then compare")
 	fl.StringVarP(&p.Out, "output", "o", "", "result folder `DIR` (default results/<UTC time>)")
@@ -77,7 +73,6 @@ says what scenarios, modes and baselines are:
 	fl.BoolVar(&f.list, "list", false, "name scenarios, modes and baselines, a line each")
 	mtlsVar(fl, &f.mtls)
 	serversVar(fl, &p.Servers)
-	oldFlags(fl)
 	return cmd
 }
 
