@@ -94,19 +94,15 @@ func Report(dir, page string) (*Outcome, string, error) {
 	return &Outcome{Dir: dir}, page, errors.Join(r.Write(f, "html"), f.Close())
 }
 
-// Merge writes one result folder from others, which are parts of one load or, with
-// repeats, repetitions. It returns what the machines were busy with.
-func Merge(out string, repeats bool, dirs ...string) (busy []string, err error) {
-	merge := results.MergeParts
-	if repeats {
-		merge = results.Merge
-	}
-	err = merge(out, dirs...)
+// Merge writes one result folder from others, which are the parts of one load. It
+// returns what the machines were busy with.
+func Merge(out string, dirs ...string) (busy []string, err error) {
+	err = results.Merge(out, dirs...)
 	switch {
 	case errors.Is(err, results.ErrPlans):
 		return nil, usagef("%v", err)
 	case errors.Is(err, results.ErrApart):
-		return nil, Hinted(&InvalidError{Err: err}, "run them with --parts, which makes them wait for each other; or --repeats, if they are repetitions")
+		return nil, Hinted(&InvalidError{Err: err}, "run them with --parts, which makes them wait for each other")
 	case errors.Is(err, results.ErrIncomplete):
 		return nil, &InvalidError{Err: err}
 	case err != nil:

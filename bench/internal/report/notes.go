@@ -105,35 +105,25 @@ func (r Report) middleAndTail(t Table, row Row, op string) string {
 
 // parts says from what a folder was merged.
 func (r Report) parts() []string {
-	parts := r.Manifest.Parts
-	if len(parts) == 0 {
+	t, parts := r.Manifest.Together, r.Manifest.Parts
+	if t == nil {
 		return nil
 	}
-	out := []string{fmt.Sprintf("merged from %d runs of lockbench", len(parts))}
-	if t := r.Manifest.Together; t != nil {
-		out = []string{fmt.Sprintf("%d parts measured at the same time: rates are of all of them together, clients are those of each", len(parts)), overlapping(*t)}
+	apart := time.Duration(t.Clocks * float64(time.Second)).Round(time.Millisecond)
+	out := []string{
+		fmt.Sprintf("%d parts measured at the same time: rates are of all of them together, clients are those of each", len(parts)),
+		fmt.Sprintf("every cell was measured by all parts at once for %.0f %% of its time at least; they waited for each other on the store, so their clocks, up to %v apart, do not matter",
+			100*t.Overlap, apart),
 	}
 	for i, p := range parts {
-		line := fmt.Sprintf("part %d: %s from %s, seed %d", i+1, plural(p.Runs, "run"), p.Started.Format("2006-01-02 15:04 UTC"), p.Seed)
-		if r.Manifest.Together != nil {
-			end := p.Started.Add(time.Duration(p.Elapsed * float64(time.Second)))
-			line = fmt.Sprintf("part %d: from %s to %s UTC", i+1, p.Started.Format("2006-01-02 15:04:05"), end.Format("15:04:05"))
-		}
+		end := p.Started.Add(time.Duration(p.Elapsed * float64(time.Second)))
+		line := fmt.Sprintf("part %d: from %s to %s UTC", i+1, p.Started.Format("2006-01-02 15:04:05"), end.Format("15:04:05"))
 		if p.Machine != parts[0].Machine {
 			line += fmt.Sprintf(", on another machine: %d cores, %s", p.Machine.Cores, p.Machine.CPU)
 		}
 		out = append(out, line)
 	}
 	return out
-}
-
-func overlapping(t results.Together) string {
-	line := fmt.Sprintf("every cell was measured by all parts at once for %.0f %% of its time at least", 100*t.Overlap)
-	if !t.Met {
-		return line + ", if the clocks of their machines agree"
-	}
-	apart := time.Duration(t.Clocks * float64(time.Second)).Round(time.Millisecond)
-	return line + fmt.Sprintf("; they waited for each other on the store, so their clocks, up to %v apart, do not matter", apart)
 }
 
 // shares are the cycles per second of all parts together, and what each of them

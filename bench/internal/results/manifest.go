@@ -39,10 +39,9 @@ type Manifest struct {
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 	// Rendezvous is that of a run which measured together with others.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
-	// Parts are the runs that this folder was merged from; none: it is one run.
-	Parts []Part `json:"merged_from,omitempty"`
-	// Together is set when they measured at the same time, so that the figures
-	// are of all of them; else their runs follow each other.
+	// Parts are the runs that this folder was merged from, and Together how well
+	// they overlapped; none: it is one run.
+	Parts    []Part    `json:"merged_from,omitempty"`
 	Together *Together `json:"together,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
 	Binaries map[string]string `json:"binaries_sha256"`

@@ -1,13 +1,11 @@
 package results
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,15 +22,12 @@ var ErrIncomplete = errors.New("incomplete run")
 
 // Part is one of the runs that a folder was merged from.
 type Part struct {
-	Started   time.Time `json:"started"`
-	Seed      uint64    `json:"seed"`
-	Runs      int       `json:"runs"`
-	Lockbench string    `json:"lockbench"`
-	Machine   Machine   `json:"machine"`
+	Started time.Time `json:"started"`
+	Machine Machine   `json:"machine"`
 	// Elapsed is how long it took from Started, in seconds.
 	Elapsed float64 `json:"elapsed_s,omitempty"`
-	// Rates are its own cycles per second, by cell and run, where the folder's
-	// figures are of all parts together.
+	// Rates are its own cycles per second, by cell and run: the folder's figures
+	// are of all parts together.
 	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
 	// MachineLoad is that of the run, see [Manifest].
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
@@ -48,28 +43,45 @@ func ReadWhole(dir string) (Manifest, error) {
 	return m, err
 }
 
-// Merge writes a folder with the runs of several, which are of one plan and one
-// build, to out, which must be [Vacant]. Their runs follow each other. No
-// percentile is computed from others.
+// Rendezvous is what a run has in common with those that it measured together
+// with: their plan, its seed and the order of its cells.
+type Rendezvous struct {
+	ID   string `json:"id"`   // the same in all parts, and in no others
+	Part int    `json:"part"` // from 1
+}
+
+// Merge writes a folder of what several machines measured at the same time to out,
+// which must be [Vacant]: a run of it is that run of all of them, rates are added
+// up, and percentiles are those of all latencies. The error wraps [ErrApart] for
+// folders that are not the parts of one measurement, or whose cells did not
+// coincide.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
 		return err
 	}
-	for i, m := range all {
-		if m.Rendezvous != nil || m.Together != nil {
-			return fmt.Errorf("%w: %s measured together with others, and its runs alone are no measurement", ErrPlans, dirs[i])
-		}
+	t, err := overlap(dirs, all)
+	if err != nil {
+		return err
 	}
-	return createWhole(out, merged(all), func(f *Folder) error {
-		before := 0
-		for i, dir := range dirs {
-			if err := errors.Join(f.appendResults(dir), f.appendEvents(dir, before), f.appendHistograms(dir)); err != nil {
-				return err
+	lines, err := readParts(dirs)
+	if err != nil {
+		return err
+	}
+	m := merged(all)
+	m.Together = &t
+	m.Skipped = unite(m.Skipped, lines.unequal)
+	for i := range m.Parts {
+		m.Parts[i].Rates = lines.rates(i)
+	}
+	return createWhole(out, m, func(f *Folder) error {
+		err := f.addParts(lines)
+		for _, dir := range dirs {
+			if err == nil {
+				err = f.appendEvents(dir)
 			}
-			before += all[i].Plan.Runs
 		}
-		return nil
+		return err
 	})
 }
 
@@ -92,75 +104,68 @@ func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	if err := Vacant(out); err != nil {
 		return nil, err
 	}
-	all := make([]Manifest, len(dirs))
-	for i, dir := range dirs {
-		var err error
-		if all[i], err = ReadWhole(dir); err != nil {
+	var all []Manifest
+	for _, dir := range dirs {
+		m, err := ReadWhole(dir)
+		if err != nil {
 			return nil, err
 		}
-		for j := range i {
-			if err := mergeable(all[j], all[i]); err != nil {
-				return nil, fmt.Errorf("%w: %s and %s", err, dirs[j], dir)
+		if m.Rendezvous == nil {
+			return nil, fmt.Errorf("%w: %s was measured alone", ErrApart, dir)
+		}
+		for i, other := range all {
+			if err := mergeable(other, m); err != nil {
+				return nil, fmt.Errorf("%w: %s and %s", err, dirs[i], dir)
 			}
 		}
+		all = append(all, m)
+	}
+	if n := all[0].Plan.Parts; n != len(dirs) {
+		return nil, fmt.Errorf("%w: these are %d of the %d parts that measured together", ErrIncomplete, len(dirs), n)
 	}
 	return all, nil
 }
 
-// mergeable says why two runs cannot be merged.
+// mergeable says why a part and another run cannot be merged. Parts have agreed on
+// their plan before they began.
 func mergeable(a, b Manifest) error {
-	if d := append(a.Plan.Differs(b.Plan), a.Plan.Elsewhere(b.Plan)...); len(d) > 0 {
-		return fmt.Errorf("%w: %s", ErrPlans, strings.Join(d, "; "))
-	}
-	if a.Plan.MTLS != b.Plan.MTLS {
-		return fmt.Errorf("%w: one with mutual TLS, one without", ErrPlans)
+	switch {
+	case a.Rendezvous.ID != b.Rendezvous.ID:
+		return fmt.Errorf("%w: they were not parts of one run", ErrApart)
+	case a.Rendezvous.Part == b.Rendezvous.Part:
+		return fmt.Errorf("%w: they are the same run", ErrPlans)
 	}
 	for name, sum := range a.Binaries {
 		if other, ok := b.Binaries[name]; ok && other != sum {
 			return fmt.Errorf("%w: they are of different builds of %s", ErrPlans, name)
 		}
 	}
-	if a.Started.Equal(b.Started) {
-		return fmt.Errorf("%w: they are the same run", ErrPlans)
-	}
 	return nil
 }
 
-// merged describes the runs together.
+// merged describes what the parts measured.
 func merged(all []Manifest) Manifest {
 	m := all[0]
-	m.Binaries, m.Subjects = maps.Clone(m.Binaries), slices.Clone(m.Subjects)
-	m.Parts, m.Skipped, m.Notes, m.Findings, m.MachineLoad = nil, nil, nil, nil, nil
-	m.Elapsed, m.Plan.Runs = 0, 0
-	for _, one := range all {
-		m.Elapsed += one.Elapsed
-		m.Plan.Runs += one.Plan.Runs
+	m.Binaries = maps.Clone(m.Binaries)
+	m.Rendezvous, m.Skipped, m.Notes, m.Findings, m.MachineLoad = nil, nil, nil, nil, nil
+	for i, one := range all {
+		m.Elapsed = max(m.Elapsed, one.Elapsed)
 		m.Skipped = unite(m.Skipped, one.Skipped)
-		m.Notes = unite(m.Notes, notesOf(len(m.Parts)+1, one, all))
+		m.Notes = unite(m.Notes, notesOf(i+1, one, all))
 		m.Findings = append(m.Findings, one.Findings...)
-		m.Plan.Baselines = unite(slices.Clone(m.Plan.Baselines), one.Plan.Baselines)
 		maps.Copy(m.Binaries, one.Binaries)
-		for _, s := range one.Subjects {
-			if !slices.ContainsFunc(m.Subjects, func(t Subject) bool { return t.Name == s.Name }) {
-				m.Subjects = append(m.Subjects, s)
-			}
-		}
-		if len(one.Parts) > 0 {
-			m.Parts = append(m.Parts, one.Parts...)
-			continue
-		}
-		m.Parts = append(m.Parts, Part{Started: one.Started, Seed: one.Plan.Seed, Runs: one.Plan.Runs, Lockbench: one.Lockbench, Machine: one.Machine, Elapsed: one.Elapsed, MachineLoad: one.MachineLoad})
+		m.Parts = append(m.Parts, Part{Started: one.Started, Machine: one.Machine, Elapsed: one.Elapsed, MachineLoad: one.MachineLoad})
 	}
 	return m
 }
 
-// notesOf are the notes of one run. Those that the others do not have say of which
-// part they are; a run that is merged itself has said so.
+// notesOf are the notes of one part. Those that the others do not have say of which
+// part they are.
 func notesOf(number int, one Manifest, all []Manifest) []string {
 	notes := slices.Clone(one.Notes)
 	for i, note := range notes {
 		lacks := func(m Manifest) bool { return !slices.Contains(m.Notes, note) }
-		if len(one.Parts) == 0 && slices.ContainsFunc(all, lacks) {
+		if slices.ContainsFunc(all, lacks) {
 			notes[i] = fmt.Sprintf("part %d: %s", number, note)
 		}
 	}
@@ -176,117 +181,8 @@ func unite(a, b []string) []string {
 	return a
 }
 
-// appendResults copies the lines of another folder as they are.
-func (f *Folder) appendResults(dir string) error {
-	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
-	if err != nil {
-		return err
-	}
-	for line := range bytes.Lines(b) {
-		if !bytes.HasPrefix(line, []byte("Benchmark")) {
-			continue // the header is written already
-		}
-		if !bytes.HasSuffix(line, []byte("\n")) {
-			return fmt.Errorf("%w: %s: %s ends within a line", ErrIncomplete, dir, ResultsFile)
-		}
-		if _, err := f.results.Write(line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// appendEvents copies the attempts of another folder, whose runs follow as
-// many others.
-func (f *Folder) appendEvents(dir string, before int) error {
-	return scanWhole(dir, func(s Section, attempts []Attempt) error {
-		s.Run += before
-		return f.eventLog.Write(s, attempts)
-	})
-}
-
-// appendHistograms copies the latencies of another folder.
-func (f *Folder) appendHistograms(dir string) (err error) {
-	read := openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
-		err = errors.Join(err, writeInterval(f.histogramLog, key, h, time.UnixMilli(h.StartTimeMs()), time.UnixMilli(h.EndTimeMs())))
-	})
-	return errors.Join(read, err)
-}
-
-// Rendezvous is what a run has in common with those that it measured together
-// with.
-type Rendezvous struct {
-	ID   string `json:"id"`   // the same in all parts, and in no others
-	Part int    `json:"part"` // from 1
-}
-
-// MergeParts writes a folder of what several machines measured at the same time
-// to out, which must be [Vacant]: a run of it is that run of all of them, rates
-// are added up, and percentiles are those of all latencies. The error wraps
-// [ErrApart] for folders whose cells did not coincide.
-func MergeParts(out string, dirs ...string) error {
-	all, err := readMergeable(out, dirs)
-	if err != nil {
-		return err
-	}
-	if err := oneRendezvous(dirs, all); err != nil {
-		return err
-	}
-	t, err := overlap(dirs, all)
-	if err != nil {
-		return err
-	}
-	lines, err := readParts(dirs)
-	if err != nil {
-		return err
-	}
-	m := united(all)
-	m.Together = &t
-	m.Skipped = unite(m.Skipped, lines.unequal)
-	for i := range m.Parts {
-		m.Parts[i].Rates = lines.rates(i)
-	}
-	return createWhole(out, m, func(f *Folder) error {
-		err := f.addParts(lines)
-		for _, dir := range dirs {
-			if err == nil {
-				err = f.appendEvents(dir, 0)
-			}
-		}
-		return err
-	})
-}
-
-// oneRendezvous refuses folders that are parts of different measurements, and some
-// parts of one without the others.
-func oneRendezvous(dirs []string, all []Manifest) error {
-	for i, m := range all {
-		switch {
-		case len(m.Parts) > 0:
-			return fmt.Errorf("%w: %s is merged already, from %d runs", ErrPlans, dirs[i], len(m.Parts))
-		case m.Plan.Seed != all[0].Plan.Seed:
-			return fmt.Errorf("%w: %s has seed %d and %s seed %d, so they measured their cells in different orders", ErrApart, dirs[0], all[0].Plan.Seed, dirs[i], m.Plan.Seed)
-		case m.Plan.Runs != all[0].Plan.Runs:
-			return fmt.Errorf("%w: %s has %d runs and %s %d", ErrPlans, dirs[0], all[0].Plan.Runs, dirs[i], m.Plan.Runs)
-		case (m.Rendezvous == nil) != (all[0].Rendezvous == nil) || m.Rendezvous != nil && m.Rendezvous.ID != all[0].Rendezvous.ID:
-			return fmt.Errorf("%w: %s and %s were not parts of one run", ErrApart, dirs[0], dirs[i])
-		}
-	}
-	if n := all[0].Plan.Parts; n > 0 && n != len(dirs) {
-		return fmt.Errorf("%w: these are %d of the %d parts that measured together", ErrIncomplete, len(dirs), n)
-	}
-	return nil
-}
-
-// united describes what parts measured at the same time.
-func united(all []Manifest) Manifest {
-	m := merged(all)
-	m.Plan.Runs, m.Elapsed, m.Rendezvous = all[0].Plan.Runs, 0, nil
-	for _, one := range all {
-		m.Elapsed = max(m.Elapsed, one.Elapsed)
-	}
-	return m
-}
+// appendEvents copies the attempts of another folder.
+func (f *Folder) appendEvents(dir string) error { return scanWhole(dir, f.eventLog.Write) }
 
 // partLines are the figures of all parts, by cell as results.txt names it.
 type partLines struct {

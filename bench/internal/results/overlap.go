@@ -31,13 +31,10 @@ type span struct{ from, until, met int64 }
 // Together says how well the parts of a measurement overlapped.
 type Together struct {
 	// Overlap is the least share of a cell's time in which all parts measured
-	// it. Parts that met were ready for all of their cells at the same instants,
-	// which show how their clocks stand to each other. Of others the clocks are
-	// believed.
+	// it. They were ready for all of their cells at the same instants, which show
+	// how their clocks stand to each other.
 	Overlap float64 `json:"overlap"`
-	Met     bool    `json:"met"`
-	// Clocks is how far the clocks of parts that met were apart, in seconds;
-	// nothing depends on it.
+	// Clocks is how far their clocks were apart, in seconds; nothing depends on it.
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
 }
 
@@ -63,7 +60,7 @@ func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.me
 // overlap finds how well the cells of all folders coincide. The error wraps
 // [ErrApart] and says by how much they do not.
 func overlap(dirs []string, all []Manifest) (Together, error) {
-	t := Together{Overlap: 1, Met: all[0].Rendezvous != nil}
+	t := Together{Overlap: 1}
 	parts := make([]map[cellRun]span, len(dirs))
 	for i, dir := range dirs {
 		var err error
@@ -71,9 +68,7 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 			return t, err
 		}
 	}
-	if t.Met {
-		t.Clocks = align(parts).Seconds()
-	}
+	t.Clocks = align(parts).Seconds()
 	var worst error
 	for key := range parts[0] {
 		if share, why := shared(key, parts, dirs); share < t.Overlap {
