@@ -72,7 +72,12 @@ func (s Reproducer) Text() string {
 	}
 	fmt.Fprintf(&b, "%s breaks %q in %d of %d runs:\n", s.Schedule.on(), s.Rule, s.Shown, s.Runs)
 	for i, g := range s.Schedule.Groups {
-		fmt.Fprintf(&b, "  %s\n", s.Schedule.use(i, g))
+		var callers []int
+		for _, h := range s.Schedule.Hosts {
+			callers = append(callers, h.Callers[i])
+		}
+		fmt.Fprintf(&b, "  Callers of each host %v: %s, names %d, TTL %v, they ask for up to %v and hold for up to %v.\n",
+			callers, g.Kind, g.Names, time.Duration(g.TTL), time.Duration(g.Limit[1]), time.Duration(g.Hold[1]))
 	}
 	for i, h := range s.Schedule.Hosts {
 		if h.Wrapper != "" {
@@ -86,25 +91,6 @@ func (s Reproducer) Text() string {
 	return b.String()
 }
 
-// How says in one line on which store it shows, and what happens there.
-func (s Reproducer) How() string {
-	var does []string
-	for i, h := range s.Schedule.Hosts {
-		if h.Wrapper != "" {
-			does = append(does, fmt.Sprintf("the plugin of %s is started by wrapper %s", hostName(i), h.Wrapper))
-		}
-	}
-	for _, e := range s.Schedule.Events {
-		if clause := e.does(); !slices.Contains(does, clause) {
-			does = append(does, clause)
-		}
-	}
-	if len(does) == 0 {
-		return s.Schedule.on() + ": no action, callers alone"
-	}
-	return s.Schedule.on() + ": " + strings.Join(does, "; ")
-}
-
 // on names the store.
 func (s Schedule) on() string {
 	if len(kinds.Of(s.Backend).Settings) > 1 {
@@ -113,53 +99,13 @@ func (s Schedule) on() string {
 	return s.Backend
 }
 
-// use is what the callers of a group do.
-func (s Schedule) use(n int, g Group) string {
-	var who []string
-	for i, h := range s.Hosts {
-		switch c := h.Callers[n]; {
-		case c == 1:
-			who = append(who, hostName(i))
-		case c > 1:
-			who = append(who, fmt.Sprintf("%s (%d callers)", hostName(i), c))
-		}
-	}
-	does := map[string]string{
-		"lock": "acquire and release", "try": "try to acquire and release", "do": "run functions under", "lead": "campaign for",
-	}[string(g.Kind)]
-	what := "lock"
-	if g.Kind == "lead" {
-		what = "election"
-	}
-	if g.Names > 1 {
-		what = fmt.Sprintf("%d %ss", g.Names, what)
-	} else {
-		what = "one " + what
-	}
-	return fmt.Sprintf("%s %s %s with a TTL of %v, ask for up to %v and hold for %s.", strings.Join(who, " and "), does, what,
-		time.Duration(g.TTL), time.Duration(g.Limit[1]), g.Hold.text())
-}
-
-func (b Bounds) text() string {
-	if b[0] == b[1] {
-		return time.Duration(b[0]).String()
-	}
-	return fmt.Sprintf("%v to %v", time.Duration(b[0]), time.Duration(b[1]))
-}
-
-// does is what the event's action does, and to whom.
-func (e Event) does() string {
-	a := e.action()
-	if a.On == OnServer {
-		return a.DoesTo(fmt.Sprint("server ", e.Target+1))
-	}
-	return a.DoesTo(hostName(e.Target))
-}
-
 // text describes an event.
 func (e Event) text() string {
-	does := e.does()
-	when := fmt.Sprintf("After %v", time.Duration(e.At))
+	a, whom := e.action(), hostName(e.Target)
+	if a.On == OnServer {
+		whom = fmt.Sprint("server ", e.Target+1)
+	}
+	does, when := a.DoesTo(whom), fmt.Sprintf("After %v", time.Duration(e.At))
 	if e.Trigger != "" {
 		when += fmt.Sprintf(", at %q of %s", e.Trigger, hostName(e.Of))
 	}
