@@ -25,24 +25,3 @@ func TestDistance(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 }
-
-// BenchmarkDistance is how much longer than asked a round trip takes.
-func BenchmarkDistance(b *testing.B) {
-	for _, rtt := range []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond} {
-		b.Run(rtt.String(), func(b *testing.B) {
-			p, _ := proxied(b)
-			c := dial(b, p)
-			p.SetDistance(rtt)
-			message := make([]byte, 64)
-			for b.Loop() {
-				if _, err := c.Write(message); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.ReadFull(c, message); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed()/time.Duration(b.N)-rtt), "late-ns/op")
-		})
-	}
-}

@@ -26,8 +26,6 @@ type Kind struct {
 	ExpiryStep time.Duration
 	// Floor is the cheapest call to its servers.
 	Floor *Floor
-	// Guard is for things that are kept in it.
-	Guard *Guard
 	// LeftKeys lists what the server at addr has of the locks of a prefix, besides
 	// what a prefix needs however many locks it has seen.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
@@ -64,23 +62,6 @@ type Kind struct {
 type Floor struct {
 	Name string // in results.txt
 	Open func(cfg driver.Config) (call func(context.Context) error, end func() error, err error)
-}
-
-// Guard is what refuses writes with an old token to things that are kept in a
-// store.
-type Guard struct {
-	Kind string // of the things, in what is recorded
-	// Start starts a server for them.
-	Start func(ctx context.Context) (*Server, error)
-	// Open connects to that, at host:port.
-	Open func(addr string) (*Guarded, error)
-}
-
-// Guarded writes to things. Both kinds of writes return an error wrapping
-// fence.ErrStale when a guard refuses.
-type Guarded struct {
-	Write, WriteBare func(ctx context.Context, thing string, token uint64) error
-	Close            func() error
 }
 
 // Setting is a way in which servers can be set up.

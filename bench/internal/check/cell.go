@@ -359,8 +359,8 @@ func (t *table) effects() {
 		case w.Guarded:
 			newer := t.round.Writes[i]
 			t.StaleGuarded++
-			t.violation(claim.Effect, w.Name, "%s accepted token %d of host %s at %s after token %d of host %s at %s",
-				w.Resource, w.Token, HostName(w.Host), at(w.SentNs), newer.Token, HostName(newer.Host), at(newer.DoneNs))
+			t.violation(claim.Effect, w.Name, "the file accepted token %d of host %s at %s after token %d of host %s at %s",
+				w.Token, HostName(w.Host), at(w.SentNs), newer.Token, HostName(newer.Host), at(newer.DoneNs))
 		default:
 			t.StaleBare++
 		}

@@ -214,7 +214,7 @@ func round(fault string, leases ...results.Hold) results.Round {
 }
 
 func write(token uint64, guarded, refused bool, sent int64) results.Write {
-	return results.Write{Token: token, Guarded: guarded, Refused: refused, Resource: "file", SentNs: sent * ms, DoneNs: (sent + 1) * ms}
+	return results.Write{Token: token, Guarded: guarded, Refused: refused, SentNs: sent * ms, DoneNs: (sent + 1) * ms}
 }
 
 func TestCells(t *testing.T) {

@@ -37,9 +37,9 @@ func TestMillionCycles(t *testing.T) {
 
 	total := count(50_000, 1_000_000)
 	// What grows once, such as pools and the heaps they live in, grows now.
-	cycles(t, client, cyclers, "warm-up", int64(total)/5, true)
+	cycles(t, client, "warm-up", int64(total)/5)
 	host, resident := heapInUse(), residentOf(t, pid)
-	cycles(t, client, cyclers, "cycle", int64(total), true)
+	cycles(t, client, "cycle", int64(total))
 	hostAfter, residentAfter := heapInUse(), residentOf(t, pid)
 
 	t.Logf("%d cycles: heap of the host %d -> %d bytes, resident memory of the plugin %d -> %d bytes",
@@ -52,26 +52,14 @@ func TestMillionCycles(t *testing.T) {
 	}
 }
 
-// cycles lets callers acquire and release total times together, each a lock of
-// its own, or a new one each time.
-func cycles(t *testing.T, client *core.Client, callers int, name string, total int64, anew bool) {
+// cycles lets callers acquire and release total new locks together.
+func cycles(t *testing.T, client *core.Client, name string, total int64) {
 	var next atomic.Int64
 	var work sync.WaitGroup
-	for i := range callers {
+	for range cyclers {
 		work.Go(func() {
-			var lock *core.Lock
 			for n := next.Add(1); n <= total; n = next.Add(1) {
-				var err error
-				switch {
-				case anew:
-					lock, err = client.Lock(fmt.Sprint(name, " ", n), nil)
-				case lock == nil:
-					lock, err = client.Lock(fmt.Sprint(name, " ", i), nil)
-				}
-				if err == nil {
-					err = once(t.Context(), lock)
-				}
-				if err != nil {
+				if err := once(t.Context(), client, fmt.Sprint(name, " ", n)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -81,7 +69,11 @@ func cycles(t *testing.T, client *core.Client, callers int, name string, total i
 	work.Wait()
 }
 
-func once(ctx context.Context, lock *core.Lock) error {
+func once(ctx context.Context, client *core.Client, name string) error {
+	lock, err := client.Lock(name, nil)
+	if err != nil {
+		return err
+	}
 	lease, err := lock.Acquire(ctx)
 	if err != nil {
 		return err

@@ -40,9 +40,9 @@ type players struct {
 	idle    chan *player
 	needs   []servers.Capability // of the servers
 	ttl     time.Duration        // the longest
-	// table are what hosts of the table write to, of whose rounds nothing that is left
-	// is looked at; nil for all others.
-	table *host.Resources
+	// files is where hosts of the table write, of whose rounds nothing that is left
+	// is looked at; "" for all others.
+	files string
 	soak  bool // hosts live on from one schedule to the next
 
 	mu   sync.Mutex
@@ -133,7 +133,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 		return nil, err
 	}
 	err = p.happen(ctx, w, h, watch)
-	if err != nil && p.table == nil {
+	if err != nil && p.files == "" {
 		return nil, err
 	}
 	if err := p.teardown(ctx, w, h); err != nil {
@@ -163,7 +163,7 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 		}
 	}
 	h.Began = proc.Now()
-	if p.table == nil {
+	if p.files == "" {
 		proc.Sleep(ctx, warmUp)
 	}
 	return nil

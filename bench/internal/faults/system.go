@@ -104,7 +104,7 @@ func (p *player) ready(ctx context.Context, setting string) error {
 // whose clock has jumped are not well: threads of some wait until a time of day. The
 // table moves clocks back.
 func (p *player) well(ctx context.Context) bool {
-	if p.table != nil {
+	if p.files != "" {
 		return p.environment.Again(ctx) == nil
 	}
 	return !p.environment.Shifted && (p.environment.Healthy(ctx) == nil || p.environment.Again(ctx) == nil && p.environment.Healthy(ctx) == nil)
@@ -133,8 +133,8 @@ func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) hos
 		Backend: p.backend.Name, Path: plugin, Config: cfg, NoMTLS: p.backend.NoMTLS, Host: number, TempDir: dir,
 		Resources: host.Resources{Dir: dir}, Program: p.backend.HostProgram,
 	}
-	if p.table != nil {
-		spec.Resources = *p.table
+	if p.files != "" {
+		spec.Resources.Dir = p.files
 	}
 	return spec
 }

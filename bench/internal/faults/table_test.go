@@ -40,7 +40,7 @@ func (s *sink) Round(r results.Round) error {
 // for how long the machine kept hosts from running, all of them together.
 func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
 	t.Helper()
-	p := Plan{Backends: []Backend{b}, Rounds: 1, FilesOnly: true}
+	p := Plan{Backends: []Backend{b}, Rounds: 1}
 	for _, f := range All() {
 		if slices.Contains(faults, f.Name) {
 			p.Faults = append(p.Faults, f)
@@ -145,20 +145,6 @@ func TestTableFindsPlantedBugs(t *testing.T) {
 	}
 }
 
-func TestStarvationIsNotTheFreeze(t *testing.T) {
-	const ms = int64(time.Millisecond)
-	r := results.Round{Seen: results.Seen{Halts: []results.Halt{
-		{Host: 0, Why: results.HaltFrozen, From: 1000 * ms, To: 3000 * ms},
-		{Host: 0, Why: results.HaltStarved, From: 998 * ms, To: 3001 * ms},
-		{Host: 0, Why: results.HaltStarved, From: 500 * ms, To: 520 * ms},
-		{Host: 1, Why: results.HaltStarved, From: 1500 * ms, To: 1530 * ms},
-		{Host: 1, Why: results.HaltKilled, From: 4000 * ms},
-	}}}
-	if got, want := starvation(r), 50*time.Millisecond; got != want {
-		t.Errorf("starved for %v, want %v", got, want)
-	}
-}
-
 // TestNoOperationsIsNoVerdict: a plugin that cannot be opened is not called
 // safe.
 func TestNoOperationsIsNoVerdict(t *testing.T) {
@@ -168,7 +154,7 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	}
 	var s sink
 	faults := slices.DeleteFunc(All(), func(f Fault) bool { return f.Name != "kill-plugin" })
-	err := Run(t.Context(), Plan{Backends: []Backend{{Name: "memory", Path: missing}}, Faults: faults, Rounds: 1, FilesOnly: true}, &s)
+	err := Run(t.Context(), Plan{Backends: []Backend{{Name: "memory", Path: missing}}, Faults: faults, Rounds: 1}, &s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/internal/host"
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
@@ -33,8 +32,6 @@ type Plan struct {
 	Rounds   int
 	// Seed decides at which moments of a renewal faults are injected.
 	Seed uint64
-	// FilesOnly leaves out the resources that need servers.
-	FilesOnly bool
 }
 
 // Quick are the names of the faults of a quick run.
@@ -92,10 +89,6 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
 	r := &runner{plan: p, sink: sink, dir: scratch.Dir(), began: proc.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
-	defer func() { err = errors.Join(err, r.servers.Close()) }()
-	if err := r.openResources(ctx); err != nil {
-		return err
-	}
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
 			if ctx.Err() != nil {
@@ -120,34 +113,6 @@ type runner struct {
 	dir    string
 	began  int64 // zero of all times
 	random *rand.Rand
-
-	resources host.Resources
-	servers   servers.Nodes // of the resources
-}
-
-// openResources starts what holders write to. A server that is not installed
-// leaves one kind of resource out.
-func (r *runner) openResources(ctx context.Context) error {
-	r.resources.Dir = r.dir
-	if r.plan.FilesOnly {
-		return nil
-	}
-	r.resources.Guards = map[string]string{}
-	for _, s := range kinds.All() {
-		if s.Guard == nil {
-			continue
-		}
-		server, err := s.Guard.Start(ctx)
-		if errors.Is(err, servers.ErrNotInstalled) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		r.servers = append(r.servers, server)
-		r.resources.Guards[s.Guard.Kind] = server.Addr()
-	}
-	return nil
 }
 
 // roundOf is a round of a fault on a backend, before it is gone through.
@@ -212,7 +177,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
-	x.needs, x.ttl, x.table = c.fault.Needs, c.ttl, &c.resources
+	x.needs, x.ttl, x.files = c.fault.Needs, c.ttl, c.dir
 	for n := range c.plan.Rounds {
 		round := template
 		round.Round, round.Names, round.TTLms = n+1, lockCount, c.ttl.Milliseconds()

@@ -40,7 +40,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 		h.Seen = append(h.Seen, of.Seen())
 		h.Alive[i] = h.Alive[i] && !of.Crashed()
 	}
-	if p.table != nil {
+	if p.files != "" {
 		return nil
 	}
 	if err := p.look(ctx, w, h); err != nil {

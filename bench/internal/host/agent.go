@@ -33,7 +33,6 @@ type agent struct {
 	parent *proc.Parent
 	spec   Spec
 	clock  proc.Clock
-	writer writer
 
 	groups []*group // of the orders, which are carried out one after the other
 	calls  sync.WaitGroup
@@ -64,9 +63,6 @@ func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 		return nil, err
 	}
 	if !s.measured() {
-		if a.writer, err = openWriter(s.Resources); err != nil {
-			return nil, err
-		}
 		a.heartbeat = proc.StartHeartbeat(a.noteHeartbeat)
 	}
 	a.sendPlugin()
@@ -160,7 +156,7 @@ func (a *agent) Close() error {
 	if errors.Is(err, core.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		err = nil // the fault may have left no server to release to
 	}
-	return errors.Join(err, a.writer.close())
+	return err
 }
 
 func (a *agent) send(n note) { a.parent.Send(n) }

@@ -15,10 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/fence"
-	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
-	"github.com/lockbench/lockbench/internal/servers"
-	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 const (
@@ -73,7 +70,7 @@ func (a *agent) release(from int) {
 // while it prepares makes the write late, as in every program.
 func (h *holding) write(name string, stop <-chan struct{}) {
 	for {
-		h.agent.writer.write(h, name)
+		h.writeOnce(name)
 		if !h.valid(false) {
 			return
 		}
@@ -345,76 +342,30 @@ func (k *kept) Release(ctx context.Context) error {
 	return k.Lease.Release(ctx)
 }
 
-// Resources are what holders write to: for each lock one thing of its name
-// behind a guard, and its twin without. Lock number i writes to the i-th of those
-// that are there, and round again.
+// Resources are what holders write to: for each lock a file of its name behind a
+// guard, and its twin without.
 type Resources struct {
-	Dir    string            `json:"dir"`              // for files
-	Guards map[string]string `json:"guards,omitempty"` // addresses by [servers.Guard.Kind]
+	Dir string `json:"dir"`
 }
 
-// resource is one kind of thing.
-type resource struct {
-	kind string
-	*servers.Guarded
-}
-
-type writer []resource
-
-func openWriter(r Resources) (writer, error) {
-	w := writer{{"file", fileResource(r.Dir)}}
-	for _, s := range kinds.All() {
-		g := s.Guard
-		if g == nil || r.Guards[g.Kind] == "" {
-			continue
-		}
-		guarded, err := g.Open(r.Guards[g.Kind])
-		if err != nil {
-			return nil, err
-		}
-		w = append(w, resource{g.Kind, guarded})
-	}
-	return w, nil
-}
-
-func (w writer) close() error {
-	return inject.Each(w, func(r resource) error { return r.Close() })
-}
-
-// writeTimeout bounds one write: the resources share a machine with faults.
-const writeTimeout = 5 * time.Second
-
-// write writes to the guarded thing of a lock and to its twin. A write that
-// fails otherwise than by its guard had no effect that anybody can tell, and
-// is left out.
-func (w writer) write(h *holding, name string) {
+// writeOnce writes to the guarded file of a lock and to its twin. A write that fails
+// otherwise than by its guard had no effect that anybody can tell, and is left
+// out.
+func (h *holding) writeOnce(name string) {
 	a, l := h.agent, &h.record // what is read of it does not change
-	r := w[l.Name%len(w)]
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
-	defer cancel()
+	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)
 	for _, guarded := range []bool{true, false} {
-		do, thing := r.WriteBare, name+"-bare"
+		n := results.Write{Host: l.Host, Name: l.Name, Token: l.Token, Guarded: guarded, SentNs: a.clock.Now()}
+		var err error
 		if guarded {
-			do, thing = r.Write, name
+			err = fence.File{Path: path}.Write(l.Token, text)
+		} else {
+			err = os.WriteFile(path+"-bare", text, 0o644)
 		}
-		n := results.Write{Host: l.Host, Name: l.Name, Token: l.Token, Resource: r.kind, Guarded: guarded, SentNs: a.clock.Now()}
-		err := do(ctx, thing, l.Token)
 		n.DoneNs = a.clock.Now()
 		n.Refused = errors.Is(err, fence.ErrStale)
 		if err == nil || n.Refused {
 			a.send(note{Write: &n})
 		}
-	}
-}
-
-func fileResource(dir string) *servers.Guarded {
-	return &servers.Guarded{
-		Write: func(_ context.Context, thing string, token uint64) error {
-			return fence.File{Path: filepath.Join(dir, thing)}.Write(token, strconv.AppendUint(nil, token, 10))
-		},
-		WriteBare: func(_ context.Context, thing string, token uint64) error {
-			return os.WriteFile(filepath.Join(dir, thing), strconv.AppendUint(nil, token, 10), 0o644)
-		},
-		Close: func() error { return nil },
 	}
 }

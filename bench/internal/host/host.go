@@ -52,7 +52,7 @@ type Spec struct {
 	// Zero is when, on the machine's clock, the clock stands at zero by which the
 	// host tells its times: nobody converts them.
 	Zero int64 `json:"zero_ns,omitempty"`
-	// Resources are what it writes to. A host without them is one that is measured:
+	// Resources are the files that it writes. A host without them is one that is measured:
 	// it writes nothing, logs nothing, and has no heartbeat.
 	Resources Resources `json:"resources"`
 	// TempDir is where the host and its plugin make their temporary files; ""

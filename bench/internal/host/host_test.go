@@ -2,14 +2,12 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/internal/load"
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
@@ -21,65 +19,6 @@ import (
 func TestMain(m *testing.M) {
 	Main()
 	plugintest.Main(m)
-}
-
-// TestTerms follows a host that holds a lock for ever, is told to release it, and
-// asks again.
-func TestTerms(t *testing.T) {
-	clock := proc.NewClock()
-	leases := make(chan results.Hold, 1000)
-	p := begin(t, redisSpec(t), clock)
-	p.Follow(func(l *results.Hold, _ *results.Call) {
-		if l != nil {
-			leases <- *l
-		}
-	})
-	work := func() {
-		t.Helper()
-		err := p.Work(Workload{Kind: results.OpLock, Name: "jobs", Names: 1, Callers: 1, TTL: ttl, Look: time.Millisecond, Limit: Forever, Hold: Forever})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	work()
-	await := func(what string, is func(results.Hold) bool) (l results.Hold) {
-		t.Helper()
-		for deadline := time.After(30 * time.Second); ; {
-			select {
-			case next := <-leases:
-				if next.GrantedNs < l.GrantedNs || max(next.GrantedNs, next.DoneNs, next.ReleasedNs) > clock.Now() {
-					t.Errorf("%+v after %+v, at %d", next, l, clock.Now())
-				}
-				if l = next; is(l) {
-					return l
-				}
-			case <-deadline:
-				t.Fatalf("not %s; the last one was %+v", what, l)
-			}
-		}
-	}
-	first := await("granted", func(l results.Hold) bool { return l.Held() })
-	renewed := await("renewed", func(l results.Hold) bool { return len(l.Renewals) > 0 })
-	if last := renewed.Renewals[0]; renewed.GrantedNs != first.GrantedNs || first.SentNs > first.GrantedNs || last[0] < first.SentNs || last[1] < last[0] {
-		t.Errorf("renewed: %+v after %+v", renewed, first)
-	}
-	if err := p.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	resigned := await("released", func(l results.Hold) bool { return l.ReleasedNs > 0 })
-	if resigned.Token != first.Token || resigned.Cause != "" || resigned.ReleaseNs < first.GrantedNs || resigned.ReleasedNs < resigned.ReleaseNs {
-		t.Errorf("resigned: %+v", resigned)
-	}
-	work()
-	second := await("granted", func(l results.Hold) bool { return l.Held() })
-	if second.Token <= first.Token || second.GrantedNs < resigned.ReleasedNs {
-		t.Errorf("%+v after %+v", second, first)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	if err := p.Close(ctx); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestHostThatCannotStart says why.
@@ -239,88 +178,5 @@ func TestReleaseFrom(t *testing.T) {
 		if p.Forget(); len(p.Seen().Holds) != step.left {
 			t.Errorf("after the release from %d on: %+v", step.from, p.Seen())
 		}
-	}
-}
-
-// closely is what the clocks of two processes may differ by.
-const closely = int64(time.Millisecond)
-
-// redisSpec is that of a server of the test's own.
-func redisSpec(t *testing.T) Spec {
-	t.Helper()
-	s := redisServer(t)
-	return Spec{
-		Backend: "redis",
-		Path:    plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis"),
-		Config:  driver.Config{"address": s.Addr()},
-	}
-}
-
-// begin starts a host that tells its times by clock.
-func begin(t *testing.T, s Spec, clock proc.Clock) *Process {
-	t.Helper()
-	s.Zero = proc.MachineClock().Of(clock.Zero())
-	p, err := Start(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func TestCallers(t *testing.T) {
-	spec := redisSpec(t)
-	clock := proc.NewClock()
-	lockIn := func() (*Process, load.Lock) {
-		h := begin(t, spec, clock)
-		lock, err := h.Lock("jobs", 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h, lock
-	}
-	a, lockA := lockIn()
-	b, lockB := lockIn()
-
-	before := clock.Now()
-	lease, err := lockA.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked, answered := lease.(load.Timed).Granted()
-	if asked < before-closely || answered < asked || answered > clock.Now()+closely {
-		t.Errorf("asked at %d, answered at %d, by the run's clock between %d and %d", asked, answered, before, clock.Now())
-	}
-	waiting, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := lockB.Acquire(waiting); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the other host's caller gave up: %v", err)
-	}
-	granted := make(chan load.Lease, 1)
-	go func() {
-		other, err := lockB.Acquire(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
-		granted <- other
-	}()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	other := <-granted
-	if other == nil || other.Token() <= lease.Token() {
-		t.Fatalf("%v after %v", other, lease)
-	}
-	ended, _ := lease.(load.Timed).Released()
-	if _, next := other.(load.Timed).Granted(); next < ended-closely {
-		t.Errorf("granted at %d, before it was released at %d", next, ended)
-	}
-	if err := a.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, err := lockA.Acquire(t.Context()); !errors.Is(err, proc.ErrEnded) {
-		t.Errorf("a host that has ended: %v", err)
-	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Error(err)
 	}
 }

@@ -153,14 +153,13 @@ func (h *Hold) Attempt() Attempt {
 // Write is one write to a guarded resource, or to its twin without a guard, by
 // a holder that believed to hold the lock when it began to prepare it.
 type Write struct {
-	Host     int    `json:"host"`
-	Name     int    `json:"name"`
-	Token    uint64 `json:"token"`
-	Resource string `json:"resource"` // "file", or the kind of a guard of package servers
-	Guarded  bool   `json:"guarded,omitempty"`
-	SentNs   int64  `json:"sent_ns"`
-	DoneNs   int64  `json:"done_ns"`
-	Refused  bool   `json:"refused,omitempty"` // as stale
+	Host    int    `json:"host"`
+	Name    int    `json:"name"`
+	Token   uint64 `json:"token"`
+	Guarded bool   `json:"guarded,omitempty"`
+	SentNs  int64  `json:"sent_ns"`
+	DoneNs  int64  `json:"done_ns"`
+	Refused bool   `json:"refused,omitempty"` // as stale
 }
 
 // Op is what a caller asks for: to hold a lock, one way or another, or an end.

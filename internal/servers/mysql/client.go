@@ -10,7 +10,6 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/core/fence"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
 )
@@ -56,46 +55,6 @@ func count(cfg driver.Config) (*servers.Counter, error) {
 		return servers.Served{Run: n, Sent: n - c.Own*c.Reads, Busy: math.NaN()}, err
 	})
 	return c, nil
-}
-
-// thingConns is how many connections a process may use to write to things.
-const thingConns = 4
-
-// openThingRows keeps a thing in a row, with its token.
-func openThingRows(addr string) (*servers.Guarded, error) {
-	db, err := Dial(driver.Config{"address": At(addr)})
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(thingConns)
-	_, err = db.Exec(`CREATE TABLE IF NOT EXISTS things (
-		name VARCHAR(200) PRIMARY KEY, body BIGINT UNSIGNED NOT NULL DEFAULT 0,
-		lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0, writes BIGINT NOT NULL DEFAULT 0)`)
-	if err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	const change = "UPDATE things SET body = ?, writes = writes + 1"
-	insert := func(ctx context.Context, thing string) error {
-		_, err := db.ExecContext(ctx, "INSERT IGNORE INTO things (name) VALUES (?)", thing)
-		return err
-	}
-	return &servers.Guarded{
-		Close: db.Close,
-		Write: func(ctx context.Context, thing string, token uint64) error {
-			if err := insert(ctx, thing); err != nil {
-				return err
-			}
-			query := change + ", " + fence.Set("lock_token") + " WHERE name = ? AND " + fence.Where("lock_token")
-			return fence.Exec(ctx, db, thing, token, query, token, token, thing, token)
-		},
-		WriteBare: func(ctx context.Context, thing string, token uint64) error {
-			if err := insert(ctx, thing); err != nil {
-				return err
-			}
-			_, err := db.ExecContext(ctx, change+" WHERE name = ?", token, thing)
-			return err
-		},
-	}, nil
 }
 
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {

@@ -23,12 +23,6 @@ var Kind = &servers.Kind{
 		servers.CapSlots:    "one server has all rows",
 		servers.CapEvict:    "a SQL server deletes no rows by itself"},
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1, Copied: true}},
-	Guard: &servers.Guard{
-		Kind: "sql", Open: openThingRows,
-		Start: func(ctx context.Context) (*servers.Server, error) {
-			return Start(ctx, &Options{Relaxed: true})
-		},
-	},
 
 	Prepare:    prepare,
 	Operations: append(operations, failovers...),

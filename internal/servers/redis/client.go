@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/core/fence"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
 )
@@ -151,22 +150,6 @@ func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	})
 	slices.Sort(left)
 	return slices.Compact(left), err
-}
-
-// openThings keeps a thing in one key and its token in another.
-func openThings(addr string) (*servers.Guarded, error) {
-	c := client(addr)
-	return &servers.Guarded{
-		Write: func(ctx context.Context, thing string, token uint64) error {
-			wrote, err := c.Eval(ctx, fence.RedisSet, []string{thing, thing + ":token"}, token, token).Int()
-			if err == nil && wrote == 0 {
-				err = &fence.StaleError{Name: thing, Token: token}
-			}
-			return err
-		},
-		WriteBare: func(ctx context.Context, thing string, token uint64) error { return c.Set(ctx, thing, token, 0).Err() },
-		Close:     c.Close,
-	}, nil
 }
 
 // remove removes keys one by one: those of a Cluster are in different slots.

@@ -19,10 +19,6 @@ var Kind = &servers.Kind{
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1}, {Name: Cluster, Servers: clusterNodes, Sharded: true}},
 	Forgets:  true,
 	Floor:    &servers.Floor{Name: "redis-ping", Open: ping},
-	Guard: &servers.Guard{
-		Kind: "redis", Open: openThings,
-		Start: func(ctx context.Context) (*servers.Server, error) { return Start(ctx, nil) },
-	},
 	LeftKeys: LeftKeys,
 
 	Prepare:    prepare,
