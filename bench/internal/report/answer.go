@@ -35,7 +35,9 @@ type choice struct {
 	Others   string // with how many times slower they are
 }
 
-// choices are filled from this run. Only backends that can exclude hosts from
+// choices are filled from this run: with one candidate there is none. What no speed
+// answers, the drawing and the summary say: tokens, and what a grant survives.
+// Only backends that can exclude hosts from
 // each other and broke no rule are candidates.
 func (r Report) choices() []choice {
 	var out []choice
@@ -44,10 +46,7 @@ func (r Report) choices() []choice {
 			out = append(out, c)
 		}
 	}
-	if len(out) == 0 {
-		return nil // with one candidate there is nothing to choose
-	}
-	return append(out, r.classes()...)
+	return out
 }
 
 func (r Report) candidate(s results.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
@@ -106,39 +105,6 @@ func promised(row Row, all []Row) string {
 		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
 	}
 	return row.Name
-}
-
-// classes are the needs that no speed answers.
-func (r Report) classes() []choice {
-	candidates := filter(r.Manifest.Subjects, r.candidate)
-	names := func(all []results.Subject) (out []string) {
-		for _, s := range all {
-			out = append(out, s.Name)
-		}
-		return out
-	}
-	var out []choice
-	var rest, survive []string
-	for _, c := range tokenClasses {
-		of := names(filter(candidates, func(s results.Subject) bool { return s.Fencing == c.class }))
-		switch {
-		case len(of) == 0:
-		case len(out) == 0:
-			out = append(out, choice{Need: "tokens that a resource can trust", Take: of, Measured: c.class + " by its own claim"})
-		default:
-			rest = append(rest, c.class+": "+strings.Join(of, ", "))
-		}
-	}
-	if len(out) > 0 {
-		out[0].Others = strings.Join(rest, "; ")
-	}
-	for _, g := range groups(candidates, func(s results.Subject) string { return s.Durability }) {
-		survive = append(survive, strings.Join(names(g.all), ", ")+": "+cmp.Or(g.key, "unknown"))
-	}
-	if len(survive) > 0 {
-		out = append(out, choice{Need: "grants that survive the server's crash", Measured: "as the servers were set up", Others: strings.Join(survive, "; ")})
-	}
-	return out
 }
 
 // fewestRuns is how many runs of each can differ at the level of the tests: of

@@ -53,12 +53,7 @@ func (r Report) latencyView(key results.HistogramKey, all []samples) view {
 	for _, s := range all {
 		v.Lines = append(v.Lines, r.line(s.Subject, percentiles(s.Histogram)))
 	}
-	v.Table = tabulate(grid{Title: label(key)}, []column[samples]{
-		samplesSubject,
-		numberColumn("samples", func(s samples) cell { return count(s.TotalCount()) }),
-		percentile(0.5), percentile(0.9), percentile(0.99), percentile(0.999),
-		numberColumn("max", func(s samples) cell { return took(s.Max()) }),
-	}, all)
+	v.Table = tabulate(grid{Title: label(key)}, samplesColumns, all)
 	return v
 }
 
@@ -69,7 +64,7 @@ func (r Report) takeoverView(key results.HistogramKey, all []samples) view {
 		l.Shown = true
 		v.Lines = append(v.Lines, l)
 	}
-	v.Table = tabulate(grid{Title: label(key), Note: r.bandNote(key.Mode)}, takeoverColumns(v.Band), all)
+	v.Table = tabulate(grid{Title: label(key), Note: r.bandNote(key.Mode)}, samplesColumns, all)
 	return v
 }
 
@@ -101,8 +96,14 @@ func (r Report) samplesOf(key results.HistogramKey) []samples {
 	return out
 }
 
-// samplesSubject is the first column of tables of samples.
-var samplesSubject = column[samples]{gridColumn{"backend", false}, func(s samples) cell { return subject(s.Subject) }}
+// samplesColumns are those of tables of samples.
+var samplesColumns = []column[samples]{
+	{gridColumn{"backend", false}, func(s samples) cell { return subject(s.Subject) }},
+	numberColumn("samples", func(s samples) cell { return count(s.TotalCount()) }),
+	numberColumn("min", func(s samples) cell { return took(s.Min()) }),
+	percentile(0.5), percentile(0.9), percentile(0.99), percentile(0.999),
+	numberColumn("max", func(s samples) cell { return took(s.Max()) }),
+}
 
 // percentile is a column of those that have enough samples for it.
 func percentile(share float64) column[samples] {
@@ -187,20 +188,6 @@ func steps(h *hdrhistogram.Histogram) [][]float64 {
 	return out
 }
 
-// takeoverColumns say of each backend where its takeovers lie against the band.
-func takeoverColumns(b *band) []column[samples] {
-	number := func(n int64) cell { return numeric(fmt.Sprint(n), float64(n)) }
-	return []column[samples]{
-		samplesSubject,
-		numberColumn("count", func(s samples) cell { return count(s.TotalCount()) }),
-		numberColumn("shortest", func(s samples) cell { return took(s.Min()) }),
-		percentile(0.5), percentile(0.99),
-		numberColumn("longest", func(s samples) cell { return took(s.Max()) }),
-		numberColumn("before band", func(s samples) cell { return number(outside(s.Histogram, b)[0]) }),
-		numberColumn("after", func(s samples) cell { return number(outside(s.Histogram, b)[1]) }),
-	}
-}
-
 // bandNote says where the band lies.
 func (r Report) bandNote(mode string) string {
 	b := r.ttlBand(mode)
@@ -208,20 +195,4 @@ func (r Report) bandNote(mode string) string {
 		return ""
 	}
 	return fmt.Sprintf("A takeover that waits for the TTL takes %s to %s.", duration(b.From), duration(b.Until))
-}
-
-// outside counts the takeovers before the band, and those after it.
-func outside(h *hdrhistogram.Histogram, b *band) (out [2]int64) {
-	if b == nil {
-		return out
-	}
-	for _, bar := range h.Distribution() {
-		switch {
-		case float64(bar.To) < b.From:
-			out[0] += bar.Count
-		case float64(bar.From) > b.Until:
-			out[1] += bar.Count
-		}
-	}
-	return out
 }

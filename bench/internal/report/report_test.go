@@ -35,19 +35,14 @@ func TestBaselinesHaveNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRefusedOpenLoop: a generator that could not keep up is told with how late
-// it was.
+// TestRefusedOpenLoop: figures of a generator that could not keep up are not shown.
 func TestRefusedOpenLoop(t *testing.T) {
 	c := cycles("redis", 64, 0, 1e5, false)
-	c.Latencies["lag"], c.Latencies["open-acquire"] = []int64{200_000, 200_000, 7e6}, []int64{300_000, 300_000, 8e6}
-	c.Values["open-refused"], c.Values["drops"], c.Values["offered/s"] = 1, 0, 5000
-	want := "no figures of the open loop, because the load generator could not keep up, for redis at 64 clients: 5,000 cycles/s were offered; in 1 of 1 run it was late by p50 200µs, p99 7.00ms where an acquire took p50 300µs, p99 8.00ms, of which half is the most"
-	for drops, more := range map[float64]string{0: "", 3: "; 3 cycles dropped"} {
-		c.Values["drops"] = drops
-		r := reported(t, []results.Cell{c})
-		if got := r.refusals(); len(got) != 1 || got[0] != want+more {
-			t.Errorf("got  %q\nwant %q", got, want+more)
-		}
+	c.Latencies["open-acquire"], c.Values["open-refused"] = []int64{300_000, 300_000, 8e6}, 1
+	text := strings.Join(strings.Fields(output(t, reported(t, []results.Cell{c}), "text")), " ")
+	want := "no figures of the open loop, because the load generator could not keep up, for redis at 64 clients"
+	if !strings.Contains(text, want) || !strings.Contains(text, "refused") || strings.Contains(text, "300µs") {
+		t.Error(text)
 	}
 }
 
