@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/baseline"
-	"github.com/lockbench/lockbench/bench/internal/measure"
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
@@ -108,10 +107,10 @@ func (s *session) sweep(ctx context.Context) error {
 // floor. When the caller did not ask for it by name, a server that is not
 // installed is a line in the report.
 func (s *session) openBackend(ctx context.Context, f described) error {
-	var harm measure.Server
+	var harm *servers.Server
 	own := false
 	if !s.plan.own[f.Name] && f.config["address"] == "" {
-		servers, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
+		started, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
 		var e *EnvError
 		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
 			s.skipped = append(s.skipped, fmt.Sprintf("%s: %v; %s", f.Name, e.Err, e.Hint))
@@ -120,9 +119,9 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		if err != nil {
 			return err
 		}
-		s.servers = append(s.servers, servers.Servers...)
-		harm = harmed(servers)
-		maps.Copy(f.config, servers.Config)
+		s.servers = append(s.servers, started.Servers...)
+		harm = harmed(started.Servers)
+		maps.Copy(f.config, started.Config)
 	} else if s.plan.Parts == 0 {
 		own = f.ownPrefix() != ""
 	}
@@ -146,7 +145,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 // openAt opens the plugin of a backend whose servers are there, its baselines and its
 // floor, at a distance from them. One whose connections cannot be led through a
 // relay is a line in the report.
-func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm measure.Server, own bool) (err error) {
+func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	if rtt > 0 {
 		f.config, err = s.relayed(f.config, rtt)
 		if errors.Is(err, kinds.ErrNoRoute) {
@@ -305,20 +304,12 @@ func (s *session) Close(ctx context.Context) error {
 // harmed is the server that may be harmed: one of several, the same all the time,
 // because one that was restarted may have no vote for a while, and with three of
 // five in that nobody could lead. It is nil without servers of ours.
-func harmed(s *servers.Environment) measure.Server {
-	switch {
-	case len(s.Servers) > 0:
-		return localServer{s.Servers[rand.IntN(len(s.Servers))]}
-	case len(s.Containers) > 0:
-		return s.Containers[rand.IntN(len(s.Containers))]
+func harmed(all servers.Nodes) *servers.Server {
+	if len(all) == 0 {
+		return nil
 	}
-	return nil
+	return all[rand.IntN(len(all))]
 }
-
-// localServer is started again with what it keeps.
-type localServer struct{ *servers.Server }
-
-func (s localServer) Start(ctx context.Context) error { return s.Server.Start(ctx, s.Keeps()) }
 
 // openOther opens the plugin of the other build on the same servers, when the
 // plan has one. It is driven by this lockbench, so that only the plugins differ.

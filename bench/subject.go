@@ -13,7 +13,6 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/baseline"
 	"github.com/lockbench/lockbench/bench/internal/host"
 	"github.com/lockbench/lockbench/bench/internal/load"
-	"github.com/lockbench/lockbench/bench/internal/measure"
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
@@ -46,7 +45,7 @@ type subject struct {
 	rtt     time.Duration // to its store, beyond that of the network
 	host    host.Spec     // to start processes with; zero for a floor
 	ttl     time.Duration
-	server  measure.Server // to be harmed; nil for none
+	server  *servers.Server // to be harmed; nil for none
 }
 
 // commands reads the counter; it is nil without one. What libraries have sent

@@ -131,11 +131,11 @@ func composeFile() (string, error) {
 	return "", fmt.Errorf("%w: %w", ErrNoCompose, ErrNoFile)
 }
 
-// Up starts the services of a backend and returns them when all are healthy. Each
-// takes its port from the variable LOCKBENCH_<SERVICE>_PORT. Durable servers keep
+// Up starts the services of a backend and returns their addresses, host:port, when
+// all are healthy. Each takes its port from the variable LOCKBENCH_<SERVICE>_PORT. Durable servers keep
 // their data over a crash where they could do without. It is called once for each
 // service.
-func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]*Container, error) {
+func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]string, error) {
 	if len(services) == 0 {
 		return nil, fmt.Errorf("%w %s", ErrNoService, backend)
 	}
@@ -150,16 +150,16 @@ func (c *Compose) Up(ctx context.Context, backend string, services []string, dur
 	if durable {
 		environ = append(environ, "LOCKBENCH_REDIS_APPENDONLY=yes")
 	}
-	var out []*Container
+	var at []string
 	for i, s := range services {
 		environ = append(environ, fmt.Sprintf("LOCKBENCH_%s_PORT=%d", strings.ToUpper(s), taken.Port(i)))
-		out = append(out, &Container{name: c.project + "-" + s + "-1", addr: taken.Addr(i)})
+		at = append(at, taken.Addr(i))
 	}
 	args := []string{"compose", "--project-name", c.project, "--file", c.file, "up", "--detach", "--wait", "--quiet-pull"}
 	if _, err := docker(ctx, environ, append(args, services...)...); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrNoCompose, backend, err)
 	}
-	return out, nil
+	return at, nil
 }
 
 // Close removes all containers, networks and volumes of the project.
@@ -171,60 +171,5 @@ func (c *Compose) Close() error {
 	for _, taken := range c.taken {
 		err = errors.Join(err, taken.Close())
 	}
-	return err
-}
-
-// Container is one server in a container. Its methods may be called from any
-// goroutine.
-type Container struct{ name, addr string }
-
-// containerTimeout bounds one command about a container, and how long one may
-// take until it is healthy again.
-const containerTimeout = 60 * time.Second
-
-// Addr is host:port on the loopback interface, the same over Stop and Start.
-func (c *Container) Addr() string { return c.addr }
-
-// Stop ends the container as a crash would (docker kill).
-func (c *Container) Stop() error { return c.do(context.Background(), "kill") }
-
-// pauseTries is how often a container is frozen before that is an error: with
-// cgroups of version 1 runc gives up on a busy machine.
-const pauseTries = 5
-
-// Freeze stops all its processes, with their connections open (docker pause).
-func (c *Container) Freeze() (err error) {
-	for range pauseTries {
-		if err = c.do(context.Background(), "pause"); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-// Resume lets a frozen container go on (docker unpause).
-func (c *Container) Resume() error { return c.do(context.Background(), "unpause") }
-
-// Start starts a stopped container again, with what its server keeps on disk,
-// and returns when it is healthy.
-func (c *Container) Start(ctx context.Context) error {
-	if err := c.do(ctx, "start"); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
-	defer cancel()
-	for {
-		state, err := docker(ctx, nil, "inspect", "--format", "{{.State.Health.Status}}", c.name)
-		if err != nil || state == "healthy" {
-			return err
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func (c *Container) do(ctx context.Context, command string) error {
-	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
-	defer cancel()
-	_, err := docker(ctx, nil, command, c.name)
 	return err
 }

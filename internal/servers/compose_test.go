@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCompose: services are started on ports that their containers are reached at,
+// TestCompose: services are started on ports that they are reached at,
 // and what the project has is removed with it. The docker here writes down what it
 // is asked for.
 func TestCompose(t *testing.T) {
@@ -15,7 +15,7 @@ func TestCompose(t *testing.T) {
 	asked := filepath.Join(dir, "asked")
 	script := `#!/bin/sh
 echo "$* $LOCKBENCH_REDIS_PORT $LOCKBENCH_ETCD1_PORT $LOCKBENCH_REDIS_APPENDONLY" >> ` + asked + `
-case $1 in ps) echo container ;; inspect) echo healthy ;; esac
+case $1 in ps) echo container ;; esac
 `
 	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
@@ -25,21 +25,15 @@ case $1 in ps) echo container ;; inspect) echo healthy ;; esac
 	if err != nil {
 		t.Fatal(err)
 	}
-	up := func(durable bool, services ...string) []*Container {
+	up := func(durable bool, services ...string) []string {
 		t.Helper()
 		all, err := c.Up(t.Context(), "x", services, durable)
 		if err != nil || len(all) != len(services) {
-			t.Fatalf("%d containers, %v", len(all), err)
+			t.Fatalf("%d services, %v", len(all), err)
 		}
 		return all
 	}
 	redis, etcd := up(true, "redis")[0], up(false, "etcd1", "etcd2")[0]
-	if err := redis.Stop(); err != nil {
-		t.Error(err)
-	}
-	if err := redis.Start(t.Context()); err != nil {
-		t.Error(err)
-	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
@@ -47,11 +41,11 @@ case $1 in ps) echo container ;; inspect) echo healthy ;; esac
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := func(c *Container) string { return strings.TrimPrefix(c.Addr(), "127.0.0.1:") }
+	port := func(at string) string { return strings.TrimPrefix(at, "127.0.0.1:") }
 	project := "compose --project-name " + c.project + " --file " + c.file + " up --detach --wait --quiet-pull"
 	for _, want := range []string{
 		project + " redis " + port(redis) + "  yes\n", project + " etcd1 etcd2  " + port(etcd) + " \n",
-		"kill " + c.project + "-redis-1", "start " + c.project + "-redis-1", "rm --force --volumes container",
+		"rm --force --volumes container",
 	} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("docker was not asked for %q:\n%s", want, b)

@@ -29,8 +29,7 @@ const healthTimeout = 2 * time.Second
 type Environment struct {
 	// Servers are those that hosts use, in the order of their addresses; none for a
 	// backend that has no server, or has it in containers.
-	Servers    Nodes
-	Containers []*Container
+	Servers Nodes
 	// Replica follows the first server, over Link.
 	Replica *Replica
 	Link    *inject.Proxy
@@ -126,15 +125,11 @@ func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environ
 
 // Up is [Kind.Start] in containers.
 func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) (*Environment, error) {
-	all, err := c.Up(ctx, k.Name, k.Services, durable)
+	at, err := c.Up(ctx, k.Name, k.Services, durable)
 	if err != nil {
 		return nil, err
 	}
-	var at []string
-	for _, one := range all {
-		at = append(at, one.Addr())
-	}
-	return &Environment{kind: k, plugin: plugin, Containers: all, Config: k.config(at)}, nil
+	return &Environment{kind: k, plugin: plugin, Config: k.config(at)}, nil
 }
 
 // Admit lets servers that were started, or started again, vote at once, where

@@ -115,8 +115,8 @@ type Input struct {
 	Tick time.Duration
 	// Harms is how many leaders are harmed; 0: three.
 	Harms int
-	// Server may be harmed; nil when the servers are somebody else's.
-	Server Server
+	// Server may be harmed; nil when the servers are in containers, or another's.
+	Server *servers.Server
 	// Commands reads what a server has done; nil when its servers do not count.
 	Commands func(ctx context.Context) (servers.Served, error)
 	// Names are the locks; caller i uses Names[i%len(Names)].

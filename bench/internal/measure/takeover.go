@@ -292,7 +292,7 @@ var modes = []mode{
 		server: true,
 		waits:  func(time.Duration) time.Duration { return 2 * time.Second },
 		inject: func(ctx context.Context, s *election, _ *incident) error {
-			return errors.Join(s.in.Server.Stop(), s.in.Server.Start(ctx))
+			return errors.Join(s.in.Server.Stop(), s.in.Server.Start(ctx, s.in.Server.Keeps()))
 		},
 	},
 	{
@@ -312,23 +312,12 @@ var modes = []mode{
 
 func pauseOf(ttl time.Duration) time.Duration { return ttl + ttl/10 }
 
-// Server is the server of a backend, or one of several, that may be harmed.
-type Server interface {
-	// Stop ends it as a crash does; Start starts it again, with what it keeps
-	// over one, and returns when it answers.
-	Stop() error
-	Start(ctx context.Context) error
-	// Freeze stops it with its connections open until Resume.
-	Freeze() error
-	Resume() error
-}
-
 // NotPossible says why a mode cannot be measured with this input; "" when it
 // can.
 func NotPossible(in Input) string {
 	m, _ := modeByName(in.Mode)
 	if m.server && in.Server == nil {
-		return "which harms servers and leaves yours alone"
+		return "which harms servers that lockbench has started as processes, and no others"
 	}
 	if m.proxied() {
 		nowhere := func(address string) (string, error) { return address, nil }

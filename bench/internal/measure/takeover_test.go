@@ -1,7 +1,6 @@
 package measure
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -26,16 +25,12 @@ func redisServer(t *testing.T) *servers.Server {
 	return s
 }
 
-type keeping struct{ *servers.Server }
-
-func (k keeping) Start(ctx context.Context) error { return k.Server.Start(ctx, true) }
-
 func takeoverInput(t *testing.T, s *servers.Server, mode string) Input {
 	path := plugintest.Build(t, "github.com/lockbench/lockbench/plugins/redis/lockplugin-redis")
 	return Input{
 		Workload: Workload{Mode: mode, Hosts: 2, Clients: 3}, Clock: proc.NewClock(), TTL: time.Second, Harms: 1, Seed: 1,
 		Host:  host.Spec{Backend: "redis", Path: path, Config: driver.Config{"address": s.Addr()}},
-		Names: []string{mode + "/a", mode + "/b", mode + "/c"}, Measure: 20 * time.Millisecond, Server: keeping{s},
+		Names: []string{mode + "/a", mode + "/b", mode + "/c"}, Measure: 20 * time.Millisecond, Server: s,
 	}
 }
 
@@ -124,12 +119,12 @@ func TestJudge(t *testing.T) {
 func TestNotPossible(t *testing.T) {
 	for _, tt := range []struct {
 		mode, address string
-		server        Server
+		server        *servers.Server
 		want          string
 	}{
 		{"kill-host", "rediss://h:1", nil, ""},
-		{"server-restart", "h:1", nil, "leaves yours alone"},
-		{"server-restart", "h:1", keeping{}, ""},
+		{"server-restart", "h:1", nil, "and no others"},
+		{"server-restart", "h:1", &servers.Server{}, ""},
 		{"partition", "h:1", nil, ""},
 		{"partition", "rediss://h:1", nil, "proxies"},
 		{"kill-machine", "h", nil, "no host and port"},
