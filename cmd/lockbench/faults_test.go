@@ -84,3 +84,28 @@ func TestFaultsFlagsFitEveryMode(t *testing.T) {
 		})
 	}
 }
+
+// TestOldSpellings: what "lockbench run" played before is played, and said to be
+// played elsewhere.
+func TestOldSpellings(t *testing.T) {
+	for line, want := range map[string]string{
+		"--scenarios safety --quick --faults restart,evict":                 "--faults=restart --faults=evict --quick=true",
+		"--scenarios explore --backends redis":                              "--search=10m0s --backends=redis",
+		"--scenarios explore --for 30m --keep-going --seed 7 --actions cut": "--search=30m0s --actions=cut --keep-going=true --seed=7",
+		"--reproducer r.json --recorder old --runs 3":                       "--host-program=old --replay=r.json --runs=3",
+		"--scenarios throughput":                                            "",
+	} {
+		cmd := runCommand()
+		if err := cmd.ParseFlags(strings.Fields(line)); err != nil {
+			t.Fatal(err)
+		}
+		args, old := faultsArgs(cmd)
+		if got := strings.Join(args, " "); old != (want != "") || old && got != want {
+			t.Errorf("%s: %v, %s", line, old, got)
+		}
+	}
+	code, stdout, stderr := lockbench(t, "run", "--reproducer", "nowhere.json")
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "say lockbench faults --replay=nowhere.json\n") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+}

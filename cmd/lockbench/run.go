@@ -39,6 +39,9 @@ says what scenarios, modes and baselines are:
   lockbench run --vs ../old/bin -o results/vs && lockbench compare results/vs`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if args, old := faultsArgs(cmd); old {
+				return runFaults(cmd, args)
+			}
 			return f.run(cmd.Context(), cmd)
 		},
 	}
@@ -73,6 +76,7 @@ says what scenarios, modes and baselines are:
 	fl.BoolVar(&f.list, "list", false, "name scenarios, modes and baselines, a line each")
 	mtlsVar(fl, &f.mtls)
 	serversVar(fl, &p.Servers)
+	oldFlags(fl)
 	return cmd
 }
 

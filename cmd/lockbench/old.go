@@ -1,0 +1,76 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// oldEnv is where 0.1.0 had doctor. It is there for one more release.
+func oldEnv() *cobra.Command {
+	env := &cobra.Command{Use: "env", Short: "Where doctor was", Hidden: true}
+	env.AddCommand(doctorCommand())
+	return env
+}
+
+// oldFlags adds the flags of "lockbench run" that are those of "lockbench faults"
+// now. They are read for one more release.
+func oldFlags(fl *pflag.FlagSet) {
+	fl.StringSlice("faults", nil, "")
+	fl.StringSlice("actions", nil, "")
+	fl.Duration("for", 10*time.Minute, "")
+	fl.Bool("keep-going", false, "")
+	fl.String("reproducer", "", "")
+	fl.String("recorder", "", "")
+	for _, name := range []string{"faults", "actions", "for", "keep-going", "reproducer", "recorder"} {
+		fl.Lookup(name).Hidden = true
+	}
+}
+
+// newNames are those of flags that were renamed.
+var newNames = map[string]string{"reproducer": "replay", "recorder": "host-program"}
+
+// faultsArgs are the arguments of "lockbench faults" that do what a command line of
+// "lockbench run" asks for, if it is one of before that command.
+func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
+	fl := cmd.Flags()
+	scenarios, _ := fl.GetStringSlice("scenarios") // it is one
+	searches := slices.Equal(scenarios, []string{"explore"})
+	old = searches || slices.Equal(scenarios, []string{"safety"})
+	if searches && !fl.Changed("reproducer") {
+		args = append(args, "--search="+fl.Lookup("for").Value.String())
+	}
+	fl.Visit(func(f *pflag.Flag) {
+		old = old || f.Hidden
+		name := cmp.Or(newNames[f.Name], f.Name)
+		switch list, ok := f.Value.(pflag.SliceValue); {
+		case name == "scenarios" || name == "for":
+		case ok:
+			for _, value := range list.GetSlice() {
+				args = append(args, "--"+name+"="+value)
+			}
+		default:
+			args = append(args, "--"+name+"="+f.Value.String())
+		}
+	})
+	return args, old
+}
+
+// runFaults runs "lockbench faults", and says that it was meant.
+func runFaults(cmd *cobra.Command, args []string) error {
+	say := "lockbench faults"
+	for _, mode := range []string{"--search=", "--replay="} {
+		if i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, mode) }); i >= 0 {
+			say += " " + args[i]
+		}
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "lockbench run measures only, from the next release on: say %s\n", say)
+	root := cmd.Root()
+	root.SetArgs(append([]string{"faults"}, args...))
+	return root.ExecuteContext(cmd.Context())
+}
