@@ -98,7 +98,6 @@ type runner struct {
 	checker    *check.Checker
 	folder     *results.Folder
 	measured   int         // cells, in all runs
-	latest     string      // figures, for who looks on
 	rendezvous *rendezvous // nil: this run is alone
 }
 
@@ -169,7 +168,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	defer r.progress.End()
 	for run, round := range order {
 		for _, c := range round {
-			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s%s", run+1, r.plan.Runs, c.subject.Name, c.label(), r.latest))
+			r.progress.Step(fmt.Sprintf("run %d/%d: %s, %s", run+1, r.plan.Runs, c.subject.Name, c.label()))
 			if err := errors.Join(r.cell(ctx, c, run+1), ctx.Err()); err != nil {
 				return err
 			}
@@ -252,7 +251,6 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		r.failures.add(c.subject, c.label(), run, classify(ctx, c.subject, err))
 	} else if !interrupted {
 		r.failures.served(c.subject)
-		r.latest = latest(c, measured)
 		r.measured++
 	}
 	return r.folder.Add(measured)
@@ -318,26 +316,6 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	}
 	m.Binaries, err = checksums(r.binaries)
 	return m, err
-}
-
-// latest is the middle of each latency of the cell that was measured last and
-// how many cycles it did, behind what is being measured; "" without any.
-func latest(c cell, measured results.Cell) string {
-	var figures []string
-	for _, op := range []string{"acquire", "handoff", "takeover", "first-grant", "call"} {
-		if took := slices.Sorted(slices.Values(measured.Latencies[op])); len(took) > 0 {
-			figures = append(figures, fmt.Sprintf("%s p50 %v", op, time.Duration(results.Quantile(took, 0.5)).Round(100*time.Nanosecond)))
-		}
-	}
-	for _, unit := range []string{"cycles/s", "grants/s", "calls/s"} {
-		if v, ok := measured.Values[unit]; ok {
-			figures = append(figures, fmt.Sprintf("%.0f %s", v, unit))
-		}
-	}
-	if len(figures) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; before: %s, %s: %s", c.subject.Name, c.label(), strings.Join(figures, ", "))
 }
 
 // notPossible says why a cell of processes cannot be measured, and of what; ""

@@ -46,7 +46,7 @@ func All() []Baseline {
 		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcess(redis.Spec, under(keyPrefix+"in-process:")),
 		redsyncNodesBaseline, inProcess(redlock.Spec, under(keyPrefix+"in-process:")),
 		leaseRowBaseline, getLockBaseline, inProcess(mysql.Spec, under(tablePrefix+"in_process_")),
-		etcdMutexBaseline, etcdElectionBaseline, inProcess(etcd.Spec, func(cfg driver.Config) string { return etcdPrefix(cfg) + "in-process/" }),
+		etcdMutexBaseline, inProcess(etcd.Spec, func(cfg driver.Config) string { return etcdPrefix(cfg) + "in-process/" }),
 	}
 }
 

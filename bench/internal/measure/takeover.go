@@ -102,9 +102,6 @@ func (s *election) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.follow(ctx); err != nil {
-		return err
-	}
 	all := make([]int32, len(s.seats))
 	for i := range all {
 		all[i] = int32(i)

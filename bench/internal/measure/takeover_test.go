@@ -9,7 +9,6 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/check"
 	"github.com/lockbench/lockbench/bench/internal/host"
 	"github.com/lockbench/lockbench/bench/internal/results"
-	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/proc"
@@ -70,22 +69,6 @@ func TestTakeoverModes(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestFollower(t *testing.T) {
-	changes := make(chan core.Change, 4)
-	f := &follower{seen: []map[uint64]sight{{}}, stop: func() {}}
-	changes <- core.Change{Kind: core.Elected, Leader: driver.Holder{Owner: "a", Token: 1}}
-	changes <- core.Change{Kind: core.Vacant}
-	changes <- core.Change{Kind: core.Elected, Leader: driver.Holder{Owner: "b", Token: 2}}
-	changes <- core.Change{Kind: core.Elected, Leader: driver.Holder{Owner: "c", Token: 3}}
-	close(changes)
-	f.observe(0, changes, proc.NewClock())
-	for token, vacant := range map[uint64]bool{1: false, 2: true, 3: false} {
-		if s, ok := f.see(0, token); !ok || (s.none() > 0) != vacant {
-			t.Errorf("token %d: %+v, %v", token, s, ok)
-		}
 	}
 }
 

@@ -24,8 +24,6 @@ const (
 const (
 	tookOver = "takeover" // from the harm to the new leader's grant
 	overdue  = "overdue"  // from the end of the TTL to the grant
-	observed = "observed" // from the harm until a follower saw the new leader
-	vacant   = "vacant"   // for how long a follower saw none
 	notice   = "notice"   // from the resumption of a frozen leader until it knew
 )
 
@@ -72,7 +70,7 @@ func roundTrip(in Input) time.Duration {
 // sample takes down the takeovers after one harm.
 func (s *election) sample(h *incident) {
 	s.mu.Lock()
-	tokens := map[int32]uint64{} // of the new leaders
+	defer s.mu.Unlock()
 	for i, n := range h.names {
 		before, after := h.before[i], s.seats[n]
 		s.cell.Cycles++
@@ -82,19 +80,8 @@ func (s *election) sample(h *incident) {
 		}
 		t := s.terms[after]
 		s.took(tookOver, t.GrantedNs-h.from)
-		tokens[n] = t.Token
 		if s.mode.expires {
 			s.judge(h, s.terms[before], t.GrantedNs)
-		}
-	}
-	s.mu.Unlock()
-	for n, token := range tokens {
-		if s.watch == nil || token == 0 {
-			continue
-		}
-		if seen, ok := s.watch.see(n, token); ok {
-			s.took(observed, max(0, seen.at-h.from))
-			s.took(vacant, seen.none())
 		}
 	}
 }

@@ -19,7 +19,7 @@ var quantiles = []struct {
 
 // operations are those whose latencies every file declares, by quantile, and the
 // longest.
-var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "observed", "vacant", "notice", "first-grant"}
+var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "notice", "first-grant"}
 
 // percentiles are those of an operation that so many samples are worth.
 func percentiles(op string, samples int64, at func(q float64) float64) []figure {

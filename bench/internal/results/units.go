@@ -48,8 +48,6 @@ var Units = []Unit{
 	{Name: "band-high-ns/takeover"},
 	{Name: "early", Title: "early", Better: "lower", Added: true},
 	{Name: "late", Title: "late", Better: "lower", Added: true},
-	{Name: "p50-ns/observed", Title: "seen by a follower p50"},
-	{Name: "p50-ns/vacant", Title: "without a leader p50"},
 	{Name: "max-ns/notice", Title: "knew after"},
 	{Name: "stale-writes", Title: "stale writes", Better: "lower", Added: true},
 	{Name: "kept", Title: "kept", Better: "higher"},
