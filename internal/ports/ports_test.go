@@ -1,79 +1,13 @@
 package ports
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"io"
 	"net"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 )
-
-// A process of this test binary with this variable takes ports, prints them,
-// and keeps them until its standard input ends.
-const become = "LOCKBENCH_TEST_TAKES_PORTS"
-
-const eachTakes = 40
-
-func TestMain(m *testing.M) {
-	if os.Getenv(become) != "" {
-		os.Exit(taker())
-	}
-	os.Exit(m.Run())
-}
-
-func taker() int {
-	var all sync.WaitGroup
-	for range eachTakes / 2 {
-		all.Go(func() {
-			t, err := Take(2)
-			if err != nil {
-				panic(err)
-			}
-			fmt.Printf("%d\n%d\n", t.Port(0), t.Port(1))
-		})
-	}
-	all.Wait()
-	_ = os.Stdout.Close()
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	return 0
-}
-
-// Many starters, in many goroutines of many processes, never share a port.
-func TestPortsAreTakenOnce(t *testing.T) {
-	owners := map[string]int{}
-	var outs []io.Reader
-	for range 12 {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), become+"=1")
-		in, err := cmd.StdinPipe()
-		out, outErr := cmd.StdoutPipe()
-		if err := errors.Join(err, outErr, cmd.Start()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = in.Close()
-			_ = cmd.Wait()
-		})
-		outs = append(outs, out)
-	}
-	for i, out := range outs {
-		count := 0
-		for lines := bufio.NewScanner(out); lines.Scan(); count++ {
-			if other, taken := owners[lines.Text()]; taken {
-				t.Errorf("processes %d and %d have port %s", other, i, lines.Text())
-			}
-			owners[lines.Text()] = i
-		}
-		if count != eachTakes {
-			t.Errorf("process %d has %d ports", i, count)
-		}
-	}
-}
 
 // A port is kept while its server is down, and given back by Close.
 func TestPortIsKeptUntilClose(t *testing.T) {

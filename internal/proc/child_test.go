@@ -129,37 +129,6 @@ func TestChildThatDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestFrozenChild: it is silent until it is resumed, and can be ended.
-func TestFrozenChild(t *testing.T) {
-	c, said := startChild(t)
-	if err := c.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Send(line{Do: "again"}); err != nil {
-		t.Error(err)
-	}
-	select {
-	case l := <-said:
-		t.Errorf("frozen it says %+v", l)
-	case <-time.After(50 * time.Millisecond):
-	}
-	if err := c.Resume(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, said)
-	if err := c.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || c.Alive() {
-		t.Errorf("closed: %v, alive %t", err, c.Alive())
-	}
-	if err := c.Resume(); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("resumed when it is gone: %v", err)
-	}
-}
-
 // TestKilledChild: all that it has written is taken before Kill returns.
 func TestKilledChild(t *testing.T) {
 	c, said := startChild(t)

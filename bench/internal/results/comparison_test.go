@@ -87,7 +87,11 @@ func TestFolders(t *testing.T) {
 	if len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], "the machine has changed") {
 		t.Errorf("a baseline that has changed: %q", c.Warnings)
 	}
-	few := run{plan: Plan{Runs: 3}}
+	few, elsewhere := run{plan: Plan{Runs: 3}}, run{plan: Plan{Env: "compose", OwnTargets: []string{"redis"}}}
+	c = compared(t, run{}, elsewhere)
+	if len(c.Warnings) != 2 || !strings.HasSuffix(c.Warnings[1], "own targets [] and [redis]") {
+		t.Errorf("servers in another place: %q", c.Warnings)
+	}
 	c = compared(t, few, few)
 	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "at least 5") {
 		t.Errorf("three runs: %q", c.Warnings)
@@ -121,19 +125,6 @@ func TestFoldersRefuse(t *testing.T) {
 			if _, err := Folders(dirs[0], dirs[1], ""); !errors.Is(err, tt.want) || name != "another plan" && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%s: %v", name, err)
 			}
-		}
-	}
-}
-
-// TestElsewhere: a run on servers in another place is compared, and says so.
-func TestElsewhere(t *testing.T) {
-	c := compared(t, run{plan: Plan{Env: "local"}}, run{plan: Plan{Env: "compose", OwnTargets: []string{"redis"}}})
-	if len(c.Rows) == 0 {
-		t.Fatal("no rows")
-	}
-	for _, want := range []string{"environments local and compose", "own targets [] and [redis]"} {
-		if !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
-			t.Errorf("%q does not say %q", c.Warnings, want)
 		}
 	}
 }
@@ -223,26 +214,17 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, c.Held, err)
 		}
 	}
+	three := run{
+		subjects: []Subject{{Name: "redis", Kind: KindPlugin}, {Name: "etcd", Kind: KindPlugin}, {Name: "mysql", Kind: KindPlugin}},
+		factor:   map[string]float64{"etcd": 3, "mysql": 2},
+	}.write(t)
+	c, err := Load([]string{three}, "", parsed(t, "p50-ns/acquire > 1ms", "cycles/s > 250"))
+	if err != nil || len(c.Held) != 2 || !strings.Contains(c.Held[0].Row.Cell, "etcd") || !strings.Contains(c.Held[1].Row.Cell, "redis") || c.Held[1].Rows != 3 {
+		t.Errorf("of three the worst is held: %+v, %v", c.Held, err)
+	}
 	cut := run{state: StateInterrupted}.write(t)
 	if _, err := Load([]string{cut}, "", parsed(t, "cycles/s < 1")); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("figures of a run that was cut off count: %v", err)
-	}
-}
-
-// TestTheWorstRowIsHeld: of several plugins the slowest decides.
-func TestTheWorstRowIsHeld(t *testing.T) {
-	dir := run{
-		subjects: []Subject{{Name: "redis", Kind: KindPlugin}, {Name: "etcd", Kind: KindPlugin}, {Name: "mysql", Kind: KindPlugin}, {Name: "redislock", Kind: KindBaseline}},
-		factor:   map[string]float64{"etcd": 3, "mysql": 2, "redislock": 9},
-	}.write(t)
-	c, err := Load([]string{dir}, "", parsed(t, "p50-ns/acquire > 1ms", "cycles/s < 250", "cycles/s > 250"))
-	if err != nil || len(c.Held) != 3 {
-		t.Fatalf("%+v, %v", c.Held, err)
-	}
-	for i, want := range []string{"etcd", "etcd", "redis"} {
-		if h := c.Held[i]; h.Rows != 3 || h.Row.Cell != "Acquire/backend="+want+"/clients=8" {
-			t.Errorf("%s: %s of %d", h.Gate, h.Row.Cell, h.Rows)
-		}
 	}
 }
 

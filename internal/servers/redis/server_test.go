@@ -1,8 +1,6 @@
 package redis
 
 import (
-	"errors"
-	"strings"
 	"testing"
 
 	"github.com/lockbench/lockbench/internal/servers"
@@ -32,31 +30,5 @@ func TestRedisKeepsOrLosesData(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestNotInstalled(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	_, err := Start(t.Context(), nil)
-	if !errors.Is(err, servers.ErrNotInstalled) {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"apt-get install redis-server", "brew install redis"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q does not say %q", err, want)
-		}
-	}
-}
-
-func TestBadConfigurationSaysWhy(t *testing.T) {
-	s, err := Start(t.Context(), &Options{Lines: []string{"no-such-directive yes"}})
-	if errors.Is(err, servers.ErrNotInstalled) {
-		servers.Missing(t, "redis", err)
-	}
-	if err == nil {
-		t.Fatal("started", s.Close())
-	}
-	if !strings.Contains(err.Error(), "no-such-directive") {
-		t.Error(err)
 	}
 }
