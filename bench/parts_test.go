@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,51 +28,6 @@ func together(t *testing.T, n int, part func(i int, c *core.Client) error) []err
 	}
 	parts.Wait()
 	return errs
-}
-
-// TestNextIsABarrier: nobody is past a step that somebody has not reached, and
-// all have one seed, one ID and a number of their own.
-func TestNextIsABarrier(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const parts, steps = 4, 5
-		var mu sync.Mutex
-		reached, seeds, ids, numbers := make([]int, steps), map[uint64]bool{}, map[string]bool{}, []int{}
-		errs := together(t, parts, func(i int, c *core.Client) error {
-			time.Sleep(time.Duration(i) * time.Second)
-			m, err := joinParts(t.Context(), c, "memory", parts, uint64(i+1), "p")
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			seeds[m.seed], ids[m.said.All], numbers = true, true, append(numbers, m.mine+1)
-			mu.Unlock()
-			for step := range steps {
-				time.Sleep(time.Duration(i*step) * 100 * time.Millisecond) // each as slow as it likes
-				mu.Lock()
-				reached[step]++
-				mu.Unlock()
-				if err := m.next(t.Context(), false); err != nil {
-					return err
-				}
-				mu.Lock()
-				if reached[step] != parts {
-					err = fmt.Errorf("part %d is past step %d, which %d have reached", i, step, reached[step])
-				}
-				mu.Unlock()
-				if err != nil {
-					return err
-				}
-			}
-			return m.next(t.Context(), true)
-		})
-		if err := errors.Join(errs...); err != nil {
-			t.Error(err)
-		}
-		slices.Sort(numbers)
-		if len(seeds) != 1 || len(ids) != 1 || !slices.Equal(numbers, []int{1, 2, 3, 4}) {
-			t.Errorf("seeds %v, IDs %v, numbers %v", seeds, ids, numbers)
-		}
-	})
 }
 
 // TestDeadPartsAreNotMet: a part that was killed in an earlier rendezvous keeps its

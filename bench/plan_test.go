@@ -70,18 +70,6 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-func TestDefaultPlans(t *testing.T) {
-	for _, quick := range []bool{false, true} {
-		p := DefaultPlan(quick)
-		if err := p.Check(); err != nil {
-			t.Errorf("quick=%v: %v", quick, err)
-		}
-		if p.Runs < 6 {
-			t.Errorf("quick=%v: %d runs have no confidence interval", quick, p.Runs)
-		}
-	}
-}
-
 func TestCheckRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Plan){
 		"scenario": func(p *Plan) { p.Scenarios = []string{"x"} },

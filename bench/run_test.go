@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
@@ -54,23 +53,5 @@ func TestFailuresOfBaselines(t *testing.T) {
 	}
 	if lines := f.besides(); len(lines) != 1 || lines[0] != "library: refused" {
 		t.Errorf("%q", lines)
-	}
-}
-
-// TestOverlongCells: a store that stalled in a warm-up is told of, and a cell
-// that is a little late is not.
-func TestOverlongCells(t *testing.T) {
-	for _, c := range []struct {
-		took, planned time.Duration
-		want          bool
-	}{
-		{7 * time.Second, time.Second, true},
-		{3 * time.Second, time.Second, false},
-		{30 * time.Second, 20 * time.Second, false},
-		{41 * time.Second, 20 * time.Second, true},
-	} {
-		if got := overlong(c.took, c.planned); got != c.want {
-			t.Errorf("%v instead of %v: %v, want %v", c.took, c.planned, got, c.want)
-		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/fatih/color"
-
 	"github.com/lockbench/lockbench/bench"
 )
 
@@ -62,11 +60,7 @@ func complain(w io.Writer, err error) {
 	if err == nil || errors.As(err, &status) {
 		return
 	}
-	name := "lockbench:"
-	if colored(w) {
-		name = paint(name, color.FgRed, color.Bold)
-	}
-	fmt.Fprintf(w, "%s %s\n", name, strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+	fmt.Fprintf(w, "lockbench: %s\n", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	if hint := bench.Hint(err); hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", hint)
 	}

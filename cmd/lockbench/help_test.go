@@ -5,11 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd"
@@ -88,37 +86,5 @@ func TestExamplesParse(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-func TestTimeLeft(t *testing.T) {
-	for _, tt := range []struct {
-		done        int64
-		took, guess time.Duration
-		want        string
-	}{
-		{0, 2 * time.Second, 30 * time.Second, "28s"},
-		{0, time.Minute, 30 * time.Second, "0s"},
-		{0, time.Second, 0, "?"},
-		{5, 10 * time.Second, 30 * time.Second, "30s"},
-		{20, 10 * time.Second, 30 * time.Second, "0s"},
-	} {
-		if got := timeLeft(decor.Statistics{Current: tt.done, Total: 20}, tt.took, tt.guess); got != tt.want {
-			t.Errorf("%+v: %s", tt, got)
-		}
-	}
-}
-
-func TestColors(t *testing.T) {
-	text := "safe: 3 grants checked\n\nacquire, 1 client\n  redis  1ms\n"
-	painted := paintReport(text)
-	if !strings.HasPrefix(painted, "\x1b[32;1msafe:") || !strings.Contains(painted, "\x1b[1macquire") || !strings.Contains(painted, "\n  redis  1ms\n") {
-		t.Errorf("%q", painted)
-	}
-	if bad := paintReport("UNSAFE: 1 violation\n"); !strings.HasPrefix(bad, "\x1b[31;1mUNSAFE") {
-		t.Errorf("%q", bad)
-	}
-	if colored(&bytes.Buffer{}) {
-		t.Error("a buffer is no terminal")
 	}
 }

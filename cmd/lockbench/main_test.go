@@ -137,6 +137,11 @@ func TestUsageErrors(t *testing.T) {
 		{"merge|a|b", []string{"folder to write to", "hint:"}},
 		{"merge|nowhere|elsewhere|-o|new", []string{"nowhere", "run.json"}},
 		{"compare|a|b|--fail-on|p99-ns/acquire", []string{`"p99-ns/acquire"`, "hint:", "> +10%"}},
+		{"locks|list", []string{"needs a backend"}},
+		{"locks|list|memory", []string{"live in its plugin"}},
+		{"locks|list|redis|--target|mysql=localhost", []string{`the backend is "redis"`}},
+		{"locks|list|redis|--target|redis=redis://:hush@localhost:1", []string{"password on the command line"}},
+		{"locks|inspect|redis", []string{"name of a lock"}},
 		{"plugins|describe|redi", []string{`"redi"`, "did you mean redis?"}},
 		{"conform|redis|--config|redis.adress=x", []string{`"adress"`, "did you mean address?"}},
 	} {
@@ -146,10 +151,10 @@ func TestUsageErrors(t *testing.T) {
 			}
 			args := strings.Split(tt.args, "|")
 			switch args[0] {
-			case "run", "faults", "conform":
+			case "run", "faults", "conform", "plugins":
 				args = append(args, "--plugin-dir", dir)
-			case "plugins":
-				if args[1] == "describe" {
+			case "locks":
+				if args[1] != "help" {
 					args = append(args, "--plugin-dir", dir)
 				}
 			}

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-	"strings"
 
-	"github.com/fatih/color"
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -20,21 +16,12 @@ import (
 // formats are the values of --format.
 var formats = []string{"text", "md", "json"}
 
-// show prints what came of a plan, if anything did; a report in colors.
+// show prints what came of a plan, if anything did.
 func show(o *bench.Outcome, format string, cmd *cobra.Command) error {
-	w := cmd.OutOrStdout()
 	if o == nil {
 		return nil
 	}
-	if o.Dir == "" || format != "text" || !colored(w) {
-		return o.Write(w, format)
-	}
-	var b bytes.Buffer
-	if err := o.Write(&b, format); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, paintReport(b.String()))
-	return err
+	return o.Write(cmd.OutOrStdout(), format)
 }
 
 // showRun ends the progress of a run that ended with err, and shows what came of it
@@ -51,38 +38,6 @@ func showRun(o *bench.Outcome, format string, cmd *cobra.Command, p *progress, e
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
-}
-
-// colored reports whether w shows colors: terminals do, unless the user wants
-// none (https://no-color.org).
-func colored(w io.Writer) bool {
-	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-// The colors say nothing that the words do not.
-func paint(text string, attributes ...color.Attribute) string {
-	c := color.New(attributes...)
-	c.EnableColor()
-	return c.Sprint(text)
-}
-
-// paintReport colors the verdict, which is the first line, and makes the
-// headings bold, which are not indented.
-func paintReport(text string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		line, end := strings.TrimSuffix(line, "\n"), strings.Repeat("\n", strings.Count(line, "\n"))
-		switch {
-		case b.Len() == 0 && strings.HasPrefix(line, "safe:"):
-			line = paint(line, color.FgGreen, color.Bold)
-		case b.Len() == 0:
-			line = paint(line, color.FgRed, color.Bold)
-		case line != "" && line[0] != ' ':
-			line = paint(line, color.Bold)
-		}
-		b.WriteString(line + end)
-	}
-	return b.String()
 }
 
 // choice is the value of a flag that takes one of a few words.

@@ -83,24 +83,3 @@ func TestPoisson(t *testing.T) {
 		t.Errorf("%d arrivals at rate 0", len(got))
 	}
 }
-
-func TestPace(t *testing.T) {
-	clock := proc.NewClock()
-	ms := func(n int64) int64 { return n * int64(time.Millisecond) }
-	var sent []int64
-	Pace(t.Context(), clock, []Arrival{{Due: ms(-5)}, {Due: ms(20)}, {Due: ms(20)}, {Due: ms(60)}}, func(a Arrival) {
-		if now := clock.Now(); now < a.Due {
-			t.Errorf("sent %v before it was due", time.Duration(a.Due-now))
-		}
-		sent = append(sent, a.Due)
-	})
-	if !slices.Equal(sent, []int64{ms(-5), ms(20), ms(20), ms(60)}) {
-		t.Errorf("%v", sent)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	n := 0
-	Pace(ctx, clock, []Arrival{{}, {Due: int64(time.Hour)}}, func(Arrival) { n++; cancel() })
-	if n != 1 {
-		t.Errorf("%d sent of a cancelled plan", n)
-	}
-}

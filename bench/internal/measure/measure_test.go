@@ -213,25 +213,6 @@ func TestNothingDone(t *testing.T) {
 	}
 }
 
-func TestInterruptedKeepsAttempts(t *testing.T) {
-	for _, run := range []func(context.Context, Input) (results.Cell, error){runAcquire, runContend} {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		f := newFake()
-		f.granted = func(n uint64) {
-			if n == 10 {
-				cancel()
-			}
-		}
-		in := input(f, 2)
-		in.Measure = time.Hour
-		c, err := run(ctx, in)
-		if !errors.Is(err, context.Canceled) || len(c.Attempts) == 0 {
-			t.Errorf("%d attempts, %v", len(c.Attempts), err)
-		}
-	}
-}
-
 func TestContend(t *testing.T) {
 	in := input(newFake(), 3)
 	in.Hold = holdFor
@@ -255,32 +236,6 @@ func TestContend(t *testing.T) {
 	}
 	if j := c.Values["jain"]; j <= 0.5 || j > 1 {
 		t.Errorf("fairness %v", j)
-	}
-}
-
-func TestThroughput(t *testing.T) {
-	in := input(newFake(), 4)
-	in.Names, in.Hold = in.Names[:2], time.Millisecond
-	c, err := runThroughput(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[int32]int{}
-	for _, a := range grantsIn(c.Attempts, 0, 1<<62) {
-		names[a.Name]++
-		if held := time.Duration(a.Ended - a.Answered); held < in.Hold {
-			t.Errorf("a lease was held for %v", held)
-		}
-	}
-	if len(names) != 2 || c.Cycles == 0 || len(c.Latencies["acquire"]) == 0 || c.Values["cycles/s"] <= 0 {
-		t.Errorf("%d cycles on %v, %v", c.Cycles, names, c.Values)
-	}
-	if v := judge(c, in); v.Overlaps+v.Tokens != 0 {
-		t.Errorf("%+v", v)
-	}
-	down := input(&fake{down: true}, 1)
-	if _, err := runThroughput(t.Context(), down); !errors.Is(err, ErrNothingDone) || !errors.Is(err, errDown) {
-		t.Errorf("the store is down: %v", err)
 	}
 }
 
@@ -343,19 +298,6 @@ func TestHandoffsAndFairness(t *testing.T) {
 	}
 	if got := jain([]results.Attempt{grants[0], grants[0]}, 4); got != 0.25 {
 		t.Errorf("all to one of four: %v", got)
-	}
-}
-
-func TestFloor(t *testing.T) {
-	calls, in := 0, Input{Workload: Workload{Clients: 1}, Clock: proc.NewClock(), WarmUp: time.Millisecond, Measure: 20 * time.Millisecond}
-	c, err := Floor(func(context.Context) error { calls++; return nil }).Run(t.Context(), in)
-	if err != nil || c.Cycles == 0 || c.Cycles > calls || len(c.Latencies["call"]) != c.Cycles {
-		t.Errorf("%d cycles of %d calls, %v", c.Cycles, calls, err)
-	}
-	in.Clients, in.WarmUp, in.Measure = 2, 0, time.Millisecond
-	_, err = Floor(func(context.Context) error { return errDown }).Run(t.Context(), in)
-	if !errors.Is(err, ErrFloor) || !errors.Is(err, errDown) {
-		t.Error(err)
 	}
 }
 

@@ -47,7 +47,6 @@ var Kind = &servers.Kind{
 	Counter:  redis.Count,
 	Remove:   redis.RemoveFromEach,
 	Foreign:  redis.Foreign,
-	Program:  redis.Program,
 }
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
