@@ -107,7 +107,6 @@ type gauged struct {
 	own         time.Duration // that this process and what it has started had run
 	throttled   time.Duration // of the control group
 	ran, waited time.Duration // of this process's threads that still are
-	pressure    time.Duration // in which somebody waited for a CPU
 }
 
 // gauge reads what the system counts. It takes some milliseconds, and what
@@ -129,10 +128,6 @@ func gauge() gauged {
 			g.ran += time.Duration(number(fields[0]))
 			g.waited += time.Duration(number(fields[1]))
 		}
-	}
-	if _, total, ok := strings.Cut(readText("/proc/pressure/cpu"), "total="); ok {
-		line, _, _ := strings.Cut(total, "\n")
-		g.pressure = time.Duration(number(line)) * time.Microsecond
 	}
 	return g
 }
@@ -189,10 +184,9 @@ func (g gauged) until(end gauged) *results.MachineLoad {
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
 	ran, waited := max(0, end.ran-g.ran), max(0, end.waited-g.waited)
 	return &results.MachineLoad{
-		LoadBefore: g.load, LoadAfter: end.load,
-		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),
+		LoadBefore: g.load, OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),
 		Throttled: (end.throttled - g.throttled).Seconds(),
-		RunQueue:  ratio(waited, ran+waited), Pressure: ratio(end.pressure-g.pressure, took),
+		RunQueue:  ratio(waited, ran+waited),
 		ClockStep: (end.wall.Sub(g.wall) - took).Seconds(), Elapsed: took.Seconds(),
 	}
 }

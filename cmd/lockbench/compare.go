@@ -15,9 +15,9 @@ func compareCommand() *cobra.Command {
 		Use:   "compare OLD NEW | DIR",
 		Short: "Say what differs between two saved runs, or two builds of one",
 		Long: `compare tests for each figure whether the runs of two result folders differ:
-medians with their 95% intervals, the Mann-Whitney U test corrected by Holm's
-method for the number of rows, and Cliff's delta as the size of the effect. A
-difference that the runs do not support is shown as ~. It needs no server.
+medians with their 95% intervals, and the Mann-Whitney U test corrected by
+Holm's method for the number of rows. A difference that the runs do not support
+is shown as ~. It needs no server.
 
 Folders from different hours differ by drift alone. One folder of
 "lockbench run --vs BIN_DIR" holds two builds that were interleaved: name it

@@ -24,7 +24,8 @@ func (p *printer) comparison(c results.Comparison) {
 	}
 	for _, g := range groups(filter(c.Rows, shown), titleOf) {
 		p.heading(g.key)
-		p.part(tabulate(grid{}, differenceColumns, g.all), differenceRule)
+		t := tabulate(grid{}, differenceColumns, g.all)
+		p.part(t, t.rule())
 	}
 	if c.Old != "" {
 		p.WriteByte('\n')
@@ -43,19 +44,15 @@ func titleOf(d results.Difference) string {
 	return scenario + ", " + d.Unit
 }
 
-// differenceColumns are those of each table, and differenceRule is what stands
-// below their titles in Markdown.
+// differenceColumns are those of each table.
 var differenceColumns = []column[results.Difference]{
 	textColumn("", cellWithin),
 	numberColumn("old", func(d results.Difference) cell { return word(value(d.Unit, d.Old)) }),
 	numberColumn("new", func(d results.Difference) cell { return word(value(d.Unit, d.New)) }),
 	numberColumn("change", func(d results.Difference) cell { return word(change(d)) }),
-	numberColumn("effect", func(d results.Difference) cell { return word(fmt.Sprintf("%+.2f", d.Effect)) }),
 	numberColumn("p", func(d results.Difference) cell { return word(probability(d.Adjusted)) }),
 	textColumn("", judgement),
 }
-
-const differenceRule = "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
 
 // cellWithin is the name of a row's cell below its title.
 func cellWithin(d results.Difference) string {
@@ -210,13 +207,11 @@ type difference struct {
 	NewLow    *float64 `json:"new_low"`
 	NewHigh   *float64 `json:"new_high"`
 	Change    *float64 `json:"change"` // of the medians, as a fraction; null from 0
-	Effect    float64  `json:"cliffs_delta"`
 	P         float64  `json:"p"`
 	Adjusted  float64  `json:"p_holm"`
 	Supported bool     `json:"supported"`
 	Worse     bool     `json:"worse"`
 	Better    bool     `json:"better"`
-	Warnings  []string `json:"warnings,omitempty"`
 }
 
 func comparisonJSON(w io.Writer, c results.Comparison) error {
@@ -232,8 +227,8 @@ func comparisonJSON(w io.Writer, c results.Comparison) error {
 			Cell: d.Cell, Unit: d.Unit, Control: d.Control, OldRuns: d.Old.N, NewRuns: d.New.N,
 			Old: d.Old.Center, OldLow: finite(d.Old.Lo), OldHigh: finite(d.Old.Hi),
 			New: d.New.Center, NewLow: finite(d.New.Lo), NewHigh: finite(d.New.Hi),
-			Change: finite(d.Delta), Effect: d.Effect, P: d.P, Adjusted: d.Adjusted,
-			Supported: d.Supported, Worse: d.Worse(), Better: d.Improved(), Warnings: d.Warnings,
+			Change: finite(d.Delta), P: d.P, Adjusted: d.Adjusted,
+			Supported: d.Supported, Worse: d.Worse(), Better: d.Improved(),
 		})
 	}
 	for _, h := range c.Held {

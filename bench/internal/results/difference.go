@@ -1,7 +1,6 @@
 package results
 
 import (
-	"cmp"
 	"math"
 )
 
@@ -14,36 +13,22 @@ type Difference struct {
 	Delta float64
 	// Test is corrected for the number of rows of the comparison.
 	Test
-	// Effect is Cliff's delta: the chance that a new run is higher than an old
-	// one, less the chance that it is lower, from -1 to 1.
-	Effect float64
 	// Better is 1 where higher values are better, -1 where lower ones are, 0
 	// where neither is.
 	Better int
 	// Control reports whether the row is of something that is the same in both
 	// builds: a baseline or a floor. It is corrected among its like.
-	Control  bool
-	Warnings []string
+	Control bool
 
 	before, after []float64 // of the runs
 }
 
-// NewDifference tests whether the runs differ.
+// NewDifference tests whether the runs differ. Each side has some.
 func NewDifference(row Row, before, after []float64) Difference {
-	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: Test{P: 1, Adjusted: 1}, before: before, after: after}
-	if len(before) == 0 || len(after) == 0 {
-		d.Warnings = append(d.Warnings, "one side has no runs")
-		return d
-	}
+	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: test(before, after), before: before, after: after}
 	d.Delta = (d.New.Center - d.Old.Center) / math.Abs(d.Old.Center)
 	if d.New.Center == d.Old.Center {
 		d.Delta = 0
-	}
-	d.Effect = cliff(before, after)
-	var warnings []error
-	d.Test, warnings = test(before, after)
-	for _, w := range warnings {
-		d.Warnings = append(d.Warnings, w.Error())
 	}
 	return d
 }
@@ -66,18 +51,6 @@ func (d Difference) Improved() bool {
 // be supported among that many rows.
 func (d Difference) canBeSupported(rows int) bool {
 	return d.Old.N > 0 && d.New.N > 0 && leastP(d.Old.N, d.New.N)*float64(rows) < Alpha
-}
-
-// cliff is Cliff's delta of two samples (N. Cliff: Dominance statistics,
-// Psychological Bulletin 114, 1993).
-func cliff(before, after []float64) float64 {
-	sum := 0
-	for _, a := range after {
-		for _, b := range before {
-			sum += cmp.Compare(a, b)
-		}
-	}
-	return float64(sum) / float64(len(before)*len(after))
 }
 
 // correct corrects the tests of all rows together.
@@ -129,8 +102,7 @@ func (d Difference) detectable(above bool, rows int) float64 {
 		for i, v := range d.after {
 			moved[i] = v / d.New.Center * d.Old.Center * factor
 		}
-		t, _ := test(d.before, moved)
-		return t.P*float64(rows) < Alpha
+		return test(d.before, moved).P*float64(rows) < Alpha
 	}
 	// The further apart they are the lower is p, so that halving finds the edge.
 	none, some := 1.0, math.Pow(maxChange, sign)

@@ -8,10 +8,8 @@ import (
 // MachineLoad is what the machine had to do beside the run, from before its first
 // cell to after its last. What a system does not tell is 0.
 type MachineLoad struct {
-	// LoadBefore and LoadAfter are the load averages of one minute. The second
-	// one holds the run's own load, too.
+	// LoadBefore is the load average of one minute.
 	LoadBefore float64 `json:"load_before"`
-	LoadAfter  float64 `json:"load_after"`
 	// OtherCPUs is how many CPUs, on average, worked for processes that are not
 	// of this run: neither lockbench nor what it has started.
 	OtherCPUs float64 `json:"other_cpus"`
@@ -23,9 +21,6 @@ type MachineLoad struct {
 	// RunQueue is which share of the time that lockbench's threads could have run
 	// they waited for a CPU, from 0 to 1.
 	RunQueue float64 `json:"run_queue"`
-	// Pressure is which share of the time somebody on the machine waited for a
-	// CPU (PSI, "some"), from 0 to 1, the run's own processes included.
-	Pressure float64 `json:"cpu_pressure"`
 	// ClockStep is by how much the machine's clock went further than the time that
 	// passed, in seconds: it was set, or the machine was suspended. Negative when
 	// it was set back.
