@@ -7,7 +7,8 @@ type Exception struct {
 	Rules []Rule
 	// All of these conditions were made, and one of Any, if it has some.
 	All, Any []Condition
-	// Why is one sentence or more, and begins in lower case.
+	// Why two may hold a lock, if they may, is one sentence or more for a verdict, and
+	// begins in lower case.
 	Why string
 }
 
@@ -60,8 +61,5 @@ var everywhere = []Exception{
 		Why: "two hosts may each be at one of them, which no host can notice. One host compares what it connects to, stays at one, " +
 			"warns, and its Check fails",
 	},
-	{
-		Rules: Late(Survives, Deadline), All: []Condition{HostStopped},
-		Why: "it neither renews nor answers meanwhile. After its last look at the clock nothing but the token protects what it writes",
-	},
+	{Rules: Late(Survives, Deadline), All: []Condition{HostStopped}},
 }

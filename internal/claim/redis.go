@@ -40,30 +40,14 @@ var redis = Terms{
 			Rules: Twice(), All: []Condition{ClockBack, FailedOver},
 			Why: "keys expire at a time of the wall clock, and that of the promoted server is ahead of its master's",
 		},
-		{
-			Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack},
-			Why: "keys end at a time of the server's wall clock: a lease that nobody renews or releases lasts for as much longer as the clock was set back",
-		},
+		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
 		{
 			Rules: Twice(), All: []Condition{Evicting},
 			Why: "an evicted lock is a lost lock. The policy is read once a second, because it can be changed at any time: what is evicted before that, or just before it is set back, may be granted while its holder does not know",
 		},
-		{
-			Rules: Late(Survives), All: []Condition{EvictionSeen},
-			Why: "an evicted lock is a lost lock, and nothing is granted before the policy is noeviction again, so that its holder learns of the loss first",
-		},
-		{
-			Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, Evicting},
-			Why: "after a loss the server's clock is the floor of tokens. A replica whose clock was 500 ms behind gave, 100 ms after its promotion, " +
-				"a token that was 391 ms lower than a lost one",
-		},
-		{
-			Rules: Late(Survives), All: []Condition{NoSpareReplica},
-			Why: "nothing is granted or renewed then, until the missing replica is back",
-		},
-		{
-			Rules: Late(), All: []Condition{SlotMoving},
-			Why: "its leases are renewed and released, and nothing is granted in it until the move has ended",
-		},
+		{Rules: Late(Survives), All: []Condition{EvictionSeen}},
+		{Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, Evicting}},
+		{Rules: Late(Survives), All: []Condition{NoSpareReplica}},
+		{Rules: Late(), All: []Condition{SlotMoving}},
 	},
 }

@@ -24,25 +24,10 @@ var redlock = Terms{
 			Rules: TwiceForLong(), All: []Condition{Evicting},
 			Why: "a node that has evicted a lock votes for the next one; see redis",
 		},
-		{
-			Rules: Late(Survives), All: []Condition{EvictionSeen},
-			Why: "as on redis; with its marker a node has lost its vote until `max_ttl` has passed",
-		},
-		{
-			Rules: []Rule{Survives}, All: []Condition{Restarted},
-			Why: "a node that was restarted counts for nothing until `max_ttl` has passed, so that a majority neither grants nor renews",
-		},
-		{
-			Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack},
-			Why: "the nodes' keys end at times of their wall clocks: where a majority was set back, a lease that nobody renews or releases lasts for as much longer",
-		},
-		{
-			Rules: []Rule{Token}, All: []Condition{Restarted, DataLost, ClockBack},
-			Why: "what a majority has lost begins again at its nodes' clocks, which must agree better than the quarantine lasts",
-		},
-		{
-			Rules: []Rule{Token}, All: []Condition{Unfenced},
-			Why: "there are no tokens",
-		},
+		{Rules: Late(Survives), All: []Condition{EvictionSeen}},
+		{Rules: []Rule{Survives}, All: []Condition{Restarted}},
+		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
+		{Rules: []Rule{Token}, All: []Condition{Restarted, DataLost, ClockBack}},
+		{Rules: []Rule{Token}, All: []Condition{Unfenced}},
 	},
 }
