@@ -35,8 +35,8 @@ type Kind struct {
 	Foreign func(prefix, name string) string
 	// Operations are what an operator does to its servers, whatever the setting.
 	Operations []Operation
-	// Changes are what capabilities to change the servers are; see [Environment.Make].
-	Changes map[Capability]Change
+	// Staged are those that no search draws: they last until the servers begin anew.
+	Staged []Operation
 	// Counter connects to its servers, to count what they are asked.
 	Counter func(cfg driver.Config) (*Counter, error)
 
@@ -139,7 +139,6 @@ const (
 	CapSentinel Capability = "sentinel" // a service lets a replica take over when it is told to
 	CapSlots    Capability = "slots"    // the data are spread over servers, and can be moved
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
-	CapFull     Capability = "full"     // and that to be; of those with CapEvict
 )
 
 // Lacking gives several capabilities one reason, besides those that have another.

@@ -2,7 +2,6 @@ package servers
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/claim"
@@ -39,9 +38,6 @@ type Operation struct {
 // Step is something that is done to the servers of e, or to number n of them.
 type Step func(ctx context.Context, e *Environment, n int) error
 
-// Change is a step, and how it is taken back.
-type Change struct{ Do, Undo Step }
-
 // On is a step for the servers of one kind.
 func On[P Product](do func(ctx context.Context, servers P, n int) error) Step {
 	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.Product.(P), n) }
@@ -61,28 +57,10 @@ func OnEach(step Step) Step {
 	}
 }
 
-// Make makes the change that a capability of the servers is, or takes it back.
-func (e *Environment) Make(ctx context.Context, c Capability, on bool) error {
-	if !on {
-		return e.kind.Changes[c].Undo(ctx, e, 0)
-	}
-	return e.kind.Changes[c].Do(ctx, e, 0)
-}
-
 // ShiftClock makes the clock of server n differ from the true time by d.
 func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	e.Shifted = e.Shifted || d != 0
 	return e.Clocks[n].Shift(d)
-}
-
-// TakeOver lets the first server die and the replica take over, to which lead leads
-// hosts. What has died comes back as a replica, without what it knew.
-func (e *Environment) TakeOver(ctx context.Context, lead func(to ...string) error) error {
-	old := e.Servers[0]
-	if err := errors.Join(old.Stop(), e.Replica.Promote(ctx), lead(e.Replica.Addr())); err != nil {
-		return err
-	}
-	return errors.Join(old.Start(ctx, false), e.Replica.Lead(ctx, old.Addr()))
 }
 
 // FreezeMember freezes the server that comes so many places after the one that

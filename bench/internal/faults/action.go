@@ -202,7 +202,7 @@ func Actions() []Action { return slices.Clone(allActions()) }
 
 // allActions is read by the judgement of every schedule, so it is made once.
 var allActions = sync.OnceValue(func() []Action {
-	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, operations())
+	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, drawnOperations())
 })
 
 // ActionNames lists the names of [Actions].
@@ -217,7 +217,7 @@ func ActionNames() []string {
 // action is what happens, without a name when there is none of that name: that is
 // found by [Schedule.check].
 func (e Event) action() Action {
-	for _, all := range [][]Action{allActions(), tableActions} {
+	for _, all := range [][]Action{allActions(), allTableActions()} {
 		if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == e.Action }); i >= 0 {
 			return all[i]
 		}

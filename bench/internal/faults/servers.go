@@ -180,11 +180,16 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 
 var errNoClock = errors.New("the servers were started without clocks that can be moved")
 
-// operations are what the operators of the stores do.
-func operations() []Action {
+// drawnOperations are what the operators of the stores do.
+func drawnOperations() []Action {
+	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
+}
+
+// operations are the actions that some of those of each store are.
+func operations(of func(*servers.Kind) []servers.Operation) []Action {
 	var all []Action
 	for _, backend := range kinds.Names() {
-		for _, o := range kinds.Of(backend).Operations {
+		for _, o := range of(kinds.Of(backend)) {
 			all = append(all, operation(backend, o))
 		}
 	}

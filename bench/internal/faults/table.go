@@ -136,7 +136,7 @@ var (
 	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
 	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
 	anHourAhead   = []Event{{Action: "clock-forward", Amount: 1}}
-	loseLink      = []Event{{Action: "sever-replica"}}
+	loseLink      = []Event{{Action: "*-sever"}}
 )
 
 // All are the faults of the table in the order in which they are shown.
@@ -229,29 +229,29 @@ func All() []Fault {
 		{
 			Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
 			Produces: []claim.Condition{claim.ReplicaPromoted}, RivalAsksLate: true, ActsTTLs: 1.5,
-			Prepare: loseLink, Events: []Event{{Action: "take-over"}}, Needs: aReplica,
+			Prepare: loseLink, Events: []Event{{Action: "*-take-over"}}, Needs: aReplica,
 		},
 		{
 			Name: "failover-wait", Does: "as failover, with grants that wait for the replica (wait_replicas=1); TTL 10 s", TTL: longTTL, KeepsLeases: true,
 			Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited}, Restores: Injected, RivalAsksLate: true, Acts: untilRenewed,
 			OnlyFor: servers.CapReplica, Config: map[string]string{"wait_replicas": "1"},
-			Prepare: loseLink, Events: []Event{{Action: "take-over"}}, Needs: aReplica,
+			Prepare: loseLink, Events: []Event{{Action: "*-take-over"}}, Needs: aReplica,
 		},
 		{
 			Name: "failover-planned", Does: "Sentinel lets one of two replicas take over, in order, with wait_replicas=1; TTL 10 s", TTL: longTTL, KeepsLeases: true,
 			Produces: []claim.Condition{claim.ReplicaPromoted, claim.ReplicasWaited}, Restores: Injected, Acts: untilRenewed,
 			OnlyFor: servers.CapSentinel, Config: map[string]string{"wait_replicas": "1"},
-			Events: []Event{{Action: "sentinel-failover"}}, Needs: []servers.Capability{servers.CapSentinel},
+			Events: []Event{{Action: "*-sentinel"}}, Needs: []servers.Capability{servers.CapSentinel},
 		},
 		{
 			Name: "demotion", Does: "a replica is promoted and the master made its replica, to which the address leads for another 1.5 s; TTL 10 s", TTL: longTTL, KeepsLeases: true,
 			Restores: Healed, Acts: 1500 * time.Millisecond,
-			Events: []Event{{Action: "demotion"}}, Needs: aReplica,
+			Events: []Event{{Action: "*-demotion"}}, Needs: aReplica,
 		},
 		{
 			Name: "demotion-uncut", Does: "as demotion, and what leads hosts elsewhere cuts no connection: those that there are stay at the old master", TTL: longTTL, KeepsLeases: true,
 			Restores: Healed, Acts: 1500 * time.Millisecond,
-			Events: []Event{{Action: "demotion-uncut"}}, Needs: aReplica,
+			Events: []Event{{Action: "*-demotion-uncut"}}, Needs: aReplica,
 		},
 		{
 			Name: "slot-move", Does: "the slots of all locks are moved to other nodes, half of their keys first, the rest 12 s later; TTL 10 s", TTL: longTTL, KeepsLeases: true,
@@ -290,14 +290,14 @@ func All() []Fault {
 			Events: []Event{{Action: "slow-servers"}}, Needs: ourServers,
 		},
 		{
-			Name: "evict", Does: "the servers are told to evict keys when their memory is full, which it is 3 s later; TTL 10 s", TTL: longTTL, Acts: noticedBy + longTTL/2,
+			Name: "evict", Does: "the servers are told to evict keys when their memory is full, which it is 3 s later; TTL 10 s", TTL: longTTL, Acts: 3*time.Second + longTTL/2,
 			Produces: []claim.Condition{claim.EvictionSeen},
-			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict"}}, Needs: []servers.Capability{servers.CapEvict},
+			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "*-fill-later"}}, Needs: []servers.Capability{servers.CapEvict},
 		},
 		{
-			Name: "evict-at-once", Does: "as evict, and their memory is full already", TTL: longTTL, Acts: noticedBy + longTTL/2,
+			Name: "evict-at-once", Does: "as evict, and their memory is full already", TTL: longTTL, Acts: 3*time.Second + longTTL/2,
 			Produces: []claim.Condition{claim.Evicting},
-			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "evict-at-once"}}, Needs: []servers.Capability{servers.CapEvict},
+			OnlyFor:  servers.CapEvict, Events: []Event{{Action: "*-fill"}}, Needs: []servers.Capability{servers.CapEvict},
 		},
 	}
 }

@@ -75,17 +75,17 @@ func TestMemoryEvicts(t *testing.T) {
 	e := open(t, servers.Plain)
 	c := at(t, e.Servers[0])
 	count := put(t, c)
-	must(t, e.Make(t.Context(), servers.CapEvict, true))
+	must(t, evicting(t.Context(), e, 0))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys before the memory is full", n)
 	}
-	must(t, e.Make(t.Context(), servers.CapFull, true))
+	must(t, fill(t.Context(), e, 0))
 	if n := count(); n > 5 {
 		t.Errorf("%d of 100 keys were not deleted", n)
 	}
-	must(t, e.Make(t.Context(), servers.CapEvict, false))
+	must(t, keeping(t.Context(), e, 0))
 	count = put(t, c)
-	must(t, e.Make(t.Context(), servers.CapFull, true))
+	must(t, fill(t.Context(), e, 0))
 	if n := count(); n != 100 {
 		t.Errorf("%d of 100 keys after the end", n)
 	}
@@ -102,7 +102,7 @@ func TestSentinelFailsOver(t *testing.T) {
 		return addr[1]
 	}
 	before := master()
-	must(t, e.Make(t.Context(), servers.CapSentinel, true))
+	must(t, sentinelFailOver(t.Context(), e, 0))
 	if after := master(); after == before {
 		t.Errorf("%s is still the master", after)
 	}

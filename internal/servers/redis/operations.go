@@ -138,6 +138,54 @@ var onGroups = []servers.Operation{
 	},
 }
 
+// staged are done to a server with replicas.
+var staged = []servers.Operation{
+	{
+		Name: "sever", Does: "the replica receives nothing from the master",
+		Do:   func(_ context.Context, e *servers.Environment, _ int) error { return e.Link.BlackHole() },
+		Undo: func(_ context.Context, e *servers.Environment, _ int) error { return e.Link.Heal() },
+	},
+	{
+		Name: "take-over", Does: "the master dies, the replica takes over, and host A learns of it after all others",
+		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
+			err := takeOver(ctx, e, e.Paths[1:])
+			e.Later("take-over", learnsLater, func() error { return e.Paths[0][0].Retarget(e.Replica.Addr()) })
+			return err
+		},
+	},
+	{Name: "sentinel", Does: "Sentinel lets a replica take over, in order", Do: sentinelFailOver},
+	demotion("demotion", "the replica is promoted and the master made its replica, to which hosts are led until the end", (*inject.Proxy).Retarget),
+	demotion("demotion-uncut", "the same, and no connection is cut when hosts are led to the new master", (*inject.Proxy).Lead),
+}
+
+// learnsLater is how much later than others a host learns of a new master. Clients
+// learn of one at different times, by a second and more.
+const learnsLater = 500 * time.Millisecond
+
+// demotion swaps the roles of two servers. In the end it leads hosts to the master.
+func demotion(name, does string, by inject.Leading) servers.Operation {
+	return servers.Operation{
+		Name: name, Does: does,
+		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
+			return errors.Join(e.Replica.Promote(ctx), e.Replica.Lead(ctx, e.Servers[0].Addr()))
+		},
+		Undo: func(_ context.Context, e *servers.Environment, _ int) error { return e.Lead(0, by, e.Replica.Addr()) },
+	}
+}
+
+// Evictions are done to all servers, which hosts may take a second to notice.
+var Evictions = []servers.Operation{
+	{
+		Name: "fill-later", Does: "the servers are told to evict keys, and are full 3 s later", Undo: keeping,
+		Do: func(ctx context.Context, e *servers.Environment, n int) error {
+			err := evicting(ctx, e, n)
+			e.Later("fill-later", 3*time.Second, func() error { return fill(ctx, e, n) })
+			return err
+		},
+	},
+	{Name: "fill", Does: "the servers are full, and evict keys", Do: servers.InTurn(evicting, fill), Undo: keeping},
+}
+
 // Rotation is that of a password.
 var Rotation = servers.Operation{
 	Name: "rotate", Does: "the password of the hosts is changed, first in their file", Lasts: servers.WhileWatched,
@@ -183,13 +231,24 @@ func promoteAgain(ctx context.Context, s *store, n int) error {
 	return err
 }
 
+// takeOver lets the server die and the replica take over, to which paths of hosts
+// lead then. What has died comes back as a replica, without what it knew.
+func takeOver(ctx context.Context, e *servers.Environment, paths [][]*inject.Proxy) error {
+	old := e.Servers[0]
+	lead := func(p []*inject.Proxy) error { return p[0].Retarget(e.Replica.Addr()) }
+	if err := errors.Join(old.Stop(), e.Replica.Promote(ctx), inject.Each(paths, lead)); err != nil {
+		return err
+	}
+	return errors.Join(old.Start(ctx, false), e.Replica.Lead(ctx, old.Addr()))
+}
+
 // promoteLate is a failover after a crash.
 func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
 	if err := e.Link.BlackHole(); err != nil {
 		return err
 	}
 	time.Sleep(missed)
-	return e.TakeOver(ctx, func(to ...string) error { return e.Lead(0, (*inject.Proxy).Retarget, to...) })
+	return takeOver(ctx, e, e.Paths)
 }
 
 // missed is how much of the last writes a replica has missed that is promoted.
@@ -213,9 +272,10 @@ const (
 	fillers     = 1000
 )
 
-// evicting lets servers delete keys when their memory is full, which it soon is.
-var evicting = servers.Change{
-	Do: servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
+// evicting lets servers delete keys when their memory is full, which it soon is, and
+// keeping ends that.
+var (
+	evicting = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 		info, err := s.admins[n].InfoMap(ctx, "memory").Result()
 		if err != nil {
 			return err
@@ -223,9 +283,9 @@ var evicting = servers.Change{
 		used, err := strconv.Atoi(info["Memory"]["used_memory"])
 		return errors.Join(err, s.do(ctx, n, "CONFIG", "SET", "maxmemory", used+spareMemory),
 			s.do(ctx, n, "CONFIG", "SET", "maxmemory-policy", "allkeys-random"))
-	})),
-	Undo: servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...))),
-}
+	}))
+	keeping = servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...)))
+)
 
 // fill writes so much that they do, before hosts look at the policy again.
 var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {

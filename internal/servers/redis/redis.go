@@ -23,7 +23,7 @@ var Kind = &servers.Kind{
 
 	Prepare:    prepare,
 	Operations: append(Operations(func(*servers.Operation) {}), onGroups...),
-	Changes:    Changes,
+	Staged:     append(Evictions, staged...),
 	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
 		if durable {
 			return StartNodes(ctx, 1, &Options{AppendFsync: FsyncAlways})
@@ -69,13 +69,6 @@ func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	}
 	e.Product = s
 	return nil
-}
-
-// Changes are what can be done to all servers that speak Redis's protocol.
-var Changes = map[servers.Capability]servers.Change{
-	servers.CapEvict:    evicting,
-	servers.CapFull:     {Do: fill},
-	servers.CapSentinel: {Do: sentinelFailOver},
 }
 
 // hostLines are what every server is configured with: a replica is served at

@@ -33,7 +33,7 @@ var Kind = &servers.Kind{
 
 	Prepare:    prepare,
 	Operations: append(redis.Operations(oneOfSeveral), redis.Rotation),
-	Changes:    redis.Changes,
+	Staged:     redis.Evictions,
 	Launch: func(ctx context.Context, durable bool) (servers.Nodes, error) {
 		if durable {
 			// Five servers that flush every write to one disk would miss node_timeout.
