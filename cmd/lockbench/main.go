@@ -61,7 +61,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	root.PersistentPreRunE = pluginDirs
-	root.AddCommand(runCommand(), faultsCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), execCommand(), versionCommand())
+	root.AddCommand(runCommand(), faultsCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), doctorCommand(), execCommand(), versionCommand(), oldEnv())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	guideLost(root)

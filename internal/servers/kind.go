@@ -39,6 +39,8 @@ type Kind struct {
 	Staged []Operation
 	// Counter connects to its servers, to count what they are asked.
 	Counter func(cfg driver.Config) (*Counter, error)
+	// Program looks for what its servers are started from.
+	Program func() Program
 
 	// Prepare starts the servers of e, which is closed after an error.
 	Prepare func(ctx context.Context, e *Environment, w Requirements) error

@@ -1,18 +1,81 @@
 package servers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"time"
 )
+
+// Program is a server's program, or a tool, as it was looked for.
+type Program struct {
+	Name string // "redis-server"
+	For  string // what it is needed for
+	Path string // "" when Err is not nil
+	// Version is what the program says of itself; "" when it says nothing.
+	Version string
+	// Built says how it is built here; "" for what is only installed.
+	Built string
+	// Err says why it cannot be used. A program that is missing is a
+	// [*NotInstalledError].
+	Err error
+}
+
+// versionTimeout bounds the question for a version: a tool may ask a daemon.
+const versionTimeout = 5 * time.Second
+
+// ContainerPrograms looks for what starts containers.
+func ContainerPrograms() []Program {
+	docker, err := Wanted{Name: dockerProgram, Debian: "docker.io", Homebrew: "docker"}.Find()
+	all := []Program{{Name: dockerProgram, For: "--env compose", Path: docker, Err: err}}
+	if err == nil {
+		all = append(all, Program{Name: dockerCompose, For: "--env compose", Path: docker})
+	}
+	return all
+}
+
+const (
+	dockerProgram = "docker"
+	dockerCompose = "docker compose"
+)
+
+// numbered finds a version in what programs print.
+var numbered = regexp.MustCompile(`\d+\.\d+[\w.+~-]*`)
+
+// AskVersion fills in the version, and finds out whether docker has a daemon.
+func (p *Program) AskVersion(ctx context.Context) {
+	if p.Err != nil {
+		return
+	}
+	args := []string{"--version"}
+	if p.Name == dockerCompose {
+		args = []string{"compose", "version"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, p.Path, args...).CombinedOutput()
+	switch {
+	case err != nil && p.Name == dockerCompose:
+		p.Path, p.Err = "", errNoComposeV2
+	case err != nil:
+		p.Path, p.Err = "", errors.Join(errors.New("it does not start"), err)
+	default:
+		p.Version = string(numbered.Find(out))
+		if p.Name == dockerProgram {
+			p.Err = daemonAnswers(ctx)
+		}
+	}
+}
 
 // errNoComposeV2 says how to install compose v2: Ubuntu and Debian give the package
 // different names, and Debian had version 1 under its name.
 var errNoComposeV2 = &NotInstalledError{
-	Program: "docker compose",
+	Program: dockerCompose,
 	how: "Ubuntu: apt-get install docker.io docker-compose-v2; Debian 13: apt-get install docker.io docker-compose; " +
 		"Debian 12: scripts/docker builds it; Homebrew: brew install docker docker-compose",
 }

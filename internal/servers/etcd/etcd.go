@@ -46,6 +46,7 @@ var Kind = &servers.Kind{
 	HostIn:     regexp.MustCompile(`^http://([^/?]+)`),
 	Counter:    count,
 	Remove:     remove,
+	Program:    Program,
 }
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {

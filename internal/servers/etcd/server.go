@@ -157,6 +157,12 @@ func (m *member) ready(ctx context.Context, _ string) error {
 	return nil
 }
 
+// Program looks for the server that [Start] starts.
+func Program() servers.Program {
+	path, err := binary("")
+	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}
+}
+
 // binary finds the server: beside this program or in bin/ of the source
 // tree, where make servers puts the one of tools/etcd, then on the PATH, where
 // an archive's may be years old.

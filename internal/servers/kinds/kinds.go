@@ -3,6 +3,7 @@
 package kinds
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -43,6 +44,28 @@ func Of(backend string) *servers.Kind {
 		}
 	}
 	return &servers.Kind{Name: backend}
+}
+
+// Programs looks for all that local servers and containers are made of.
+func Programs(ctx context.Context) []servers.Program {
+	var all []servers.Program
+	for _, k := range All() {
+		if k.Program == nil {
+			continue
+		}
+		p := k.Program()
+		if i := slices.IndexFunc(all, func(other servers.Program) bool { return other.Name == p.Name }); i >= 0 {
+			all[i].For += ", " + k.Name
+			continue
+		}
+		p.For = k.Name
+		all = append(all, p)
+	}
+	all = append(all, servers.ContainerPrograms()...)
+	for i := range all {
+		all[i].AskVersion(ctx)
+	}
+	return all
 }
 
 // ErrNoRoute: a configuration whose connections cannot be led through a proxy.

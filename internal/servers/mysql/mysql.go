@@ -35,6 +35,7 @@ var Kind = &servers.Kind{
 	HostIn:   regexp.MustCompile(`@tcp\(([^()]*)\)`), // as go-sql-driver/mysql writes it
 	Counter:  count,
 	Remove:   remove,
+	Program:  Program,
 }
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {

@@ -152,6 +152,15 @@ func findMySQL() (*mysqlProgram, error) {
 	}}, nil
 }
 
+// Program looks for the server that [Start] starts.
+func Program() servers.Program {
+	found, err := findMySQL()
+	if err != nil {
+		return servers.Program{Name: "mariadbd or mysqld", Err: err}
+	}
+	return servers.Program{Name: found.product, Path: found.binary}
+}
+
 func mysqld(binary string) *mysqlProgram {
 	return &mysqlProgram{product: "mysqld", binary: binary, tables: []string{
 		binary, "--no-defaults", "--initialize-insecure", "--innodb-flush-log-at-trx-commit=0",

@@ -35,6 +35,7 @@ var Kind = &servers.Kind{
 	Counter:  Count,
 	Remove:   remove,
 	Foreign:  Foreign,
+	Program:  Program,
 }
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {

@@ -94,6 +94,12 @@ var answers = servers.Answers("PING\r\n", func(reply string) bool {
 	return strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH")
 })
 
+// Program looks for the server that [Start] starts.
+func Program() servers.Program {
+	path, err := program.Find()
+	return servers.Program{Name: program.Name, Path: path, Err: err}
+}
+
 // StartNodes starts count servers at the same time, each as [Start] does, and
 // returns when all answer. When one fails the others are closed.
 func StartNodes(ctx context.Context, count int, opts *Options) (servers.Nodes, error) {

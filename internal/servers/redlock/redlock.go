@@ -47,6 +47,7 @@ var Kind = &servers.Kind{
 	Counter:  redis.Count,
 	Remove:   redis.RemoveFromEach,
 	Foreign:  redis.Foreign,
+	Program:  redis.Program,
 }
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
