@@ -1,11 +1,13 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -42,14 +44,20 @@ func Environments() []string { return []string{EnvLocal, EnvCompose} }
 // environment starts throwaway servers. It is used by one goroutine. The zero value
 // starts processes.
 type environment struct {
-	compose *servers.Compose // nil without containers
+	name    string
+	kept    map[string]driver.Config // servers of "lockbench env up", by backend
+	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. Without docker compose, containers are
-// an error here: backends that cannot be had would be left out one by one.
-func openEnvironment(ctx context.Context, name string) (e *environment, err error) {
-	e = &environment{}
-	if name == EnvCompose {
+// openEnvironment chooses where servers run. Without a name they are those that
+// are kept, else local ones. Without docker compose, containers are an error here:
+// backends that cannot be had would be left out one by one.
+func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
+	e = &environment{name: cmp.Or(name, EnvLocal)}
+	if up != nil && (name == "" || name == up.Env) {
+		e = &environment{name: up.Env, kept: up.Servers}
+	}
+	if e.name == EnvCompose {
 		if e.compose, err = servers.NewCompose(ctx); err != nil {
 			return nil, composeError("", err)
 		}
@@ -58,10 +66,14 @@ func openEnvironment(ctx context.Context, name string) (e *environment, err erro
 }
 
 // start starts the throwaway servers of the backend whose plugin was found, and lets
-// them serve. Of products that can do without durability, the others are faster.
+// them serve, or takes those that are kept. Of products that can do without
+// durability, the others are faster.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
+	cfg, kept := e.kept[found.Name]
 	switch {
+	case kept:
+		return &servers.Environment{Config: cfg}, nil
 	case e.compose != nil && !kind.InHost():
 		if s, err = kind.Up(ctx, e.compose, found.Path, durable); err != nil {
 			return nil, composeError(found.Name, err)

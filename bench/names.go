@@ -20,21 +20,41 @@ type Named struct {
 	Does string `json:"does"` // in one line
 }
 
-// Scenarios are what a plan can measure.
-func Scenarios() []Named {
-	return named(measure.All(), func(s measure.Scenario) Named { return Named{s.Name, s.Doc} })
+// Choices are what a flag of that name takes by name; none if it takes anything else.
+func Choices(flag string) []Named {
+	switch flag {
+	case "scenarios":
+		return named(measure.All(), func(s measure.Scenario) Named { return Named{s.Name, s.Doc} })
+	case "modes":
+		return named(measure.Modes(), func(mode string) Named { return Named{mode, measure.ModeDoc(mode)} })
+	case "baselines":
+		return named(baseline.All(), func(b baseline.Baseline) Named { return Named{b.Name, b.Doc} })
+	case "faults":
+		return named(faults.All(), nameOfFault)
+	case "actions":
+		return named(faults.Actions(), nameOfAction)
+	case "replay":
+		kept, _ := faults.Kept() // a test reads them all
+		return named(kept, nameOfReproducer)
+	}
+	return nil
 }
 
 // ScenarioHelp says what each scenario measures, up to the first stop.
 func ScenarioHelp() string {
 	var b strings.Builder
-	for _, s := range Scenarios() {
+	for _, s := range Choices("scenarios") {
 		does, _, _ := strings.Cut(s.Does, ":")
 		does, _, _ = strings.Cut(does, ";")
 		fmt.Fprintf(&b, "  %-12s%s\n", s.Name, wrap(does, 66, 14))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
+
+func nameOfFault(f faults.Fault) Named   { return Named{f.Name, f.Does} }
+func nameOfAction(a faults.Action) Named { return Named{a.Name, a.DoesTo("a " + string(a.On))} }
+
+func nameOfReproducer(r faults.Reproducer) Named { return Named{r.Name, r.Finding} }
 
 func named[T any](all []T, name func(T) Named) []Named {
 	var out []Named
@@ -46,11 +66,7 @@ func named[T any](all []T, name func(T) Named) []Named {
 
 // Names lists what the flags of "lockbench run" take.
 func Names() *Outcome {
-	return listing(
-		list{"scenarios", Scenarios()},
-		list{"modes of takeover", named(measure.Modes(), func(mode string) Named { return Named{mode, measure.ModeDoc(mode)} })},
-		list{"baselines", named(baseline.All(), func(b baseline.Baseline) Named { return Named{b.Name, b.Doc} })},
-	)
+	return listing(list{"scenarios", Choices("scenarios")}, list{"modes of takeover", Choices("modes")}, list{"baselines", Choices("baselines")})
 }
 
 // list names the faults, actions and reproducers that the plan chooses, and that
@@ -67,9 +83,9 @@ func (p FaultsPlan) list() (*Outcome, error) {
 	p.Replay = []string{"all"}
 	reproducers, _ := p.reproducers() // that there is none is no error here
 	return listing(
-		list{"faults of the table", named(chosen, func(f faults.Fault) Named { return Named{f.Name, f.Does} })},
-		list{"actions of a search", named(actions, func(a faults.Action) Named { return Named{a.Name, a.DoesTo("a " + string(a.On))} })},
-		list{"reproducers to replay", named(reproducers, func(r faults.Reproducer) Named { return Named{r.Name, r.Finding} })},
+		list{"faults of the table", named(chosen, nameOfFault)},
+		list{"actions of a search", named(actions, nameOfAction)},
+		list{"reproducers to replay", named(reproducers, nameOfReproducer)},
 	), nil
 }
 

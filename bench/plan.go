@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -58,8 +57,12 @@ type Plan struct {
 	Seed  uint64
 	Quick bool
 	MTLS  bool
-	// Env is where throwaway servers run, one of [Environments]; "" is local.
+	// Env is where throwaway servers run, one of [Environments]; "" is wherever
+	// they are kept, else local.
 	Env string
+	// State is the file that describes kept servers; "" for that of the variable
+	// LOCKBENCH_STATE, or one in the user's cache directory.
+	State string
 	Servers
 	// VS is a directory with another build of the plugins, which is measured
 	// too, interleaved with this one. "" for none.
@@ -128,7 +131,6 @@ func (p Plan) filled() Plan {
 	if p.Seed == 0 {
 		p.Seed = randomSeed()
 	}
-	p.Env = cmp.Or(p.Env, EnvLocal)
 	return p
 }
 

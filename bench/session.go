@@ -51,10 +51,14 @@ const closeTimeout = 10 * time.Second
 // open.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
-	var err error
-	if s.environment, err = openEnvironment(ctx, p.Env); err != nil {
+	kept, err := readKept(p.State)
+	if err != nil {
+		return nil, &EnvError{Err: err, Hint: "lockbench env status"}
+	}
+	if s.environment, err = openEnvironment(ctx, p.Env, kept); err != nil {
 		return nil, err
 	}
+	s.plan.Env = s.environment.name
 	if err := s.openAll(ctx); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
@@ -122,6 +126,9 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		s.servers = append(s.servers, started.Servers...)
 		harm = harmed(started.Servers)
 		maps.Copy(f.config, started.Config)
+		if _, kept := s.environment.kept[f.Name]; kept {
+			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
+		}
 	} else if s.plan.Parts == 0 {
 		own = f.ownPrefix() != ""
 	}

@@ -19,7 +19,8 @@ It needs no server. It exits with 6 on a violation of a backend; those
 of baselines, of controls, and what is documented are shown and do not count.`,
 		Example: `  lockbench check results/20260102T030405Z
   lockbench check results/20260102T030405Z --format json`,
-		Args: oneArg("result folder"),
+		Args:              oneArg("result folder"),
+		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shown, err := bench.Check(args[0])
 			return errors.Join(show(shown, format, cmd), err)

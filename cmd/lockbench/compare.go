@@ -40,7 +40,8 @@ alone one folder of one build will do. Of several cells the worst is shown.`,
   lockbench compare results/old results/new --filter '/backend:redis /clients:64'
   lockbench compare results/vs --fail-on 'p50-ns/* > +5%' --fail-on 'cycles/s < -5%'
   lockbench compare results/new --filter /clients:64 --fail-on 'cycles/s / redislock < 1.8'`,
-		Args: needs(1, 2, "two result folders, or one that holds two builds"),
+		Args:              needs(1, 2, "two result folders, or one that holds two builds"),
+		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Dirs = args
 			shown, err := bench.Compare(q, cmd.ErrOrStderr())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -86,5 +87,43 @@ func TestExamplesParse(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	dir := plugins(t)
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"run", "--plugin-dir", dir, "--backends", ""}, []string{"memory", "redis"}},
+		{[]string{"run", "--plugin-dir", dir, "--backends", "memory,"}, []string{"memory,redis"}},
+		{[]string{"run", "--scenarios", ""}, []string{"all", "acquire", "takeover"}},
+		{[]string{"run", "--baselines="}, []string{"all", "redislock", "go-redis"}},
+		{[]string{"faults", "--faults", "reset,"}, []string{"reset,restart", "reset,evict"}},
+		{[]string{"faults", "--actions", ""}, []string{"kill-host", "redis-evict"}},
+		{[]string{"faults", "--replay", ""}, []string{"all", "reaper"}},
+		{[]string{"run", "--plugin-dir", dir, "--target", ""}, []string{"memory=", "redis="}},
+		{[]string{"check", "--format", ""}, []string{"text", "json"}},
+		{[]string{"conform", "--plugin-dir", dir, ""}, []string{"memory", "redis"}},
+		{[]string{"locks", "list", "--plugin-dir", dir, ""}, []string{"memory", "redis"}},
+		{[]string{"locks", ""}, []string{"list", "inspect", "break"}},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if err := run(context.WithoutCancel(t.Context()), append([]string{"__complete"}, tt.args...), &stdout, &stderr); err != nil {
+				t.Fatal(err)
+			}
+			offered := map[string]bool{}
+			for line := range strings.Lines(stdout.String()) {
+				word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+				offered[word] = true
+			}
+			for _, want := range tt.want {
+				if !offered[want] {
+					t.Errorf("%q is not offered: %q", want, stdout.String())
+				}
+			}
+		})
 	}
 }

@@ -100,6 +100,28 @@ func TestBreakForeign(t *testing.T) {
 	}
 }
 
+func TestDoctor(t *testing.T) {
+	dir := plugins(t)
+	code, stdout, stderr := lockbench(t, "env", "doctor", "--plugin-dir", dir)
+	if code != exitOK || !strings.Contains(stdout, filepath.Join(dir, "lockplugin-redis")) {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	// Its client is there, and nobody whom it could ask.
+	path := t.TempDir()
+	client := "#!/bin/sh\n[ \"$1\" = --version ] && echo Docker version 27.1 && exit\necho Cannot connect to the daemon >&2\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(path, "docker"), []byte(client), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", path)
+	code, stdout, _ = lockbench(t, "env", "doctor", "--plugin-dir", dir)
+	for _, want := range []string{"--  docker 27.1 for --env compose: its daemon does not answer: docker version: exit status 1: Cannot connect to the daemon start it", "--  redis-server", "apt-get install redis-server", "--target"} {
+		if code != exitOK || !strings.Contains(strings.Join(strings.Fields(stdout), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("exit %d, %q does not say %q", code, stdout, want)
+		}
+	}
+	ends(t, exitEnvironment, "make build", "env", "doctor")
+}
+
 // A binary may have any name; which backend it is, it says itself.
 func TestLocksOfARenamedPlugin(t *testing.T) {
 	dir := plugins(t)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -61,7 +62,8 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	root.PersistentPreRunE = pluginDirs
-	root.AddCommand(runCommand(), faultsCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), doctorCommand(), execCommand(), versionCommand(), oldEnv())
+	root.AddCommand(runCommand(), faultsCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand(), versionCommand())
+	completeAll(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	guideLost(root)
@@ -140,7 +142,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := usagef("%s takes no argument %q", cmd.CommandPath(), args[0])
-	if cmd.Flags().Changed("baselines") {
+	if slices.ContainsFunc(bench.Choices("baselines"), func(b bench.Named) bool { return b.Name == args[0] }) {
 		return hinted(err, "a list of baselines needs an equals sign: --baselines="+args[0])
 	}
 	return err

@@ -21,7 +21,14 @@ import (
 
 func TestMain(m *testing.M) {
 	bench.Main()
+	forgetKeptServers()
 	plugintest.Main(m)
+}
+
+// forgetKeptServers hides the servers that the developer keeps, which are not
+// for tests.
+func forgetKeptServers() {
+	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
 // timeout bounds what a test waits for on a machine that is busy.
@@ -86,7 +93,7 @@ func TestUsageErrors(t *testing.T) {
 		want []string
 	}{
 		{"rum", []string{`"rum"`, "did you mean run?"}},
-		{"locks|help", []string{`"help"`, "hint: lockbench locks --help"}},
+		{"env|help", []string{`"help"`, "hint: lockbench env --help"}},
 		{"help|chekc", []string{`"chekc"`, "did you mean check?"}},
 		{"help|plugins|lst", []string{`"lst"`, "did you mean list?"}},
 		{"completion|bsh", []string{`"bsh"`, "did you mean bash"}},

@@ -22,8 +22,9 @@ part's share. Latencies are added up as histograms; no percentile is averaged.
 merge checks that each cell was measured by all parts at once, for 80 % of its
 time at least, and refuses them otherwise. They waited for each other, so that
 needs no clocks.`,
-		Example: `  lockbench merge results/1 results/2 results/3 results/4 -o results/all`,
-		Args:    needs(2, math.MaxInt, "at least two result folders"),
+		Example:           `  lockbench merge results/1 results/2 results/3 results/4 -o results/all`,
+		Args:              needs(2, math.MaxInt, "at least two result folders"),
+		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return hinted(usagef("%s needs a folder to write to", cmd.CommandPath()), cmd.UseLine())

@@ -43,18 +43,19 @@ func isTerminal(w any) bool {
 // choice is the value of a flag that takes one of a few words.
 type choice struct {
 	word  *string
+	usual string // may be none of the words
 	words []string
 }
 
 // choiceVar adds a flag that takes one of words to fl.
 func choiceVar(fl *pflag.FlagSet, word *string, name, usual, usage string, words ...string) {
 	*word = usual
-	fl.Var(&choice{word, words}, name, usage)
+	fl.Var(&choice{word, usual, words}, name, usage)
 }
 
 // Set implements pflag.Value.
 func (c *choice) Set(word string) error {
-	if !slices.Contains(c.words, word) {
+	if word != c.usual && !slices.Contains(c.words, word) {
 		return errors.New("unknown") // flagError says what there is
 	}
 	*c.word = word

@@ -22,7 +22,7 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // or there is nothing to look at
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
-	for _, s := range bench.Scenarios() {
+	for _, s := range bench.Choices("scenarios") {
 		line := "Benchmark" + strings.ToUpper(s.Name[:1]) + s.Name[1:] + "/"
 		t.Run(s.Name, func(t *testing.T) {
 			killedIn(t, "results.txt", line, dir, binary, "run", "--scenarios", s.Name)

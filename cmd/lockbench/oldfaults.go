@@ -11,13 +11,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// oldEnv is where 0.1.0 had doctor. It is there for one more release.
-func oldEnv() *cobra.Command {
-	env := &cobra.Command{Use: "env", Short: "Where doctor was", Hidden: true}
-	env.AddCommand(doctorCommand())
-	return env
-}
-
 // oldFlags adds the flags of "lockbench run" that are those of "lockbench faults"
 // now. They are read for one more release.
 func oldFlags(fl *pflag.FlagSet) {

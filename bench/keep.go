@@ -1,0 +1,220 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
+)
+
+// kept are servers that stay up between runs. They belong to a process that
+// holds a lock on the file in which they are described.
+type kept struct {
+	Pid     int                      `json:"pid"` // of that process
+	Env     string                   `json:"env"`
+	Started time.Time                `json:"started"`
+	Servers map[string]driver.Config `json:"servers"` // by backend
+	// Skipped says what was left out and why.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// openState opens a file that describes kept servers; "" is that of the variable
+// LOCKBENCH_STATE, else one in the user's cache directory.
+func openState(state string, flag int) (*os.File, error) {
+	if state = cmp.Or(state, os.Getenv("LOCKBENCH_STATE")); state == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return nil, err
+		}
+		state = filepath.Join(dir, "lockbench", "env.json")
+	}
+	if flag&os.O_CREATE != 0 {
+		if err := os.MkdirAll(filepath.Dir(state), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(state, flag, 0o600)
+}
+
+// readKept returns the servers that the file state describes, nil when no
+// process keeps them.
+func readKept(state string) (*kept, error) {
+	f, err := openState(state, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
+		return nil, nil // its owner has died
+	}
+	k := &kept{}
+	err = json.NewDecoder(f).Decode(k)
+	if errors.Is(err, io.EOF) {
+		return nil, nil // they are just being started
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s does not describe servers: %w", f.Name(), err)
+	}
+	return k, nil
+}
+
+// Keep starts the throwaway servers of the plan's backends, describes them in
+// the plan's file of kept servers, calls up, and keeps them until ctx ends. It
+// fails when another process keeps servers by that file.
+func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
+	f, err := claimState(p.State)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name()), f.Close()) }()
+	found, err := p.find(p.Backends)
+	if err != nil {
+		return err
+	}
+	e, err := openEnvironment(ctx, p.Env, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	k := kept{Pid: os.Getpid(), Env: e.name, Started: time.Now().UTC(), Servers: map[string]driver.Config{}}
+	servers, err := k.start(ctx, e, found, len(p.Backends) > 0)
+	defer func() {
+		for _, s := range servers {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(f).Encode(k); err != nil {
+		return err
+	}
+	up(k.text())
+	<-ctx.Done()
+	return nil
+}
+
+// start starts the servers of every backend that was found. When none was named
+// those that cannot be had are left out.
+func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
+	for _, one := range found {
+		s, err := e.start(ctx, one, false)
+		var missing *EnvError
+		if errors.As(err, &missing) && !named {
+			k.Skipped = append(k.Skipped, fmt.Sprintf("%s: %v; %s", one.Name, missing.Err, missing.Hint))
+			continue
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, s)
+		if s.Config["address"] != "" {
+			k.Servers[one.Name] = s.Config
+		}
+	}
+	if len(k.Servers) == 0 {
+		return all, &EnvError{Err: fmt.Errorf("no server could be started: %s", strings.Join(k.Skipped, "; "))}
+	}
+	return all, nil
+}
+
+// claimState makes the file and locks it. What it holds are addresses with
+// passwords, so that only its user may read it.
+func claimState(state string) (*os.File, error) {
+	f, err := openState(state, os.O_CREATE|os.O_RDWR)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(usagef("servers are up already, by %s", f.Name()), f.Close())
+	}
+	return f, f.Truncate(0)
+}
+
+// KeptServers shows which servers are kept, and which of them are not there.
+func KeptServers(state string) (*Outcome, error) {
+	k, err := readKept(state)
+	if err != nil {
+		return nil, &EnvError{Err: err}
+	}
+	if k == nil {
+		return &Outcome{text: "no servers are kept; lockbench env up starts some\n"}, nil
+	}
+	return &Outcome{data: k, text: k.text()}, nil
+}
+
+func (k kept) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s servers, up since %s, kept by process %d\n", k.Env, k.Started.Format("2006-01-02 15:04:05 UTC"), k.Pid)
+	for _, name := range slices.Sorted(maps.Keys(k.Servers)) {
+		cfg := k.Servers[name]
+		fmt.Fprintf(&b, "  %-10s%s", name, shownAddress(cfg["address"]))
+		if down := silent(cfg); len(down) > 0 {
+			fmt.Fprintf(&b, "; not there: %s", strings.Join(down, ", "))
+		}
+		b.WriteByte('\n')
+	}
+	for _, s := range k.Skipped {
+		fmt.Fprintf(&b, "left out: %s\n", s)
+	}
+	return b.String()
+}
+
+// silent are the addresses that nobody listens on.
+func silent(cfg driver.Config) (down []string) {
+	// It only fails for addresses that are not ours.
+	_, _ = kinds.Route(cfg, func(address string) (string, error) {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			down = append(down, address)
+			return address, nil
+		}
+		return address, c.Close()
+	})
+	return down
+}
+
+// dropTimeout bounds how long kept servers may take to end.
+const dropTimeout = time.Minute
+
+// Drop ends the process that keeps servers, and returns when they are gone.
+func Drop(ctx context.Context, state string) error {
+	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
+	defer cancel()
+	k, err := readKept(state)
+	if err != nil || k == nil {
+		return err
+	}
+	if err := syscall.Kill(k.Pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end process %d, which keeps the servers: %w", k.Pid, err)
+	}
+	for {
+		if k, err := readKept(state); err != nil || k == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("process %d, which keeps the servers, does not end: %w", k.Pid, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/lockbench/lockbench/bench"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+// candidates are words that a shell may complete.
+type candidates func(cmd *cobra.Command) []cobra.Completion
+
+// backendNames are those of the plugins that can be found.
+func backendNames(cmd *cobra.Command) []cobra.Completion {
+	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // without the flag, the usual places
+	var out []cobra.Completion
+	for _, f := range plugin.Discover(dirs) {
+		out = append(out, cobra.CompletionWithDesc(f.Name, f.Path))
+	}
+	return out
+}
+
+// choices are what a flag takes by name, with what that does, and all.
+func choices(flag, every string) candidates {
+	var out []cobra.Completion
+	if every != "" {
+		out = append(out, cobra.CompletionWithDesc("all", every))
+	}
+	for _, n := range bench.Choices(flag) {
+		out = append(out, cobra.CompletionWithDesc(n.Name, n.Does))
+	}
+	return func(*cobra.Command) []cobra.Completion { return out }
+}
+
+// prefixed completes what begins with a backend and sign, and goes on.
+func prefixed(sign string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var out []cobra.Completion
+		for _, b := range backendNames(cmd) {
+			name, _, _ := strings.Cut(b, "\t")
+			out = append(out, name+sign)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// firstBackend completes the first argument by the name of a backend, or by
+// what else directive allows.
+func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return backendNames(cmd), directive
+	}
+}
+
+// list completes the last word of a list with commas, and offers none twice.
+func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
+	chosen := strings.Split(before, ",")
+	var out []cobra.Completion
+	for _, word := range c(cmd) {
+		if name, _, _ := strings.Cut(word, "\t"); !slices.Contains(chosen, name) {
+			out = append(out, before+word)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// files is list, or the files that there are.
+func (c candidates) files(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	out, _ := c.list(cmd, args, toComplete)
+	return out, cobra.ShellCompDirectiveDefault
+}
+
+// directories completes result folders and other directories.
+func directories(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// completions are those of the flags, by name; a flag has the same meaning in
+// every command that has it.
+var completions = map[string]cobra.CompletionFunc{
+	"backends":   candidates(backendNames).list,
+	"scenarios":  choices("scenarios", "every scenario").list,
+	"baselines":  choices("baselines", "every baseline").list,
+	"modes":      choices("modes", "every mode").list,
+	"target":     prefixed("="),
+	"config":     prefixed("."),
+	"faults":     choices("faults", "").list,
+	"actions":    choices("actions", "").list,
+	"replay":     choices("replay", "every one").files,
+	"plugin-dir": directories,
+	"vs":         directories,
+}
+
+// completeAll gives the flags of every command below root their completions.
+func completeAll(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		completeAll(cmd)
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			complete := completions[f.Name]
+			if c, ok := f.Value.(*choice); ok {
+				complete = cobra.FixedCompletions(c.words, cobra.ShellCompDirectiveNoFileComp)
+			}
+			if complete != nil {
+				_ = cmd.RegisterFlagCompletionFunc(f.Name, complete) // fails only for an unknown flag
+			}
+		})
+	}
+}
