@@ -7,15 +7,6 @@ var backends = []struct {
 	terms Terms
 }{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"etcd", etcd}, {"memory", memory}}
 
-// Backends are their names.
-func Backends() []string {
-	var names []string
-	for _, b := range backends {
-		names = append(names, b.name)
-	}
-	return names
-}
-
 // TermsOf are the terms of a backend; the zero value when nothing is known of it.
 func TermsOf(backend string) Terms {
 	for _, b := range backends {

@@ -13,8 +13,8 @@ import (
 // impairment is what can be done to the way between a host and a server.
 type impairment struct {
 	name, does string
-	// do makes the harm from a number from 0 to 1.
-	do    func(amount float64) func(*inject.Proxy) error
+	// do does it, as much as a number from 0 to 1 says.
+	do    func(p *inject.Proxy, amount float64) error
 	lasts Span
 	// stopsFor is as in [Action].
 	stopsFor time.Duration
@@ -39,32 +39,32 @@ var impairments = []impairment{
 	{name: "black-hole", swallows: true, does: "nothing passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).BlackHole)},
 	{name: "lose-requests", swallows: true, does: "no request passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).LoseRequests)},
 	{name: "lose-replies", swallows: true, does: "no answer passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).LoseReplies)},
-	{name: "delay-requests", does: "requests are late between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
-		return func(p *inject.Proxy) error { return p.DelayRequests(late(x), 0) }
+	{name: "delay-requests", does: "requests are late between %s and the servers", lasts: while, do: func(p *inject.Proxy, x float64) error {
+		return p.DelayRequests(late(x), 0)
 	}},
-	{name: "delay-replies", does: "answers are late between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
-		return func(p *inject.Proxy) error { return p.Delay(late(x), 0) }
+	{name: "delay-replies", does: "answers are late between %s and the servers", lasts: while, do: func(p *inject.Proxy, x float64) error {
+		return p.Delay(late(x), 0)
 	}},
-	{name: "jitter", does: "answers are now and then late between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*inject.Proxy) error {
+	{name: "jitter", does: "answers are now and then late between %s and the servers", lasts: while, mild: true, do: func(p *inject.Proxy, x float64) error {
 		d := time.Duration(2+28*x) * time.Millisecond
-		return func(p *inject.Proxy) error { return p.Delay(d, d) }
+		return p.Delay(d, d)
 	}},
-	{name: "throttle", does: "the line is slow between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
-		return func(p *inject.Proxy) error { return p.Throttle(1 + int(63*(1-x))) }
+	{name: "throttle", does: "the line is slow between %s and the servers", lasts: while, do: func(p *inject.Proxy, x float64) error {
+		return p.Throttle(1 + int(63*(1-x)))
 	}},
-	{name: "fragment", does: "data come in small pieces between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*inject.Proxy) error {
-		return func(p *inject.Proxy) error { return p.Fragment(256-int(192*x), 200*time.Microsecond) }
+	{name: "fragment", does: "data come in small pieces between %s and the servers", lasts: while, mild: true, do: func(p *inject.Proxy, x float64) error {
+		return p.Fragment(256-int(192*x), 200*time.Microsecond)
 	}},
-	{name: "resets", does: "some messages end in a reset between %s and the servers", lasts: while, mild: true, do: func(x float64) func(*inject.Proxy) error {
-		return func(p *inject.Proxy) error { return p.Reset(0.002 + 0.018*x) }
+	{name: "resets", does: "some messages end in a reset between %s and the servers", lasts: while, mild: true, do: func(p *inject.Proxy, x float64) error {
+		return p.Reset(0.002 + 0.018*x)
 	}},
 	{name: "forget-clients", swallows: true, does: "the connections of %s end, and the servers are not told", lasts: while, mild: true, do: plain((*inject.Proxy).ForgetClients)},
 	{name: "forget-servers", swallows: true, does: "the servers see the end of the connections of %s, which is not told", lasts: while, stopsFor: redialed, do: plain((*inject.Proxy).ForgetServer)},
 	{name: "hold-connections", swallows: true, does: "requests over the connections of %s wait, those over new ones pass", lasts: while, stopsFor: redialed, do: plain((*inject.Proxy).HoldConnections)},
 	{name: "silence", swallows: true, does: "the connections of %s to the servers die but for the newest, and nobody is told", lasts: Span{2 * time.Second, 6 * time.Second}, stopsFor: time.Second, do: plain((*inject.Proxy).Silence)},
 	{name: "refuse", does: "connections are reset and refused between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).Refuse)},
-	{name: "slow-start", does: "connections are slow to begin between %s and the servers", lasts: while, do: func(x float64) func(*inject.Proxy) error {
-		return func(p *inject.Proxy) error { return p.SlowStart(late(x)) }
+	{name: "slow-start", does: "connections are slow to begin between %s and the servers", lasts: while, do: func(p *inject.Proxy, x float64) error {
+		return p.SlowStart(late(x))
 	}},
 	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*inject.Proxy).Cut)},
 }
@@ -75,8 +75,8 @@ func late(x float64) time.Duration {
 	return time.Duration(5 * math.Pow(400, x) * float64(time.Millisecond))
 }
 
-func plain(do func(*inject.Proxy) error) func(float64) func(*inject.Proxy) error {
-	return func(float64) func(*inject.Proxy) error { return do }
+func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
+	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
 // networkActions are each harm twice: to the ways to all servers, or to the last of
@@ -100,7 +100,7 @@ func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*in
 					return nil
 				}
 				return inject.Each(paths(e, host.Paths), func(p *inject.Proxy) error {
-					heal, err := p.Apart(h.do(e.Amount))
+					heal, err := p.Apart(func(p *inject.Proxy) error { return h.do(p, e.Amount) })
 					w.Begin(e, heal)
 					return err
 				})
