@@ -93,7 +93,7 @@ func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
 		Name: name(s), Family: st.family, Dash: st.dash, Points: points, subject: subject(s),
-		Shown: s.Kind == results.KindPlugin || s.Reference == s.Name,
+		Shown: s.Kind != results.KindBaseline || s.Reference == s.Name,
 	}
 }
 

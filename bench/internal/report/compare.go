@@ -33,7 +33,7 @@ func (p *printer) comparison(c results.Comparison) {
 			fmt.Fprintln(p, line)
 		}
 	}
-	p.limits(c.Held)
+	p.grid(tabulate(grid{Title: "limits"}, heldColumns, c.Held))
 }
 
 // shown leaves out what is the same in both builds, unless it has changed.
@@ -121,21 +121,6 @@ func comparisonNotes(c results.Comparison) []string {
 		out = append(out, "warning: "+w)
 	}
 	return out
-}
-
-// limits writes what was held against limits, in a line each for a terminal.
-func (p *printer) limits(all []results.Held) {
-	if len(all) == 0 {
-		return
-	}
-	if p.markdown {
-		p.grid(tabulate(grid{Title: "limits"}, heldColumns, all))
-		return
-	}
-	p.heading("limits")
-	for _, h := range all {
-		p.lines([]string{HeldLine(h) + ": " + outcome(h)})
-	}
 }
 
 // heldColumns are those of the table of limits.

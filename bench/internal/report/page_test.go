@@ -107,8 +107,8 @@ func TestPageCharts(t *testing.T) {
 		}
 	}
 	figures := elements(doc, "figure", "chart")
-	if len(figures) != len(specs) || len(specs) != 5 {
-		t.Fatalf("%d figures of %d charts, want 5", len(figures), len(specs))
+	if len(figures) != len(specs) || len(specs) != 6 {
+		t.Fatalf("%d figures of %d charts, want 6", len(figures), len(specs))
 	}
 	for i, c := range specs {
 		if attr(figures[i], "id") != c.ID || len(elements(figures[i], "table", "")) != len(c.Views) {

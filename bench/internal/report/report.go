@@ -22,8 +22,6 @@ type Report struct {
 	Manifest results.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
-	// Floors are the tables of what the cheapest calls cost.
-	Floors []Table
 	// Latencies have all runs of a cell together.
 	Latencies map[results.HistogramKey]*hdrhistogram.Histogram
 }
@@ -70,9 +68,7 @@ func Load(dir string) (Report, error) {
 	if r.Latencies, err = results.ReadHistograms(dir); err != nil {
 		return r, fmt.Errorf("report: %w", err)
 	}
-	all := tables(r.Manifest, lines)
-	r.Floors = filter(all, func(t Table) bool { return t.Scenario == floorScenario })
-	r.Tables = filter(all, func(t Table) bool { return t.Scenario != floorScenario })
+	r.Tables = tables(r.Manifest, lines)
 	return r, nil
 }
 
@@ -85,7 +81,8 @@ const (
 	floorScenario      = "floor"
 )
 
-// scenarioOrder is that of the sections; scenarios that are not in it follow.
+// scenarioOrder is that of the sections; scenarios that are not in it follow, and
+// then the floors.
 var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario}
 
 // proves says what a section shows, for readers who did not choose it.
@@ -93,12 +90,16 @@ var proves = map[string]string{
 	acquireScenario:    "What a lock costs when nobody is in the way: each caller acquires, renews and releases a lock of its own.",
 	throughputScenario: "How many locks a second there are at most, and what that costs in latency.",
 	contendScenario:    "What waiting costs: all want one lock. The handoff is the time in which nobody has it, from one holder's release to the next one's grant.",
+	floorScenario:      "The least that an operation can cost on the same path in this run: a PING of the server, and a call to a plugin that finds nothing.",
 	takeoverScenario:   "How long nobody leads after the leader has died or was cut off, while another process waits.",
 }
 
 func scenarioRank(name string) int {
 	if i := slices.Index(scenarioOrder, name); i >= 0 {
 		return i
+	}
+	if name == floorScenario {
+		return len(scenarioOrder) + 1
 	}
 	return len(scenarioOrder)
 }

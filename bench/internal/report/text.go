@@ -21,7 +21,7 @@ func (r Report) print(p *printer) {
 	p.answer(r.answer())
 	p.grid(r.shares())
 	p.grid(r.summary())
-	for _, t := range slices.Concat(r.Tables, r.Floors) {
+	for _, t := range r.Tables {
 		p.grid(r.grid(t))
 	}
 	if lines := r.remarks(); len(lines) > 0 {

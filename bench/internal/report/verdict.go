@@ -245,7 +245,7 @@ func (r Report) stalls() []string {
 
 func (r Report) stalled() []stall {
 	var out []stall
-	for _, t := range slices.Concat(r.Tables, r.Floors) {
+	for _, t := range r.Tables {
 		for _, row := range t.Rows {
 			for _, of := range stallUnits {
 				e := row.Figures[of.unit]

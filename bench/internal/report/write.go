@@ -147,8 +147,8 @@ func (r Report) html(w io.Writer) error {
 		"Findings": findings[:shown], "MoreFindings": findings[shown:], "Warnings": r.warnings(), "WarningsHead": headed(r.warnings()), "Remarks": r.remarks(),
 		"Safety": r.safetyTable(), "SafetyNotes": r.safetyNotes(),
 		"Answer": r.answer(), "Shares": r.shares(), "Summary": r.summary(), "Environment": r.environment(),
-		"Sections": sections, "Floors": r.grids(r.Floors),
-		"Charts": template.JS(b), "License": string(license),
+		"Sections": sections,
+		"Charts":   template.JS(b), "License": string(license),
 	})
 	if err != nil {
 		return err
