@@ -101,12 +101,10 @@ func moduleVersion(path string) string {
 type gauged struct {
 	at          time.Time
 	wall        time.Time     // by the clock that may be set
-	load        float64       // average of one minute
 	busy        time.Duration // of all CPUs, stolen time left out
 	all, stolen time.Duration
 	own         time.Duration // that this process and what it has started had run
 	throttled   time.Duration // of the control group
-	ran, waited time.Duration // of this process's threads that still are
 }
 
 // gauge reads what the system counts. It takes some milliseconds, and what
@@ -114,20 +112,10 @@ type gauged struct {
 func gauge() gauged {
 	g := gauged{at: time.Now(), own: ownTime()}
 	g.wall = g.at.Round(0)
-	if fields := strings.Fields(readText("/proc/loadavg")); len(fields) > 0 {
-		g.load, _ = strconv.ParseFloat(fields[0], 64)
-	}
 	g.cpus(readText("/proc/stat"))
 	for _, path := range []string{"/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"} {
 		// Version 2 counts microseconds, version 1 nanoseconds.
 		g.throttled += time.Duration(valueOf(readText(path), "throttled_usec"))*time.Microsecond + time.Duration(valueOf(readText(path), "throttled_time"))
-	}
-	tasks, _ := filepath.Glob("/proc/self/task/*/schedstat") // the pattern is valid
-	for _, task := range tasks {
-		if fields := strings.Fields(readText(task)); len(fields) >= 2 {
-			g.ran += time.Duration(number(fields[0]))
-			g.waited += time.Duration(number(fields[1]))
-		}
 	}
 	return g
 }
@@ -179,14 +167,11 @@ func watch() func(*results.Manifest) {
 // until says what the machine was busy with between two moments.
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
-	// What has ended and was waited for by nobody is missing in the later sum,
-	// and threads that are gone in the later times.
+	// What has ended and was waited for by nobody is missing in the later sum.
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
-	ran, waited := max(0, end.ran-g.ran), max(0, end.waited-g.waited)
 	return &results.MachineLoad{
-		LoadBefore: g.load, OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),
+		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),
 		Throttled: (end.throttled - g.throttled).Seconds(),
-		RunQueue:  ratio(waited, ran+waited),
 		ClockStep: (end.wall.Sub(g.wall) - took).Seconds(), Elapsed: took.Seconds(),
 	}
 }

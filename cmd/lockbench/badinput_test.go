@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestBadFolders: what is wrong with a folder is exit code 2.
@@ -20,46 +19,6 @@ func TestBadFolders(t *testing.T) {
 	for _, args := range [][]string{{"run", "-o", "-"}, {"merge", "a", "b", "-o", "-"}} {
 		ends(t, exitUsage, "is not a folder", args...)
 	}
-}
-
-// TestTargetDies in mid-run: an environment error that names it, and a folder
-// with all that was measured before.
-func TestTargetDies(t *testing.T) {
-	dir := plugins(t)
-	t.Chdir(t.TempDir())
-	s := redisServer(t, nil)
-	ended := make(chan struct{})
-	dead := make(chan error, 1)
-	go func() {
-		measured := func() bool {
-			text, err := os.ReadFile(filepath.Join("out", "results.txt"))
-			return err == nil && strings.Count(string(text), "BenchmarkAcquire/") > 1
-		}
-		for !measured() {
-			select {
-			case <-ended: // too early; the run says why
-				dead <- nil
-				return
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-		dead <- s.Stop()
-	}()
-	// With this seed a floor follows, which ends at once; a cell of callers that
-	// wait for the store would take its ten seconds of grace.
-	code, stdout, stderr := lockbench(t, "run", "--quick", "--runs", "1000", "--clients", "2", "--backends", "redis", "--seed", "1",
-		"--target", "redis="+s.Addr(), "-o", "out", "--plugin-dir", dir)
-	close(ended)
-	if err := <-dead; err != nil {
-		t.Fatal(err)
-	}
-	if code != exitEnvironment || !strings.Contains(stderr, s.Addr()) || !strings.Contains(stdout, "the run failed") || !strings.Contains(stdout, "redis (plugin)") {
-		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
-	}
-	if m := manifest(t, "out"); m.State != "failed" || m.Failure == "" {
-		t.Errorf("%+v", m)
-	}
-	ends(t, exitOK, "0 overlaps", "check", "out")
 }
 
 // TestDeadBackendCostsItsOwnCells: the others are measured in every run, and the

@@ -19,7 +19,7 @@ It needs no server. It exits with 6 on a violation of a backend; those
 of baselines, of controls, and what is documented are shown and do not count.`,
 		Example: `  lockbench check results/20260102T030405Z
   lockbench check results/20260102T030405Z --format json`,
-		Args:              oneArg("result folder"),
+		Args:              needs(1, 1, "a result folder"),
 		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shown, err := bench.Check(args[0])

@@ -28,7 +28,7 @@ is the default where CI is true or LOCKBENCH_REQUIRE is set. The last line
 counts.`,
 		Example: `  lockbench conform redis
   lockbench conform ./bin/lockplugin-mine --config mine.address=127.0.0.1:7000`,
-		Args:              oneArg("plugin"),
+		Args:              needs(1, 1, "a plugin"),
 		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.Plugin, p.MTLS = args[0], mtls == "on"

@@ -54,17 +54,12 @@ func locksListCommand() *cobra.Command {
 	})
 }
 
-// twoArgs demands a backend and a lock.
-func twoArgs(cmd *cobra.Command, args []string) error {
-	return needs(2, 2, fmt.Sprintf("a backend and the name of a lock, not %d arguments", len(args)))(cmd, args)
-}
-
 func locksInspectCommand() *cobra.Command {
 	return looking(&cobra.Command{
 		Use:     "inspect BACKEND NAME",
 		Short:   "Show who holds one lock",
 		Example: `  lockbench locks inspect etcd jobs/refresh --target etcd=10.0.0.7:2379 --format json`,
-		Args:    twoArgs,
+		Args:    needs(2, 2, "a backend and the name of a lock"),
 	}, func(ctx context.Context, l bench.Locks, name []string) (*bench.Outcome, error) {
 		return l.Inspect(ctx, name[0])
 	})
@@ -84,7 +79,7 @@ It compares the token in the store, so that a lease that was granted meanwhile
 is not ended. It asks first; where there is no terminal it needs --yes.`,
 		Example: `  lockbench locks break redis jobs/refresh --target redis=10.0.0.7:6379
   lockbench locks break redis jobs/refresh --token 1809738798206418944 --yes`,
-		Args: twoArgs,
+		Args: needs(2, 2, "a backend and the name of a lock"),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes && !isTerminal(cmd.InOrStdin()) {
 				return hinted(usagef("%s asks before it breaks a lease, and there is no terminal to ask on", cmd.CommandPath()), "--yes breaks it without a question")

@@ -158,16 +158,6 @@ func needs(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// oneArg demands exactly one argument, called what.
-func oneArg(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return hinted(usagef("%s takes one %s, not also %q", cmd.CommandPath(), what, args[1]), cmd.UseLine())
-		}
-		return needs(1, 1, "a "+what)(cmd, args)
-	}
-}
-
 // flagError turns what pflag says into a usage error that suggests similar flags.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError

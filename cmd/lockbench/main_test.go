@@ -137,7 +137,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run|-o|.", []string{"not empty", "hint:"}},
 		{"check", []string{"result folder", "hint:"}},
 		{"check|nowhere", []string{"nowhere", "run.json"}},
-		{"report|a|b", []string{`"b"`}},
+		{"report|a|b", []string{"needs a result folder", "hint:"}},
 		{"report|nowhere|-o|-|--format|json", []string{"-o -", "--format json", "hint:"}},
 		{"compare", []string{"two result folders", "hint:"}},
 		{"merge|a", []string{"two result folders", "hint:"}},

@@ -21,7 +21,7 @@ Inside a Go module the package becomes part of it, elsewhere it gets a module of
 its own. No file is ever overwritten.`,
 		Example: `  lockbench plugins new my-store
   lockbench plugins new my-store -o backends/mystore --module example.com/mystore`,
-		Args: oneArg("name"),
+		Args: needs(1, 1, "a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shown, err := bench.NewPlugin(args[0], dir, module, replace)
 			return errors.Join(show(shown, "text", cmd), err)

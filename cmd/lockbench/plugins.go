@@ -44,7 +44,7 @@ func pluginsDescribeCommand() *cobra.Command {
 		Short: "Show what a plugin claims and which configuration it takes",
 		Example: `  lockbench plugins describe redis
   lockbench plugins describe ./bin/lockplugin-mine --format json`,
-		Args:              oneArg("plugin"),
+		Args:              needs(1, 1, "a plugin"),
 		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shown, err := bench.DescribePlugin(cmd.Context(), args[0], dirs)

@@ -19,7 +19,7 @@ page instead.`,
 		Example: `  lockbench report results/20260102T030405Z
   lockbench report results/20260102T030405Z --format md -o page.html
   lockbench report results/20260102T030405Z -o - > page.html`,
-		Args:              oneArg("result folder"),
+		Args:              needs(1, 1, "a result folder"),
 		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "-" && cmd.Flags().Changed("format") {

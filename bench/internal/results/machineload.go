@@ -8,8 +8,6 @@ import (
 // MachineLoad is what the machine had to do beside the run, from before its first
 // cell to after its last. What a system does not tell is 0.
 type MachineLoad struct {
-	// LoadBefore is the load average of one minute.
-	LoadBefore float64 `json:"load_before"`
 	// OtherCPUs is how many CPUs, on average, worked for processes that are not
 	// of this run: neither lockbench nor what it has started.
 	OtherCPUs float64 `json:"other_cpus"`
@@ -18,9 +16,6 @@ type MachineLoad struct {
 	Steal float64 `json:"steal"`
 	// Throttled is for how long the control group was not let run, in seconds.
 	Throttled float64 `json:"throttled_s"`
-	// RunQueue is which share of the time that lockbench's threads could have run
-	// they waited for a CPU, from 0 to 1.
-	RunQueue float64 `json:"run_queue"`
 	// ClockStep is by how much the machine's clock went further than the time that
 	// passed, in seconds: it was set, or the machine was suspended. Negative when
 	// it was set back.
@@ -52,16 +47,16 @@ func (m Manifest) Busy() []string {
 	return out
 }
 
-// words are those of one run. The load and the waiting for a CPU alone say
-// nothing: a benchmark makes both.
+// words are those of one run.
+//
+// Note: the load average and the waiting for a CPU say nothing. A benchmark makes both.
 func (b *MachineLoad) words(cores int) []string {
 	if b == nil || b.Elapsed <= 0 {
 		return nil
 	}
 	var out []string
 	if cores > 0 && b.OtherCPUs >= busyOthers*float64(cores) {
-		out = append(out, fmt.Sprintf("the machine was busy: processes that are not of this run used %.1f of its %d CPUs; lockbench waited for a CPU in %.0f %% of the time in which it could have run; the load was %.1f before",
-			b.OtherCPUs, cores, 100*b.RunQueue, b.LoadBefore))
+		out = append(out, fmt.Sprintf("the machine was busy: processes that are not of this run used %.1f of its %d CPUs", b.OtherCPUs, cores))
 	}
 	if b.Steal >= busySteal {
 		out = append(out, fmt.Sprintf("the machine was busy: its hypervisor gave %.0f %% of its processor time to others", 100*b.Steal))
