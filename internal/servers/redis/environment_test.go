@@ -90,20 +90,3 @@ func TestMemoryEvicts(t *testing.T) {
 		t.Errorf("%d of 100 keys after the end", n)
 	}
 }
-
-// TestSentinelFailsOver: another server is the master then.
-func TestSentinelFailsOver(t *testing.T) {
-	e := open(t, servers.Plain, servers.CapSentinel)
-	c := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
-	defer c.Close()
-	master := func() string {
-		addr, err := c.GetMasterAddrByName(t.Context(), e.Config["sentinel_master"]).Result()
-		must(t, err)
-		return addr[1]
-	}
-	before := master()
-	must(t, sentinelFailOver(t.Context(), e, 0))
-	if after := master(); after == before {
-		t.Errorf("%s is still the master", after)
-	}
-}
