@@ -30,8 +30,8 @@ type Environment struct {
 	// Servers are those that hosts use, in the order of their addresses; none for a
 	// backend that has no server, or has it in containers.
 	Servers Nodes
-	// Replica follows the first server, over Link.
-	Replica *Replica
+	// Replica follows the first server, over Link, which does not wait for it.
+	Replica *Server
 	Link    *inject.Proxy
 	Clocks  []*inject.Clock // of Servers, and of the replica
 	// Config is that of the backend; see [Environment.ConfigOf].
@@ -57,15 +57,6 @@ type Environment struct {
 	kind   *Kind
 	plugin string         // path of the binary
 	end    []func() error // further things to close
-}
-
-// Replica is a server that follows another one without being waited for.
-type Replica struct {
-	*Server
-	// Promote lets it take writes, and Lead makes the server at addr, which has been
-	// started anew, follow it.
-	Promote func(ctx context.Context) error
-	Lead    func(ctx context.Context, addr string) error
 }
 
 // Product is what is asked of the servers of one kind; see [Environment.Healthy]

@@ -55,7 +55,7 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 		return err
 	}
 	s.AtEnd(server.Close)
-	s.Replica = &servers.Replica{Server: server}
+	s.Replica = server
 	if s.second, err = Dial(driver.Config{"address": Address(server)}); err != nil {
 		return err
 	}

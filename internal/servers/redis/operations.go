@@ -118,7 +118,7 @@ var onGroups = []servers.Operation{
 		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Makes: []claim.Condition{claim.TwoStores},
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
-			return errors.Join(e.Replica.Promote(ctx), e.Lead(0, (*inject.Proxy).Lead, e.Servers[0].Addr(), e.Replica.Addr()))
+			return errors.Join(promote(ctx, e.Replica.Addr()), e.Lead(0, (*inject.Proxy).Lead, e.Servers[0].Addr(), e.Replica.Addr()))
 		},
 		Undo: func(ctx context.Context, e *servers.Environment, _ int) error { return rejoin(ctx, e) },
 	},
@@ -167,7 +167,7 @@ func demotion(name, does string, by inject.Leading) servers.Operation {
 	return servers.Operation{
 		Name: name, Does: does,
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
-			return errors.Join(e.Replica.Promote(ctx), e.Replica.Lead(ctx, e.Servers[0].Addr()))
+			return errors.Join(promote(ctx, e.Replica.Addr()), follow(ctx, e.Servers[0].Addr(), e.Replica.Addr()))
 		},
 		Undo: func(_ context.Context, e *servers.Environment, _ int) error { return e.Lead(0, by, e.Replica.Addr()) },
 	}
@@ -236,10 +236,10 @@ func promoteAgain(ctx context.Context, s *store, n int) error {
 func takeOver(ctx context.Context, e *servers.Environment, paths [][]*inject.Proxy) error {
 	old := e.Servers[0]
 	lead := func(p []*inject.Proxy) error { return p[0].Retarget(e.Replica.Addr()) }
-	if err := errors.Join(old.Stop(), e.Replica.Promote(ctx), inject.Each(paths, lead)); err != nil {
+	if err := errors.Join(old.Stop(), promote(ctx, e.Replica.Addr()), inject.Each(paths, lead)); err != nil {
 		return err
 	}
-	return errors.Join(old.Start(ctx, false), e.Replica.Lead(ctx, old.Addr()))
+	return errors.Join(old.Start(ctx, false), follow(ctx, old.Addr(), e.Replica.Addr()))
 }
 
 // promoteLate is a failover after a crash.

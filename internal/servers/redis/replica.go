@@ -27,14 +27,14 @@ func startReplica(ctx context.Context, e *servers.Environment, _ servers.Require
 		return err
 	}
 	e.AtEnd(server.Close)
-	addr := server.Addr()
-	e.Link, e.Replica = link, &servers.Replica{
-		Server:  server,
-		Promote: func(ctx context.Context) error { return Do(ctx, addr, "REPLICAOF", "NO", "ONE") },
-		Lead:    func(ctx context.Context, other string) error { return follow(ctx, other, addr) },
-	}
+	e.Link, e.Replica = link, server
 	e.Ready = func(ctx context.Context) error { return rejoin(ctx, e) }
-	return followClosely(ctx, addr, link.Addr())
+	return followClosely(ctx, server.Addr(), link.Addr())
+}
+
+// promote lets the server at addr take writes.
+func promote(ctx context.Context, addr string) error {
+	return Do(ctx, addr, "REPLICAOF", "NO", "ONE")
 }
 
 // follow makes the server at addr a replica of the one at master.
@@ -94,7 +94,7 @@ func replicates(ctx context.Context, c *goredis.Client, name, value string) erro
 func rejoin(ctx context.Context, e *servers.Environment) error {
 	first := e.Servers[0].Addr()
 	return errors.Join(
-		Do(ctx, first, "REPLICAOF", "NO", "ONE"), e.Link.Heal(), e.Lead(0, (*inject.Proxy).Retarget, first),
+		promote(ctx, first), e.Link.Heal(), e.Lead(0, (*inject.Proxy).Retarget, first),
 		followClosely(ctx, e.Replica.Addr(), e.Link.Addr()))
 }
 
