@@ -35,4 +35,4 @@ func (c *Coverage) add(h *History) {
 }
 
 // Line sums it up.
-func (c *Coverage) Line() string { return fmt.Sprintf("%d of %d kinds of them", c.Actions, c.AllActions) }
+func (c *Coverage) Line() string { return fmt.Sprintf("%d of %d actions met", c.Actions, c.AllActions) }
