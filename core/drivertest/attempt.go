@@ -24,15 +24,22 @@ func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *att
 // backends opens n hosts that share the harness's store. In scope "host",
 // where another plugin has a store of its own, they are one.
 func (h *Harness) backends(t T, n int) []driver.Backend {
-	all := []driver.Backend{h.Open(t)}
+	all := []driver.Backend{h.open(t)}
 	for len(all) < n {
-		if h.props.Scope == driver.ScopeHost && !h.InProcess {
-			all = append(all, all[0])
-		} else {
-			all = append(all, h.Open(t))
+		b := all[0]
+		if h.props.Scope != driver.ScopeHost || h.InProcess {
+			b = h.open(t)
 		}
+		all = append(all, b)
 	}
 	return all
+}
+
+// open opens a host and has it connect, which no case times.
+func (h *Harness) open(t T) driver.Backend {
+	b := h.Open(t)
+	_ = call(t, b.Check) // what fails shows in the case
+	return b
 }
 
 // call runs one request with the 10 s in which everything must answer.

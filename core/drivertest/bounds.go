@@ -27,7 +27,7 @@ blocks others for longer than agreed, one that is rounded down loses the lease.`
 }
 
 func badTTLs(t T, h *Harness) {
-	c, g := h.injected(t, h.Open(t))
+	c, g := h.injected(t, h.open(t))
 	low, step, high := h.props.TTLMin, h.props.TTLStep, h.props.TTLMax
 	if low <= 0 || step <= 0 || high < low {
 		t.Fatalf("the properties state a TTL from %v to %v in steps of %v", low, high, step)

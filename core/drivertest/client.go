@@ -60,7 +60,7 @@ type client struct {
 }
 
 // client opens a host. Its events are logged when the case fails.
-func (h *Harness) client(t T) *client { return h.clientOn(t, h.Open(t)) }
+func (h *Harness) client(t T) *client { return h.clientOn(t, h.open(t)) }
 
 // clients opens n hosts that share the harness's store.
 func (h *Harness) clients(t T, n int) []*client {

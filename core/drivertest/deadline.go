@@ -38,7 +38,7 @@ the lock to another host.`,
 }
 
 func deadlineFromSending(t T, h *Harness) {
-	c, g := h.injected(t, h.Open(t))
+	c, g := h.injected(t, h.open(t))
 	const delay = 100 * time.Millisecond
 	ttl := h.ttl(3 * time.Second)
 	slow := func(ctx context.Context) error {

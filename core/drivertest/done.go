@@ -62,7 +62,7 @@ func needsCapability(capability driver.Capability) func(driver.Properties) strin
 }
 
 func doneWhenSilent(t T, h *Harness) {
-	c, g := h.injected(t, h.Open(t))
+	c, g := h.injected(t, h.open(t))
 	l := c.mustTry(t, "jobs", h.brief())
 	g.set(silence, nil)
 	awaitDone(t, l, h.brief().TTL+2*time.Second)

@@ -47,7 +47,7 @@ func ownOwner(t T, h *Harness) {
 }
 
 func askAgain(t T, h *Harness) {
-	a := h.attempt(h.Open(t), "jobs", h.ttl(1e9)).must(t)
+	a := h.attempt(h.open(t), "jobs", h.ttl(1e9)).must(t)
 	first := a.Token
 	before := inspect(t, a.b, a.Name)
 	a.TTL = h.ttl(20e9)

@@ -44,7 +44,7 @@ results that are mixed up or left out lose leases that live, or keep ones that a
 }
 
 func suspectThenHeld(t T, h *Harness) {
-	c, g := h.injected(t, h.Open(t))
+	c, g := h.injected(t, h.open(t))
 	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
 	l := c.mustTry(t, "jobs", o)
 	token := l.Token()
@@ -79,9 +79,7 @@ func heldForLong(t T, h *Harness) {
 
 func manyHeld(t T, h *Harness) {
 	c := h.client(t)
-	// Each renewal of an author without Batch is a request: a short TTL would ask how
-	// many a starved machine does in a second.
-	o := core.LockOptions{TTL: h.ttl(5 * time.Second)}
+	o := core.LockOptions{TTL: h.ttl(5 * time.Second)} // long: without Batch each renewal is a request
 	var all []held
 	for i := range 100 {
 		all = append(all, c.mustTry(t, fmt.Sprintf("jobs/%d", i), o))
@@ -100,7 +98,7 @@ func manyHeld(t T, h *Harness) {
 }
 
 func everyThird(t T, h *Harness) {
-	c, g := h.injected(t, h.Open(t))
+	c, g := h.injected(t, h.open(t))
 	o := core.LockOptions{TTL: h.ttl(1500 * time.Millisecond)}
 	l := c.mustTry(t, "jobs", o)
 	granted := g.times(opAcquire)[0]

@@ -69,7 +69,7 @@ func withNeeds(c Case, needs ...Need) Case {
 }
 
 func tokensAsClaimed(t T, h *Harness) {
-	a := h.attempt(h.Open(t), "jobs", h.lasting().TTL).must(t)
+	a := h.attempt(h.open(t), "jobs", h.lasting().TTL).must(t)
 	if none := h.props.Fencing == driver.FencingNone; none != (a.Token == 0) {
 		t.Errorf("fencing is %q and the token %d", h.props.Fencing, a.Token)
 	}
