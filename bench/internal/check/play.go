@@ -266,6 +266,9 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	switch {
 	case !c.Served || !c.GaveUp():
 		return false
+	case c.Op == results.OpRelease && j.Starved: // renewals were late
+		j.out.Unjudged = true
+		return false
 	case c.Op == results.OpRelease:
 		ttl := int64(j.Names[c.Name].TTL)
 		until = min(until, c.SentNs+ttl/2)

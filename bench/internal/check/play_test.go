@@ -11,6 +11,7 @@ import (
 // TestJudge: each change of a play in which all is well breaks one claim, and the
 // machine, an event or a documented condition may excuse it.
 func TestJudge(t *testing.T) {
+	failed := results.Call{Op: results.OpRelease, SentNs: 4990 * ms, BackNs: 5100 * ms, LimitNs: 9000 * ms, Served: true, Outcome: results.CallFailed}
 	for _, tt := range []struct {
 		name string
 		do   func(p *Play, a, b *Host)
@@ -35,6 +36,8 @@ func TestJudge(t *testing.T) {
 		}, ""},
 		{"a wait fails", func(_ *Play, _, b *Host) { b.Calls[0].Outcome = results.CallFailed }, claim.GaveUp},
 		{"a wait fails that was never served", func(_ *Play, _, b *Host) { b.Calls[0].Outcome, b.Calls[0].Served = results.CallFailed, false }, ""},
+		{"a release fails", func(_ *Play, _, b *Host) { b.Calls[0] = failed }, claim.GaveUp},
+		{"a release fails on a starved machine", func(p *Play, _, b *Host) { b.Calls[0], p.Starved = failed, true }, ""},
 		{"a call hangs", func(_ *Play, _, b *Host) { b.Calls[0].LimitNs, b.Calls[0].BackNs = 1000*ms, 2700*ms }, claim.Deadline},
 		{"a host ends", func(_ *Play, a, _ *Host) { a.Alive = false }, claim.Crash},
 		{"something is left", func(p *Play, _, _ *Host) { p.Left = []string{"a key"} }, claim.Leaked},
