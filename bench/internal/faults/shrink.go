@@ -12,9 +12,7 @@ import (
 
 // shrinker makes a schedule small that has broken a claim. No schedule is played
 // the same way twice: a smaller one is taken if it breaks the same rule in two
-// of three plays, and one with fewer actions if it does in two of six. Actions are
-// what a person reads first, and without those that were there by chance a schedule
-// breaks its rule less often.
+// of three plays, and one without an action if it does in fewer, see [spare].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // that is broken
@@ -24,54 +22,83 @@ type shrinker struct {
 	plays int
 }
 
-// chances is how often a schedule is played again to see whether it shows the
-// violation at all, and what is left of it without an action.
-const chances = 6
+// wanted is how many actions a person follows at a glance.
+const wanted = 2
 
-// shrink makes a reproducer of the violation of s: the smallest schedule that was
-// found to show it, until nothing can go or the time is over. A violation that was
-// seen by chance cannot be made smaller.
+// removalThreshold is how many replays of how many must break the rule, so that
+// an action is removed from a schedule of n. Few are asked for: actions are what
+// a person reads first, and without those that were there by chance a schedule
+// breaks its rule less often.
+func removalThreshold(n int) (need, times int) {
+	if n > burst {
+		return 1, 3
+	}
+	return 2, 6
+}
+
+// shrink finds the smallest schedule that shows the violation of s.
 func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Reproducer {
 	k := &shrinker{searcher: x, rule: v.Rule, what: v.What}
-	most := k.opts.Shrink
-	if !k.opts.KeepGoing { // what is left of the time
-		most = min(most, max(time.Until(k.until), most/4))
-	}
-	bounded, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	if one, shown := k.anyOf(bounded, s.alone(), 2, chances); shown {
-		s = one
-	} else if shown, _ := k.shows(bounded, s, 1, chances); shown == 0 {
+	trail, again := k.trail(ctx, s)
+	if !again {
 		x.log("%s: it did not show again in %d plays", x.backend.Name, k.plays)
 		return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Runs: chances}
 	}
-	for smaller := true; smaller && bounded.Err() == nil; {
-		s, smaller = k.smaller(bounded, s)
-	}
-	reproducer := k.reproducerOf(ctx, s)
+	reproducer := k.back(ctx, k.reproducerOf(ctx, trail[len(trail)-1]), trail)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	x.log("%s: shrunk in %d plays to %d actions on %d hosts", x.backend.Name, k.plays, len(reproducer.Schedule.Events), len(reproducer.Schedule.Hosts))
 	return reproducer
 }
 
-// smaller tries once each to leave out something of s.
-func (k *shrinker) smaller(ctx context.Context, s Schedule) (_ Schedule, some bool) {
-	for less, shown := k.anyOf(ctx, s.withoutOne(), 2, chances); shown; less, shown = k.anyOf(ctx, s.withoutOne(), 2, chances) {
-		s, some = less, true
+// chances is how often a schedule is played again to see whether it shows the
+// violation at all.
+const chances = 6
+
+// trail makes s smaller step by step, until nothing can go or the time is over.
+// The last one is the smallest. It reports whether s has shown the violation
+// again: one that was seen by chance cannot be made smaller.
+func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
+	most := k.opts.Shrink
+	if !k.opts.KeepGoing { // what is left of the time
+		most = min(most, max(time.Until(k.until), most/4))
 	}
-	for i := 0; ctx.Err() == nil; {
-		candidates := smallerThan(s)
-		if i >= len(candidates) {
-			break
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	if one, shown := k.anyOf(ctx, s.alone(), 2, 6); shown {
+		s = one
+	} else if shown, _ := k.shows(ctx, s, 1, chances); shown == 0 {
+		return nil, false
+	}
+	trail = []Schedule{s}
+	for smaller := true; smaller && ctx.Err() == nil; {
+		smaller = false
+		take := func(one Schedule) { s, trail, smaller = one, append(trail, one), true }
+		for shown := true; shown && len(s.Events) > 0; {
+			need, times := removalThreshold(len(s.Events))
+			var less Schedule
+			if less, shown = k.anyOf(ctx, s.withoutOne(), need, times); shown {
+				take(less)
+			}
 		}
-		if shown, _ := k.shows(ctx, candidates[i], 2, 3); shown == 2 {
-			s, some = candidates[i], true // what comes after it has its number now
-		} else {
-			i++
+		for i := 0; ctx.Err() == nil; {
+			candidates := smallerThan(s)
+			if i >= len(candidates) {
+				break
+			}
+			if shown, _ := k.shows(ctx, candidates[i], 2, 3); shown == 2 {
+				take(candidates[i]) // what comes after it has its number now
+			} else {
+				i++
+			}
+		}
+		if !smaller && len(s.Events) > 1 {
+			if one, shown := k.anyOf(ctx, s.longer(), 2, 6); shown {
+				take(one)
+			}
 		}
 	}
-	return s, some
+	return trail, true
 }
 
 // anyOf plays all of candidates at once, and returns the first that shows.
@@ -101,6 +128,24 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
+}
+
+// back finds a reproducer that shows oftener than one that seldom does among the
+// schedules that it was made from, and have no more actions, by longer and
+// longer steps: one that was taken by luck, in two of three plays, spoils all
+// that come after it.
+func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
+	best := seldom
+	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
+		before := trail[len(trail)-1-step]
+		if len(before.Events) > max(len(seldom.Schedule.Events), wanted) {
+			break
+		}
+		if reproducer := k.reproducerOf(ctx, before); reproducer.Shown > best.Shown {
+			best = reproducer
+		}
+	}
+	return best
 }
 
 // shows plays s up to times times, on all players that are idle, and counts how

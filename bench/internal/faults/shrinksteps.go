@@ -16,6 +16,7 @@ func smallerThan(s Schedule) []Schedule {
 		}
 	}
 	add((*Schedule).hurry)
+	add((*Schedule).removeBystanders)
 	for i := range s.Groups {
 		add(func(c *Schedule) bool { return c.removeGroup(i) })
 	}
@@ -25,6 +26,9 @@ func smallerThan(s Schedule) []Schedule {
 	add((*Schedule).removeNames)
 	add((*Schedule).removeCallers)
 	for i := range s.Hosts {
+		for g := range s.Groups {
+			add(func(c *Schedule) bool { return lower(&c.Hosts[i].Callers[g], 1) })
+		}
 		add(func(c *Schedule) bool {
 			had := c.Hosts[i].Wrapper != ""
 			c.Hosts[i].Wrapper = ""
@@ -58,6 +62,22 @@ func (s *Schedule) hurry() bool {
 	}
 	s.Length = min(s.Length, last+after) - early
 	return true
+}
+
+// removeBystanders removes the hosts that no event concerns, but one.
+func (s *Schedule) removeBystanders() bool {
+	spared, removed := false, false
+	for n := len(s.Hosts) - 1; n >= 0; n-- {
+		c := s.clone()
+		if !c.removeHost(n) {
+			continue
+		}
+		if spared {
+			*s, removed = c, true
+		}
+		spared = true
+	}
+	return removed
 }
 
 // removeCallers leaves one caller of each group on each host.
@@ -154,6 +174,19 @@ func (s Schedule) alone() []Schedule {
 		one.Events = one.Events[i : i+1]
 		one.hurry()
 		out = append(out, one)
+	}
+	return out
+}
+
+// longer lists s with each of its events alone that lasts three times as long: it
+// may do without those that only helped it.
+func (s Schedule) longer() []Schedule {
+	out := s.alone()
+	for i := range out {
+		e := &out[i].Events[0]
+		more := max(0, min(2*e.Lasts, Duration(e.action().Lasts[1])-e.Lasts))
+		e.Lasts += more
+		out[i].Length += more
 	}
 	return out
 }
