@@ -106,7 +106,7 @@ func (s *Server) await(ctx context.Context, p *process) error {
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("servers: %s ended at its start (%v): %s", s.recipe.Product, p.err, tail(s.scratch.dir))
+			return s.ended(p)
 		case <-ctx.Done():
 			return fmt.Errorf("servers: %s on %s does not answer: %w: %s", s.recipe.Product, s.Addr(), err, tail(s.scratch.dir))
 		case <-time.After(5 * time.Millisecond):
@@ -220,10 +220,17 @@ func (s *Server) Resume() error { return s.harm(proc.Resume) }
 func (s *Server) harm(f func(pid int) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proc == nil {
+	switch {
+	case s.proc == nil:
 		return fmt.Errorf("servers: %s is stopped", s.recipe.Product)
+	case !s.proc.alive():
+		return s.ended(s.proc)
 	}
 	return f(s.proc.pid)
+}
+
+func (s *Server) ended(p *process) error {
+	return fmt.Errorf("servers: %s ended by itself (%v): %s", s.recipe.Product, p.err, tail(s.scratch.dir))
 }
 
 // Close ends the server, frozen or not, and removes its directory. It is

@@ -70,11 +70,14 @@ func TestSessionVariables(t *testing.T) {
 			}
 		})
 	}
-	for i := range todo {
+	for i := 0; i < len(todo) && !t.Failed(); i++ {
 		work <- i
 	}
 	close(work)
 	all.Wait()
+	if t.Failed() && shared.server != nil {
+		t.Logf("the server: %v", shared.server.Resume())
+	}
 	t.Logf("%d assignments, %d of them refused by the server", len(todo), refused)
 	if refused > len(todo)/2 {
 		t.Errorf("%d of %d assignments were refused: that is hardly a test", refused, len(todo))
@@ -121,8 +124,8 @@ func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name s
 	row()
 	woken := make(chan error, 1)
 	go func() { woken <- b.Wait(ctx, next, 4*time.Second) }()
-	for h := (driver.Holder{}); h.Waiters == 0 && err != nil && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-		h, _ = b.Inspect(ctx, name)
+	for h, err := b.Inspect(ctx, name); err == nil && h.Waiters == 0; h, err = b.Inspect(ctx, name) {
+		time.Sleep(time.Millisecond)
 	}
 	row()
 	released := time.Now()
