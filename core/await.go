@@ -62,7 +62,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
 	began := g.sent
 	wctx, cancel := context.WithTimeout(ctx, driver.WaitAcquireBudget(a.lock.opts.TTL, rest))
-	token, waited, err := c.b.WaitAcquire(wctx, a.request(), rest)
+	token, waited, _, err := c.b.WaitAcquire(wctx, a.request(), rest)
 	cancel()
 	g.token, g.sent = token, g.sent.add(waited)
 	lease, err = a.answered(ctx, g, err)

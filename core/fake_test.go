@@ -200,7 +200,11 @@ func (f *fake) Close(context.Context) error {
 	return nil
 }
 
-func (f *fake) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
+func (f *fake) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
+	return driver.Grant{}, f.wait(ctx, r, most)
+}
+
+func (f *fake) wait(ctx context.Context, r driver.Request, most time.Duration) error {
 	over := time.NewTimer(most)
 	defer over.Stop()
 	if err := f.do(ctx, "wait", r, func() error { return nil }); err != nil {

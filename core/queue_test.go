@@ -123,8 +123,8 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 // eager is a fake whose waits return at once.
 type eager struct{ *fake }
 
-func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) error {
-	return e.do(ctx, "wait", r, func() error { return nil })
+func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) (driver.Grant, error) {
+	return driver.Grant{}, e.do(ctx, "wait", r, func() error { return nil })
 }
 
 // A wait that returns for nothing, again and again, must not make the waiter ask

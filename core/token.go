@@ -50,10 +50,10 @@ func (e tokenBackend) TryAcquire(ctx context.Context, r driver.Request) (uint64,
 }
 
 // WaitAcquire needs a waiter.
-func (e tokenBackend) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (uint64, time.Duration, error) {
-	number, waited, err := e.waiter.WaitAcquire(ctx, r, max)
+func (e tokenBackend) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (_ uint64, waited, span time.Duration, _ error) {
+	number, waited, span, err := e.waiter.WaitAcquire(ctx, r, max)
 	token, err := e.numbered(number, err)
-	return token, waited, err
+	return token, waited, span, err
 }
 
 // numbered makes the token of a grant from its number.

@@ -31,7 +31,7 @@ type twoCalls struct {
 	waiter Waiter
 }
 
-func (c twoCalls) WaitAcquire(ctx context.Context, r Request, max time.Duration) (uint64, time.Duration, error) {
+func (c twoCalls) WaitAcquire(ctx context.Context, r Request, max time.Duration) (uint64, time.Duration, time.Duration, error) {
 	return WaitAcquire(ctx, c.lock, c.waiter, r, max)
 }
 
@@ -51,22 +51,22 @@ func WaitAcquireBudget(ttl, most time.Duration) time.Duration {
 }
 
 // WaitAcquire does what a [WaitAcquirer] does, with w.Wait and l.TryAcquire.
-func WaitAcquire(ctx context.Context, l Lock, w Waiter, r Request, most time.Duration) (token uint64, waited time.Duration, err error) {
+func WaitAcquire(ctx context.Context, l Lock, w Waiter, r Request, most time.Duration) (token uint64, waited, span time.Duration, err error) {
 	began := time.Now()
 	wctx, stop := context.WithTimeout(ctx, most+waitSlack)
-	err = w.Wait(wctx, r, most)
+	_, err = w.Wait(wctx, r, most)
 	stop()
 	if err == nil {
 		err = ctx.Err()
 	}
 	waited = time.Since(began)
 	if err != nil {
-		return 0, waited, unsent(err)
+		return 0, waited, 0, unsent(err)
 	}
 	bounded, cancel := context.WithTimeout(ctx, AcquireBudget(r.TTL))
 	defer cancel()
 	token, err = l.TryAcquire(bounded, r)
-	return token, waited, err
+	return token, waited, 0, err
 }
 
 // unsent adds to the error of a Wait that no acquire followed it.

@@ -22,12 +22,12 @@ func (*slow) Properties() driver.Properties {
 	return driver.Properties{Capabilities: []driver.Capability{driver.CapWaiter}}
 }
 
-func (s *slow) Wait(ctx context.Context, _ driver.Request, _ time.Duration) error {
+func (s *slow) Wait(ctx context.Context, _ driver.Request, _ time.Duration) (driver.Grant, error) {
 	select {
 	case <-time.After(3 * time.Second):
-		return s.waitErr
+		return driver.Grant{}, s.waitErr
 	case <-ctx.Done():
-		return ctx.Err()
+		return driver.Grant{}, ctx.Err()
 	}
 }
 
@@ -44,7 +44,7 @@ func (s *slow) TryAcquire(ctx context.Context, _ driver.Request) (uint64, error)
 func TestWaitAcquireSaysHowLongItWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}
-		token, waited, err := driver.WaitAcquirerOf(s).WaitAcquire(t.Context(), driver.Request{TTL: 2 * time.Second}, time.Minute)
+		token, waited, _, err := driver.WaitAcquirerOf(s).WaitAcquire(t.Context(), driver.Request{TTL: 2 * time.Second}, time.Minute)
 		if token != 7 || waited != 3*time.Second || err != nil {
 			t.Errorf("token %d after a wait of %v, %v", token, waited, err)
 		}
@@ -71,7 +71,7 @@ func TestWaitAcquireThatWaitsInVain(t *testing.T) {
 				s := &slow{waitErr: tc.fails}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.after)
 				defer cancel()
-				_, _, err := driver.WaitAcquirerOf(s).WaitAcquire(ctx, driver.Request{TTL: time.Second}, time.Minute)
+				_, _, _, err := driver.WaitAcquirerOf(s).WaitAcquire(ctx, driver.Request{TTL: time.Second}, time.Minute)
 				for _, want := range tc.want {
 					if !errors.Is(err, want) {
 						t.Errorf("%v is no %v", err, want)
@@ -90,7 +90,7 @@ func TestWaitAcquireEndsAWaitThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{} // waits for 3 s, whatever it is told
 		began := time.Now()
-		_, _, err := driver.WaitAcquirerOf(s).WaitAcquire(t.Context(), driver.Request{TTL: time.Second}, time.Second)
+		_, _, _, err := driver.WaitAcquirerOf(s).WaitAcquire(t.Context(), driver.Request{TTL: time.Second}, time.Second)
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("it took %v", took)
 		}

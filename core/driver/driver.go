@@ -52,7 +52,10 @@ type Lock interface {
 	//
 	// It returns a [*HeldError] if another owner holds Name, or if the store
 	// reserves it for a waiter whose turn it is. Asking again with an owner
-	// that holds Name is not a renewal: it returns a HeldError too. It returns
+	// that holds Name is not a renewal: it returns a HeldError too, unless the
+	// store has made that grant by itself (see [Grant]) and neither TryAcquire
+	// nor Renew has confirmed it yet. Then this call does: it returns its token,
+	// and the lease lives for TTL from now. It returns
 	// [ErrWithdrawn] for an owner that was withdrawn. An error that wraps
 	// [ErrUnavailable] means that the outcome is unknown, and the caller
 	// withdraws the owner (see Release) before asking again.
@@ -126,15 +129,36 @@ type Backend interface {
 // Waiter is an optional capability: wake-ups instead of polling.
 type Waiter interface {
 	// Wait enters Owner into the queue of Name, if it is not there yet, and
-	// returns nil as soon as it is woken, or at once when Name is free. It
-	// returns nil also after max. A return is only a hint: the caller asks
+	// returns as soon as it is woken, or at once when Name is free. It
+	// returns also after max. The zero Grant is only a hint: the caller asks
 	// TryAcquire (K4). No release that follows the caller's refused TryAcquire
 	// may be missed. A release wakes one waiter, not all (K5). The place in
 	// the queue outlives the call, until a grant, a withdrawal (Release with a
 	// zero token), or some time without a Wait or TryAcquire: two seconds at
 	// least, and about that where the lock is free.
 	// When ctx ends it returns ctx.Err().
-	Wait(ctx context.Context, r Request, max time.Duration) error
+	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
+}
+
+// Grant is a grant that the store made to a waiter by itself, in the step that
+// freed the lock or found it free: a release, a withdrawal, a Break, the
+// request of another owner. The waiter need not ask: one way less (K4).
+//
+// The store makes it for a short time, so that a waiter that has died costs no
+// more, and only to an owner whose process it has heard of lately. The waiter
+// does not know when the grant was made, but when it was not made yet: at Sent,
+// when its process sent the last sign of life that the store had seen by then.
+// A grant that is renewed lives for the TTL of the request, as any other. A backend
+// may always return the zero Grant instead: TryAcquire then tells of the grant.
+type Grant struct {
+	// Token of the grant; zero for none.
+	Token uint64
+	// Sent is an instant before the grant was made, by this process's monotonic
+	// clock.
+	Sent time.Time
+	// For is how long the store keeps the grant from when it was made: positive,
+	// at most [Properties] FirstSpan and the TTL of the request.
+	For time.Duration
 }
 
 // WaitAcquirer is a Waiter and a Lock in one call. Backends do not implement
@@ -142,10 +166,12 @@ type Waiter interface {
 // way to the plugin and back instead of two.
 type WaitAcquirer interface {
 	// WaitAcquire calls Wait, which gets max and a second at most, and, when that
-	// has returned nil, TryAcquire, which gets [AcquireBudget] at most. The
-	// request that acquires was sent not earlier than waited after the call
-	// began. An error of Wait wraps [ErrNotSent] as well: nothing was granted.
-	WaitAcquire(ctx context.Context, r Request, max time.Duration) (token uint64, waited time.Duration, err error)
+	// has returned a hint, TryAcquire, which gets [AcquireBudget] at most. The
+	// request that acquires, or the sign of life before the store's own grant, was
+	// sent not earlier than waited after the call began; waited may be negative.
+	// The store keeps the grant for span from then at least, zero standing for
+	// the TTL of r. An error of Wait wraps [ErrNotSent] as well: no request followed.
+	WaitAcquire(ctx context.Context, r Request, max time.Duration) (token uint64, waited, span time.Duration, err error)
 }
 
 // Watcher is an optional capability: losses and outages are pushed.

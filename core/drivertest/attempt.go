@@ -118,7 +118,10 @@ func (a *attempt) proclaim(t T) error {
 
 // wait is one Wait of at most limit.
 func (a *attempt) wait(t T, limit time.Duration) error {
-	return call(t, func(ctx context.Context) error { return driver.WaiterOf(a.b).Wait(ctx, a.Request, limit) })
+	return call(t, func(ctx context.Context) error {
+		_, err := driver.WaiterOf(a.b).Wait(ctx, a.Request, limit)
+		return err
+	})
 }
 
 func inspect(t T, b driver.Backend, name string) driver.Holder {

@@ -96,7 +96,7 @@ func grantBugs() []bug {
 				c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
 					token, err := inner.acquire(ctx, r)
 					if errors.Is(err, driver.ErrHeld) {
-						_ = inner.wait(ctx, r, 0)
+						_, _ = inner.wait(ctx, r, 0)
 					}
 					return token, err
 				}

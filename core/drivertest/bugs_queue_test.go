@@ -21,7 +21,9 @@ func queueBugs() []bug {
 			name: "wait ignores its limit",
 			plant: each(func(c *calls) {
 				inner := c.wait
-				c.wait = func(ctx context.Context, r driver.Request, _ time.Duration) error { return inner(ctx, r, time.Hour) }
+				c.wait = func(ctx context.Context, r driver.Request, _ time.Duration) (driver.Grant, error) {
+					return inner(ctx, r, time.Hour)
+				}
 			}),
 			caught: []string{
 				"K4 wait returns when the lock is free, at its limit, and with its ctx", "K4 a wait that acquires says when it asked",
@@ -30,7 +32,7 @@ func queueBugs() []bug {
 		{
 			name: "wakes for nothing",
 			plant: each(func(c *calls) {
-				c.wait = func(context.Context, driver.Request, time.Duration) error { return nil }
+				c.wait = func(context.Context, driver.Request, time.Duration) (none driver.Grant, _ error) { return none, nil }
 			}),
 			caught: []string{"K4 wait returns when the lock is free, at its limit, and with its ctx"},
 		},
@@ -121,9 +123,9 @@ func lostWakeUp(*fixture) func(*calls) {
 	)
 	return func(c *calls) {
 		inner := *c
-		c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) error {
+		c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (none driver.Grant, _ error) {
 			if h, err := inner.inspect(ctx, r.Name); err != nil || !h.Held() {
-				return err
+				return none, err
 			}
 			time.Sleep(300 * time.Microsecond)
 			woken := make(chan struct{})
@@ -132,11 +134,11 @@ func lostWakeUp(*fixture) func(*calls) {
 			mu.Unlock()
 			select {
 			case <-woken:
-				return nil
+				return none, nil
 			case <-time.After(limit):
-				return nil
+				return none, nil
 			case <-ctx.Done():
-				return ctx.Err()
+				return none, ctx.Err()
 			}
 		}
 		c.release = func(ctx context.Context, r driver.Request) error {
@@ -154,16 +156,16 @@ func lostWakeUp(*fixture) func(*calls) {
 
 func wakesEverybody(c *calls) {
 	inner := *c
-	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) error {
+	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (none driver.Grant, _ error) {
 		for until := time.Now().Add(limit); time.Now().Before(until); time.Sleep(time.Millisecond) {
 			if h, err := inner.inspect(ctx, r.Name); err != nil || !h.Held() {
-				return err
+				return none, err
 			}
 			if ctx.Err() != nil {
-				return ctx.Err()
+				return none, ctx.Err()
 			}
 		}
-		return nil
+		return none, nil
 	}
 	onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters = -1; return h })
 }
@@ -176,7 +178,7 @@ func keepsTurn(*fixture) func(*calls) {
 	)
 	return func(c *calls) {
 		inner := *c
-		c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) error {
+		c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (none driver.Grant, _ error) {
 			mu.Lock()
 			if first[r.Name] == "" {
 				first[r.Name] = r.Owner
@@ -211,12 +213,12 @@ func favours(w *fixture) func(*calls) {
 			return inner.acquire(ctx, r)
 		}
 		if !first { // it never gets a place in the queue
-			c.wait = func(ctx context.Context, _ driver.Request, limit time.Duration) error {
+			c.wait = func(ctx context.Context, _ driver.Request, limit time.Duration) (none driver.Grant, _ error) {
 				select {
 				case <-time.After(limit):
-					return nil
+					return none, nil
 				case <-ctx.Done():
-					return ctx.Err()
+					return none, ctx.Err()
 				}
 			}
 		}

@@ -145,7 +145,10 @@ func hang(c *calls, over <-chan struct{}) {
 		<-over
 		return 0, driver.ErrUnavailable
 	}
-	c.wait = func(context.Context, driver.Request, time.Duration) error { <-over; return driver.ErrUnavailable }
+	c.wait = func(context.Context, driver.Request, time.Duration) (none driver.Grant, _ error) {
+		<-over
+		return none, driver.ErrUnavailable
+	}
 }
 
 func onObserve(c *calls, change func(h driver.Holder, emit func(driver.Holder))) {

@@ -30,7 +30,7 @@ type calls struct {
 	proclaim func(context.Context, driver.Request) error
 	inspect  func(context.Context, string) (driver.Holder, error)
 	observe  func(context.Context, string, func(driver.Holder)) error
-	wait     func(context.Context, driver.Request, time.Duration) error
+	wait     func(context.Context, driver.Request, time.Duration) (driver.Grant, error)
 	watch    func(context.Context, func(driver.Notice)) error
 	batch    func(context.Context, []driver.Op) []driver.Result
 	list     func(context.Context, string, func(driver.Holder) bool) error
@@ -77,7 +77,7 @@ func (c *calls) Inspect(ctx context.Context, name string) (driver.Holder, error)
 func (c *calls) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return c.observe(ctx, name, emit)
 }
-func (c *calls) Wait(ctx context.Context, r driver.Request, limit time.Duration) error {
+func (c *calls) Wait(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
 	return c.wait(ctx, r, limit)
 }
 func (c *calls) Watch(ctx context.Context, emit func(driver.Notice)) error  { return c.watch(ctx, emit) }
@@ -167,8 +167,9 @@ func (c *calls) behind(v *valve) *calls {
 		observe: func(ctx context.Context, name string, emit func(driver.Holder)) error {
 			return v.do(ctx, func(ctx context.Context) error { return c.observe(ctx, name, emit) })
 		},
-		wait: func(ctx context.Context, r driver.Request, limit time.Duration) error {
-			return v.do(ctx, func(ctx context.Context) error { return c.wait(ctx, r, limit) })
+		wait: func(ctx context.Context, r driver.Request, limit time.Duration) (g driver.Grant, err error) {
+			err = v.do(ctx, func(ctx context.Context) (err error) { g, err = c.wait(ctx, r, limit); return err })
+			return g, err
 		},
 		watch: func(ctx context.Context, emit func(driver.Notice)) error {
 			return v.do(ctx, func(ctx context.Context) error { return c.watch(ctx, emit) })

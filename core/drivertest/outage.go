@@ -103,7 +103,8 @@ func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 	}
 	if w := driver.WaiterOf(a.b); w != nil {
 		calls["Wait"] = func(ctx context.Context) error {
-			return w.Wait(ctx, h.attempt(a.b, a.Name, a.TTL).Request, time.Minute)
+			_, err := w.Wait(ctx, h.attempt(a.b, a.Name, a.TTL).Request, time.Minute)
+			return err
 		}
 	}
 	type answer struct {

@@ -69,7 +69,7 @@ func (p *process) keepBook(c *calls) {
 		}
 		return err
 	}
-	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) error {
+	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
 		note(func() { p.queued[r.Owner] = r })
 		return wait(ctx, r, limit)
 	}

@@ -120,7 +120,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 		wantHeld(t, a.try(t), "TryAcquire of a held lock")
 		known := inspect(t, a.b, a.Name).Waiters
 		wg.Go(func() {
-			if err := driver.WaiterOf(a.b).Wait(ctx, a.Request, 30*time.Second); err == nil {
+			if _, err := driver.WaiterOf(a.b).Wait(ctx, a.Request, 30*time.Second); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				back = append(back, i)

@@ -67,7 +67,7 @@ func waitsAndAcquires(t T, h *Harness) {
 		var waited time.Duration
 		began := time.Now()
 		err = call(t, func(ctx context.Context) (err error) {
-			a.Token, waited, err = driver.WaitAcquirerOf(a.b).WaitAcquire(ctx, a.Request, limit)
+			a.Token, waited, _, err = driver.WaitAcquirerOf(a.b).WaitAcquire(ctx, a.Request, limit)
 			return err
 		})
 		if took := time.Since(began); waited > took {
@@ -197,7 +197,7 @@ func waitReturns(t T, h *Harness) {
 	defer cancel()
 	hinted(t, a, func() bool {
 		start := time.Now()
-		err := driver.WaiterOf(bs[1]).Wait(ctx, a.Request, time.Minute)
+		_, err := driver.WaiterOf(bs[1]).Wait(ctx, a.Request, time.Minute)
 		if took := ranSince(t, start); err != nil && !errors.Is(err, context.DeadlineExceeded) || took > limit+time.Second {
 			t.Errorf("Wait with a ctx of %v: %v after %v", limit, err, took)
 		}

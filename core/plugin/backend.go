@@ -138,21 +138,24 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 }
 
 // Wait implements driver.Waiter.
-func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
-	err := b.call(ctx, max+waitSlack, func(ctx context.Context, l wire.Link) error { return l.Wait(ctx, r, max) })
+func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (g driver.Grant, err error) {
+	err = b.call(ctx, max+waitSlack, func(ctx context.Context, l wire.Link) error {
+		g, err = l.Wait(ctx, r, max)
+		return err
+	})
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: no answer from the plugin in %v", driver.ErrUnavailable, max+waitSlack)
+		err = fmt.Errorf("%w: no answer from the plugin in %v", driver.ErrUnavailable, max+waitSlack)
 	}
-	return err
+	return g, err
 }
 
 // WaitAcquire implements driver.WaitAcquirer.
-func (b *backend) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (token uint64, waited time.Duration, err error) {
+func (b *backend) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (token uint64, waited, span time.Duration, err error) {
 	err = b.call(ctx, max+waitSlack, func(ctx context.Context, l wire.Link) error {
-		token, waited, err = l.WaitAcquire(ctx, r, max)
+		token, waited, span, err = l.WaitAcquire(ctx, r, max)
 		return err
 	})
-	return token, waited, err
+	return token, waited, span, err
 }
 
 // Watch implements driver.Watcher: the plugin's Down and Up, and what the

@@ -307,7 +307,7 @@ func TestDeadListenerIsReplaced(t *testing.T) {
 		w := driver.Request{Name: "one", Owner: "waiter"}
 		var err error
 		for err == nil {
-			if err = waiter.Wait(t.Context(), w, 30*time.Second); err == nil {
+			if _, err = waiter.Wait(t.Context(), w, 30*time.Second); err == nil {
 				var h driver.Holder
 				if h, err = b.Inspect(t.Context(), "one"); !h.Held() {
 					break

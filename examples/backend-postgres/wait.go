@@ -25,7 +25,11 @@ const (
 )
 
 // Wait implements driver.Waiter.
-func (b *backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
+func (b *backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
+	return driver.Grant{}, b.wait(ctx, r, most)
+}
+
+func (b *backend) wait(ctx context.Context, r driver.Request, most time.Duration) error {
 	woken := make(chan struct{})
 	b.mu.Lock()
 	b.asleep[r.Owner] = woken // before the place is taken: the wake-up may be quicker than its reply

@@ -15,6 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
@@ -53,7 +54,7 @@ func use(t *testing.T, b *Backend, name string) {
 		t.Errorf("observed %+v", h)
 	}
 	woken := make(chan error, 1)
-	go func() { woken <- b.Wait(ctx, lock(name, "b"), 10*time.Second) }()
+	go func() { woken <- backendtest.Err(b.Wait(ctx, lock(name, "b"), 10*time.Second)) }()
 	eventually(t, "it waits", func() bool {
 		h, err := b.Inspect(t.Context(), name)
 		return err == nil && h.Waiters == 1

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // TestKeysAreUsedAgain: whoever takes a lock, and however often, its lease is on
@@ -52,12 +53,12 @@ func TestEntryOfALateProcess(t *testing.T) {
 	b.table.began = time.Now().Add(-time.Hour) // of an earlier process there is nothing
 	acquire(t, b, lock("jobs", "holder"))
 	r := lock("jobs", "late")
-	must(t, b.Wait(t.Context(), r, time.Millisecond))
+	must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
 	for range 3 {
 		b.table.mu.Lock()
 		b.table.entries[grantKey{r.Name, r.Owner}].deadline = time.Now().Add(-time.Millisecond)
 		b.table.mu.Unlock()
-		must(t, b.Wait(t.Context(), r, time.Millisecond))
+		must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
 		if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrHeld) {
 			t.Fatal(err)
 		}
@@ -118,11 +119,11 @@ func TestEntryOfAnEarlierProcess(t *testing.T) {
 	other, before := connect(t, on(s)), connect(t, on(s))
 	first := acquire(t, other, lock("jobs", "first"))
 	waiter, late := lock("jobs", "waiter"), lock("jobs", "late")
-	must(t, before.Wait(t.Context(), waiter, 10*time.Millisecond))
-	must(t, other.Wait(t.Context(), late, 10*time.Millisecond))
+	must(t, backendtest.Err(before.Wait(t.Context(), waiter, 10*time.Millisecond)))
+	must(t, backendtest.Err(other.Wait(t.Context(), late, 10*time.Millisecond)))
 	must(t, before.Close(t.Context()))
 	after := connect(t, on(s))
-	must(t, after.Wait(t.Context(), waiter, 10*time.Millisecond))
+	must(t, backendtest.Err(after.Wait(t.Context(), waiter, 10*time.Millisecond)))
 	must(t, other.Release(t.Context(), first))
 	acquire(t, after, waiter)
 

@@ -165,7 +165,7 @@ func TestCompaction(t *testing.T) {
 		t.Fatalf("observed %+v", h)
 	}
 	woken := make(chan error, 1)
-	go func() { woken <- b.Wait(t.Context(), lock("jobs", "next"), 10*time.Second) }()
+	go func() { woken <- backendtest.Err(b.Wait(t.Context(), lock("jobs", "next"), 10*time.Second)) }()
 	eventually(t, "it waits", func() bool {
 		h, err := other.Inspect(t.Context(), "jobs")
 		return err == nil && h.Waiters == 1

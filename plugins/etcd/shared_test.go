@@ -10,6 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // expiryStep is by how much the server may be late: it looks for expired leases
@@ -219,7 +220,7 @@ func TestEntryEndsWithLock(t *testing.T) {
 			first := acquire(t, other, lock(how, "first"))
 			waiter := lock(how, "waiter")
 			woken := make(chan error, 1)
-			go func() { woken <- b.Wait(t.Context(), waiter, 10*time.Second) }()
+			go func() { woken <- backendtest.Err(b.Wait(t.Context(), waiter, 10*time.Second)) }()
 			eventually(t, "it waits", func() bool {
 				h, err := other.Inspect(t.Context(), how)
 				return err == nil && h.Waiters == 1

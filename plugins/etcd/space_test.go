@@ -25,6 +25,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // filling is a server whose database is full when a transaction that puts keys is
@@ -173,15 +174,15 @@ func TestWaitedForWithoutSpace(t *testing.T) {
 	b := f.connect(t)
 	first, r := acquire(t, b, lock("jobs", "first")), lock("jobs", "next")
 	f.armed.Store(true)
-	must(t, b.Wait(t.Context(), r, 10*time.Millisecond))
+	must(t, backendtest.Err(b.Wait(t.Context(), r, 10*time.Millisecond)))
 	e := b.table.entryOf("jobs", "next")
 	if all := f.keys(t, b.space.entries("jobs")); e == nil || len(all) != 1 || all[0].Token != uint64(e.lease.id) || !b.leases.renewable(e.lease, e.lease.ttl) {
 		t.Fatalf("the entry %+v, in the store %+v", e, all)
 	}
-	lacksSpace(t, b.Wait(t.Context(), lock("jobs", "late"), 10*time.Millisecond), false)
+	lacksSpace(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", "late"), 10*time.Millisecond)), false)
 	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
 	must(t, b.Release(t.Context(), first))
-	must(t, b.Wait(t.Context(), r, 10*time.Millisecond))
+	must(t, backendtest.Err(b.Wait(t.Context(), r, 10*time.Millisecond)))
 	f.armed.Store(true)
 	r = acquire(t, b, r)
 	must(t, b.Release(t.Context(), r))
@@ -196,7 +197,7 @@ func TestWithdrawnWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
 	acquire(t, b, lock("jobs", "a"))
-	must(t, b.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond))
+	must(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond)))
 	f.armed.Store(true) // the tombstone is put
 	for _, owner := range []string{"a", "b"} {
 		lacksSpace(t, b.Release(t.Context(), lock("jobs", owner)), true)
@@ -334,7 +335,7 @@ func TestUnderAlarm(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
 	held := acquire(t, b, lock("held", "a"))
-	must(t, b.Wait(t.Context(), lock("held", "b"), 10*time.Millisecond))
+	must(t, backendtest.Err(b.Wait(t.Context(), lock("held", "b"), 10*time.Millisecond)))
 	must(t, f.alarm(pb.AlarmRequest_ACTIVATE))
 	for _, r := range []driver.Request{lock("jobs", "a"), lock("held", "b")} {
 		_, err := b.TryAcquire(t.Context(), r)

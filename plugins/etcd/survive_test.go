@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // TestAdoptionWithoutSpace: locks whose process is replaced while the store is out
@@ -112,8 +113,8 @@ func TestOrderWhenAWaitersProcessDies(t *testing.T) {
 	first := lock("jobs", "a")
 	first.TTL = 3 * entryLease
 	first = acquire(t, holder, first)
-	must(t, before.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond))
-	must(t, other.Wait(t.Context(), lock("jobs", "c"), 10*time.Millisecond))
+	must(t, backendtest.Err(before.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond)))
+	must(t, backendtest.Err(other.Wait(t.Context(), lock("jobs", "c"), 10*time.Millisecond)))
 	must(t, before.Close(t.Context()))
 	after := connect(t, on(s))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,7 +134,7 @@ func TestOrderWhenAWaitersProcessDies(t *testing.T) {
 					must(t, b.Release(t.Context(), r))
 					return
 				}
-				_ = b.Wait(ctx, lock("jobs", owner), time.Second)
+				_, _ = b.Wait(ctx, lock("jobs", owner), time.Second)
 			}
 		})
 	}
@@ -154,14 +155,14 @@ func TestReservationsOfSilentProcesses(t *testing.T) {
 	var dead []clientv3.LeaseID
 	for _, owner := range []string{"a", "b", "c"} {
 		b := connect(t, on(s))
-		must(t, b.Wait(t.Context(), lock("jobs", owner), 10*time.Millisecond))
+		must(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", owner), 10*time.Millisecond)))
 		dead = append(dead, clientv3.LeaseID(b.table.entryOf("jobs", owner).lease.id))
 		must(t, b.Close(t.Context()))
 	}
-	must(t, next.Wait(t.Context(), lock("jobs", "next"), 10*time.Millisecond))
+	must(t, backendtest.Err(next.Wait(t.Context(), lock("jobs", "next"), 10*time.Millisecond)))
 	must(t, holder.Release(t.Context(), first))
 	eventually(t, "the next one is granted", func() bool {
-		must(t, next.Wait(t.Context(), lock("jobs", "next"), 100*time.Millisecond))
+		must(t, backendtest.Err(next.Wait(t.Context(), lock("jobs", "next"), 100*time.Millisecond)))
 		_, err := next.TryAcquire(t.Context(), lock("jobs", "next"))
 		return err == nil
 	})

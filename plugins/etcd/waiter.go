@@ -19,7 +19,11 @@ import (
 // entry keeps that as long as it is held, so that this is one watch for each
 // grant, and a release wakes one waiter. A Wait that runs out of time leaves to the
 // next one of that entry which key that is, and its watch stays open so long.
-func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
+	return driver.Grant{}, b.wait(ctx, r, max)
+}
+
+func (b *Backend) wait(ctx context.Context, r driver.Request, max time.Duration) error {
 	timeout := time.NewTimer(max)
 	defer timeout.Stop()
 	t := b.table

@@ -62,7 +62,7 @@ func (e *entry) wakeHead(now time.Time) {
 
 // Wait looks and goes to sleep in one step, so that no release can fall between
 // the two.
-func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	var p *place
 	var wake <-chan struct{} // nil when it is its turn
 	err := b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
@@ -76,20 +76,20 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 		return nil
 	})
 	if err != nil || wake == nil {
-		return err
+		return driver.Grant{}, err
 	}
 	defer b.store.unpark(p)
 	timeout := time.NewTimer(max)
 	defer timeout.Stop()
 	select {
 	case <-wake:
-		return nil
+		return driver.Grant{}, nil
 	case <-timeout.C:
-		return nil
+		return driver.Grant{}, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return driver.Grant{}, ctx.Err()
 	case <-b.background.Done():
-		return driver.ErrClosed
+		return driver.Grant{}, driver.ErrClosed
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -127,7 +128,7 @@ func TestLostFirstWaiter(t *testing.T) {
 	lost, next := w.host(t), w.host(t)
 	queue := func(b *mysql.Backend, r driver.Request, position int) <-chan error {
 		done := make(chan error, 1)
-		go func() { done <- b.Wait(t.Context(), r, 10*time.Second) }()
+		go func() { done <- backendtest.Err(b.Wait(t.Context(), r, 10*time.Second)) }()
 		eventually(t, "it is in the queue", func() bool {
 			h, err := w.b.Inspect(t.Context(), "jobs")
 			return err == nil && h.Waiters == position
@@ -186,7 +187,7 @@ func TestGoneWaiterIsPassed(t *testing.T) {
 	}
 	next := want("jobs", 10*time.Second)
 	woken := make(chan error, 1)
-	go func() { woken <- w.b.Wait(t.Context(), next, 10*time.Second) }()
+	go func() { woken <- backendtest.Err(w.b.Wait(t.Context(), next, 10*time.Second)) }()
 	eventually(t, "it is in the queue", func() bool { return blocked(t, w.db, asleep) > 0 })
 	release(t, w.b, r)
 	released := time.Now()

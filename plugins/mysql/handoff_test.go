@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -38,7 +39,7 @@ func TestHandoffs(t *testing.T) {
 		go func() {
 			g := grant{request: next}
 			began := time.Now()
-			if g.err = waiter.Wait(t.Context(), next, time.Minute); g.err == nil {
+			if _, g.err = waiter.Wait(t.Context(), next, time.Minute); g.err == nil {
 				g.slept = time.Since(began)
 				g.request.Token, g.err = waiter.TryAcquire(t.Context(), next)
 			}
@@ -81,7 +82,7 @@ func TestNoHostBarges(t *testing.T) {
 						refused.Add(1)
 					}
 					waited.Add(1)
-					if err = b.Wait(t.Context(), r, time.Minute); err == nil {
+					if _, err = b.Wait(t.Context(), r, time.Minute); err == nil {
 						token, err = b.TryAcquire(t.Context(), r)
 					}
 				}
@@ -106,7 +107,7 @@ func TestReleaseOfLockedRow(t *testing.T) {
 	mine := acquire(t, w.b, want("jobs", time.Minute))
 	host, next := w.host(t), want("jobs", time.Minute)
 	woken := make(chan error, 1)
-	go func() { woken <- host.Wait(t.Context(), next, time.Minute) }()
+	go func() { woken <- backendtest.Err(host.Wait(t.Context(), next, time.Minute)) }()
 	eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
 	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Minute)))) // who learns of waiters by that
 	unlock := w.lockRow(t, "jobs")
@@ -136,7 +137,7 @@ func TestSleepersDoNotHoldUpChanges(t *testing.T) {
 	var waiting sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	for range 3 {
-		waiting.Go(func() { _ = host.Wait(ctx, want("jobs", time.Minute), time.Minute) })
+		waiting.Go(func() { _, _ = host.Wait(ctx, want("jobs", time.Minute), time.Minute) })
 	}
 	defer waiting.Wait()
 	defer cancel()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -48,7 +49,7 @@ func TestPolling(t *testing.T) {
 	b := open(t, mysql.Options{Address: w.address, Prefix: w.prefix, WaitConnections: -1})
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
 	mine := want("jobs", 10*time.Second)
-	must(t, b.Wait(t.Context(), mine, 10*time.Second))
+	must(t, backendtest.Err(b.Wait(t.Context(), mine, 10*time.Second)))
 	if h := held(t, second(b.TryAcquire(t.Context(), mine))); h.Waiters != 1 {
 		t.Errorf("%d wait, want 1", h.Waiters)
 	}
@@ -134,7 +135,7 @@ func TestClose(t *testing.T) {
 	b := w.host(t)
 	r := acquire(t, b, want("jobs", 10*time.Second))
 	waiting := make(chan error, 1)
-	go func() { waiting <- b.Wait(t.Context(), want("jobs", time.Second), 10*time.Second) }()
+	go func() { waiting <- backendtest.Err(b.Wait(t.Context(), want("jobs", time.Second), 10*time.Second)) }()
 	eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
 	leaks := goleak.IgnoreCurrent()
 	extra := w.host(t)
@@ -162,7 +163,7 @@ func TestReleaseWakesFirst(t *testing.T) {
 		r := acquire(t, holder, want("jobs", time.Minute))
 		mine := want("jobs", time.Minute)
 		woken := make(chan error, 1)
-		go func() { woken <- w.b.Wait(t.Context(), mine, 10*time.Second) }()
+		go func() { woken <- backendtest.Err(w.b.Wait(t.Context(), mine, 10*time.Second)) }()
 		eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
 		release(t, holder, r)
 		released := time.Now()
@@ -200,7 +201,7 @@ func TestManyAreWokenTogether(t *testing.T) {
 		var woken sync.WaitGroup
 		for _, r := range next {
 			woken.Go(func() {
-				if err := w.b.Wait(t.Context(), r, 10*time.Second); err != nil {
+				if _, err := w.b.Wait(t.Context(), r, 10*time.Second); err != nil {
 					t.Error(err)
 				}
 			})

@@ -222,7 +222,7 @@ func TestLockedRowsHoldUpNoOtherRequest(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_ = b.Wait(ctx, want(r.Name, time.Minute), time.Second)
+			_, _ = b.Wait(ctx, want(r.Name, time.Minute), time.Second)
 		})
 		all.Go(func() {
 			r.Value = []byte("new")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -157,7 +158,7 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 	r := acquire(t, holder, want("jobs", 10*time.Second))
 	w := want("jobs", 10*time.Second)
 	woken := make(chan error, 1)
-	go func() { woken <- waiter.Wait(t.Context(), w, 4*time.Second) }()
+	go func() { woken <- backendtest.Err(waiter.Wait(t.Context(), w, 4*time.Second)) }()
 	eventually(t, "it waits", func() bool {
 		h, err := holder.Inspect(t.Context(), "jobs")
 		return err == nil && h.Waiters == 1

@@ -85,7 +85,7 @@ func TestApplicationIsNotKilled(t *testing.T) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
-				_ = b.Wait(ctx, want("jobs", time.Second), 10*time.Second)
+				_, _ = b.Wait(ctx, want("jobs", time.Second), 10*time.Second)
 			})
 			all.Go(func() { _, _ = b.TryAcquire(t.Context(), want(fmt.Sprint("job/", i), 10*time.Millisecond)) })
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
@@ -123,7 +124,7 @@ func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name s
 	say("proclaim", b.Proclaim(ctx, first))
 	row()
 	woken := make(chan error, 1)
-	go func() { woken <- b.Wait(ctx, next, 4*time.Second) }()
+	go func() { woken <- backendtest.Err(b.Wait(ctx, next, 4*time.Second)) }()
 	for h, err := b.Inspect(ctx, name); err == nil && h.Waiters == 0; h, err = b.Inspect(ctx, name) {
 		time.Sleep(time.Millisecond)
 	}

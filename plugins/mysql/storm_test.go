@@ -65,7 +65,7 @@ func TestCancelledWaiters(t *testing.T) {
 				held(t, second(b.TryAcquire(ctx, r)))
 				time.AfterFunc(200*time.Millisecond, waiting.Done)
 				for ctx.Err() == nil {
-					if err := b.Wait(ctx, r, time.Second); err != nil && ctx.Err() == nil {
+					if _, err := b.Wait(ctx, r, time.Second); err != nil && ctx.Err() == nil {
 						t.Error(err)
 					}
 				}
@@ -211,7 +211,7 @@ func TestDialsEndByThemselves(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), rand.N(16*time.Millisecond))
 					r := want("jobs", time.Second)
 					_, _ = b.TryAcquire(ctx, r)
-					_ = b.Wait(ctx, r, time.Second)
+					_, _ = b.Wait(ctx, r, time.Second)
 					cancel()
 				}
 			})

@@ -58,13 +58,13 @@ type queue struct {
 // But a KILL QUERY that comes between two statements of a packet drops the second
 // one without a reply (seen with MariaDB 10.11; MySQL's loop over a packet's
 // statements reads the same), and the waiter hangs until its deadline.
-func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
+func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := ready(ctx, r); err != nil {
-		return err
+		return none, err
 	}
 	o := q.owners.begin(r.Owner)
 	if o == nil {
-		return fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
+		return none, fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
 	}
 	q.contended.Put(r.Name, struct{}{})
 	done := make(chan error, 1)
@@ -75,7 +75,7 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	})
 	if !started {
 		q.owners.end(o, false, false)
-		return driver.ErrClosed
+		return none, driver.ErrClosed
 	}
 	var err error
 	select {
@@ -85,11 +85,11 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	}
 	switch {
 	case q.background.Err() != nil:
-		return driver.ErrClosed
+		return none, driver.ErrClosed
 	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
+		return none, ctx.Err()
 	}
-	return conn.StatementError("wait for", r.Name, err)
+	return none, conn.StatementError("wait for", r.Name, err)
 }
 
 // wait outlives its caller: a sleep that is over for him is ended by KILL QUERY,

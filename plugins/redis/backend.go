@@ -127,12 +127,12 @@ func explain(op driver.Op, res driver.Result) driver.Result {
 }
 
 // Wait queues r.Owner and returns when it should ask again; see driver.Waiter.
-func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
+func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	_, err := b.node.Wait(ctx, r, most, nil)
 	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
+		return driver.Grant{}, ctx.Err()
 	}
-	return wrap("wait for", r.Name, err)
+	return driver.Grant{}, wrap("wait for", r.Name, err)
 }
 
 // Inspect returns who holds name; see driver.Lock.

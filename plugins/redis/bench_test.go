@@ -93,7 +93,7 @@ func BenchmarkHandoff(b *testing.B) {
 						turns <- r
 						break
 					}
-					_ = be.Wait(ctx, r, time.Second)
+					_, _ = be.Wait(ctx, r, time.Second)
 				}
 			}
 		})

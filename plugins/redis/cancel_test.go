@@ -27,7 +27,7 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 				token, err := b.TryAcquire(ctx, r)
 				var by *driver.HeldError
 				if errors.As(err, &by) {
-					err = b.Wait(ctx, r, time.Second)
+					_, err = b.Wait(ctx, r, time.Second)
 				}
 				cancel()
 				if token != 0 && err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // everything asks each operation once and returns the errors.
@@ -23,7 +24,7 @@ func everything(ctx context.Context, b *Backend) map[string]error {
 	held := r
 	held.Token = 1
 	errs := map[string]error{"check": b.Check(ctx), "renew": b.Renew(ctx, held), "release": b.Release(ctx, held),
-		"withdraw": b.Release(ctx, r), "proclaim": b.Proclaim(ctx, held), "wait": b.Wait(ctx, r, time.Second),
+		"withdraw": b.Release(ctx, r), "proclaim": b.Proclaim(ctx, held), "wait": backendtest.Err(b.Wait(ctx, r, time.Second)),
 		"break": b.Break(ctx, "a", 1), "observe": b.Observe(ctx, "a", func(driver.Holder) {}),
 		"list": b.List(ctx, "", func(driver.Holder) bool { return true })}
 	_, errs["acquire"] = b.TryAcquire(ctx, r)
@@ -186,7 +187,7 @@ func TestClose(t *testing.T) {
 	must(t, err)
 	acquire(t, b, lease("a", "o1"))
 	waited := make(chan error, 2)
-	go func() { waited <- b.Wait(t.Context(), lease("a", "o2"), time.Minute) }()
+	go func() { waited <- backendtest.Err(b.Wait(t.Context(), lease("a", "o2"), time.Minute)) }()
 	go func() { waited <- b.Watch(t.Context(), func(driver.Notice) {}) }()
 	eventually(t, "in the queue", func() bool { return waiters(t, b, "a") == 1 })
 	must(t, b.Close(t.Context()))

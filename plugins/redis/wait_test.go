@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // queue lets r wait in the background, until it is granted.
@@ -35,7 +36,7 @@ func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 			case errors.As(err, &by) && by.Holder.TTL > 0:
 				pause = min(pause, by.Holder.TTL+time.Millisecond)
 			}
-			_ = b.Wait(t.Context(), r, pause)
+			_, _ = b.Wait(t.Context(), r, pause)
 		}
 	}()
 	eventually(t, "in the queue", func() bool { return waiters(t, b, r.Name) > before })
@@ -97,10 +98,10 @@ func TestQueueSkipsTheDead(t *testing.T) {
 	holder := acquire(t, b, lease("a", "first"))
 
 	gone := connect(t, at(s))
-	must(t, gone.Wait(ctx, lease("a", "gone"), time.Millisecond))
+	must(t, backendtest.Err(gone.Wait(ctx, lease("a", "gone"), time.Millisecond)))
 	must(t, gone.Close(ctx))
 	asleep := connect(t, at(s))
-	must(t, asleep.Wait(ctx, lease("a", "asleep"), time.Millisecond))
+	must(t, backendtest.Err(asleep.Wait(ctx, lease("a", "asleep"), time.Millisecond)))
 	turn := queue(t, connect(t, at(s)), lease("a", "alive"))
 
 	before := published(t, c)
@@ -122,7 +123,7 @@ func TestSilentWaitersAreBounded(t *testing.T) {
 	silent := connect(t, at(s))
 	enter := func() {
 		for i := range 40 {
-			must(t, silent.Wait(ctx, lease("a", fmt.Sprint("silent", i)), time.Millisecond))
+			must(t, backendtest.Err(silent.Wait(ctx, lease("a", fmt.Sprint("silent", i)), time.Millisecond)))
 		}
 	}
 	turns := func(what string) float64 {
@@ -167,8 +168,8 @@ func TestWithdrawnWaiterPassesItsTurnOn(t *testing.T) {
 	b, c := connect(t, at(s)), plain(t, s)
 	ctx := t.Context()
 	holder := acquire(t, b, lease("a", "first"))
-	must(t, b.Wait(ctx, lease("a", "w1"), time.Millisecond))
-	must(t, b.Wait(ctx, lease("a", "w2"), time.Millisecond))
+	must(t, backendtest.Err(b.Wait(ctx, lease("a", "w1"), time.Millisecond)))
+	must(t, backendtest.Err(b.Wait(ctx, lease("a", "w2"), time.Millisecond)))
 	must(t, b.Release(ctx, holder)) // w1 is woken
 	before := published(t, c)
 	must(t, b.Release(ctx, lease("a", "w1"))) // and gives up
@@ -185,7 +186,7 @@ func TestTurnIsBounded(t *testing.T) {
 	b, c := connect(t, at(s)), plain(t, s)
 	ctx := t.Context()
 	holder := acquire(t, b, lease("a", "first"))
-	must(t, b.Wait(ctx, lease("a", "w"), time.Millisecond))
+	must(t, backendtest.Err(b.Wait(ctx, lease("a", "w"), time.Millisecond)))
 	must(t, b.Release(ctx, holder))
 	ahead := c.Time(ctx).Val().Add(20 * time.Second).UnixMicro()
 	must(t, c.SetRange(ctx, "~l:{a}", 0, fmt.Sprint(ahead)).Err())
@@ -202,7 +203,7 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 	b, c := connect(t, at(s)), plain(t, s)
 	ctx := t.Context()
 	acquire(t, b, lease("busy", "first"))
-	must(t, b.Wait(ctx, lease("busy", "w"), time.Millisecond))
+	must(t, backendtest.Err(b.Wait(ctx, lease("busy", "w"), time.Millisecond)))
 	must(t, b.Release(ctx, lease("busy", "gave up")))
 	must(t, b.Release(ctx, acquire(t, b, lease("a", "o")))) // the script is known
 	must(t, c.ConfigResetStat(ctx).Err())
@@ -230,7 +231,7 @@ func TestHandoffIsCheap(t *testing.T) {
 		next := lease("a", fmt.Sprint("o", i))
 		_, err := b.TryAcquire(ctx, next)
 		held(t, err)
-		must(t, b.Wait(ctx, next, time.Millisecond))
+		must(t, backendtest.Err(b.Wait(ctx, next, time.Millisecond)))
 		must(t, b.Release(ctx, holder))
 		holder = acquire(t, b, next)
 	}
@@ -286,7 +287,7 @@ func TestBrokenConnectionWakes(t *testing.T) {
 	b, c := connect(t, at(s)), plain(t, s)
 	acquire(t, b, lease("a", "first"))
 	done := make(chan error, 1)
-	go func() { done <- b.Wait(t.Context(), lease("a", "w"), time.Minute) }()
+	go func() { done <- backendtest.Err(b.Wait(t.Context(), lease("a", "w"), time.Minute)) }()
 	eventually(t, "in the queue", func() bool { return waiters(t, b, "a") == 1 })
 	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 	select {
@@ -295,7 +296,7 @@ func TestBrokenConnectionWakes(t *testing.T) {
 	case <-time.After(timeout):
 		t.Fatal("still asleep")
 	}
-	go func() { done <- b.Wait(t.Context(), lease("a", "w"), time.Minute) }()
+	go func() { done <- backendtest.Err(b.Wait(t.Context(), lease("a", "w"), time.Minute)) }()
 	eventually(t, "asleep again", func() bool { return b.wakeupsUp() })
 	h, err := b.Inspect(t.Context(), "a")
 	must(t, err)
@@ -334,7 +335,7 @@ func TestPlacesAreKeptCheaply(t *testing.T) {
 	const n = 100
 	waiter := func(i int) driver.Request { return lease("a", fmt.Sprintf("waiter%020d", i)) }
 	for i := range n {
-		must(t, b.Wait(ctx, waiter(i), time.Millisecond))
+		must(t, backendtest.Err(b.Wait(ctx, waiter(i), time.Millisecond)))
 	}
 	before := written(t, c)
 	for i := range n {
@@ -371,8 +372,8 @@ func TestPlaceOutlivesThePlugin(t *testing.T) {
 	ctx := t.Context()
 	holder := acquire(t, b, lease("a", "first"))
 	before := connect(t, at(s))
-	must(t, before.Wait(ctx, lease("a", "w1"), time.Millisecond))
-	must(t, b.Wait(ctx, lease("a", "w2"), time.Millisecond))
+	must(t, backendtest.Err(before.Wait(ctx, lease("a", "w1"), time.Millisecond)))
+	must(t, backendtest.Err(b.Wait(ctx, lease("a", "w2"), time.Millisecond)))
 	must(t, before.Close(ctx))
 	line := func() string {
 		line, _, _ := strings.Cut(strings.TrimPrefix(c.Get(ctx, "~l:{a}").Val(), "0\n"), "\n")
@@ -381,7 +382,7 @@ func TestPlaceOutlivesThePlugin(t *testing.T) {
 	channel := line()[strings.LastIndex(line(), " "):]
 	after := connect(t, at(s))
 	woken := make(chan error, 1)
-	go func() { woken <- after.Wait(ctx, lease("a", "w1"), timeout) }()
+	go func() { woken <- backendtest.Err(after.Wait(ctx, lease("a", "w1"), timeout)) }()
 	eventually(t, "it listens elsewhere, at the same place", func() bool {
 		return strings.HasPrefix(line(), "w1 ") && !strings.HasSuffix(line(), channel)
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 func contains(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
@@ -175,7 +176,7 @@ func TestClosed(t *testing.T) {
 	must(t, b.Close(t.Context()))
 	must(t, b.Close(t.Context()))
 	_, err := b.TryAcquire(t.Context(), lease("b", "o"))
-	for _, err := range []error{err, b.Renew(t.Context(), r), b.Release(t.Context(), r), b.Check(t.Context()), b.Wait(t.Context(), r, time.Second)} {
+	for _, err := range []error{err, b.Renew(t.Context(), r), b.Release(t.Context(), r), b.Check(t.Context()), backendtest.Err(b.Wait(t.Context(), r, time.Second))} {
 		if !errors.Is(err, driver.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
@@ -201,7 +202,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 		}
 		waiting, cancel := context.WithCancel(t.Context())
 		var work sync.WaitGroup
-		work.Go(func() { _ = b.Wait(waiting, lease(name, "o2"), time.Minute) })
+		work.Go(func() { _, _ = b.Wait(waiting, lease(name, "o2"), time.Minute) })
 		must(t, b.Renew(t.Context(), r))
 		must(t, b.Release(t.Context(), r))
 		cancel()

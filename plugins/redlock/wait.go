@@ -17,7 +17,11 @@ import (
 // learn from each node's vote whether it has a queue, so a host that takes
 // another node for the first is woken too. When the node goes away its
 // waiters are sent to ask, and meet again at the next one.
-func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) error {
+func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
+	return driver.Grant{}, b.wait(ctx, r, most)
+}
+
+func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration) error {
 	for end := time.Now().Add(most); ; {
 		moved := b.changed.Next()
 		i := b.queueOf(r.Name, r.Owner)

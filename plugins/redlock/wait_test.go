@@ -14,6 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // hosts are clients of their own connections.
@@ -229,7 +230,7 @@ func TestQueueLacksTheLease(t *testing.T) {
 	_, err := other.TryAcquire(t.Context(), waiter)
 	held(t, err)
 	began, most := time.Now(), 300*time.Millisecond
-	must(t, other.Wait(t.Context(), waiter, most))
+	must(t, backendtest.Err(other.Wait(t.Context(), waiter, most)))
 	if took := time.Since(began); took < most {
 		t.Errorf("a wait of %v for a held lock ended after %v", most, took)
 	}
@@ -238,7 +239,7 @@ func TestQueueLacksTheLease(t *testing.T) {
 		t.Errorf("a lease that was released is on %d nodes", n)
 	}
 	woken := make(chan error, 1)
-	go func() { woken <- other.Wait(t.Context(), waiter, time.Minute) }()
+	go func() { woken <- backendtest.Err(other.Wait(t.Context(), waiter, time.Minute)) }()
 	must(t, b.Release(t.Context(), r))
 	must(t, <-woken)
 	if acquire(t, other, waiter); time.Since(began) > timeout {

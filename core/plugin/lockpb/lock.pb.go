@@ -925,8 +925,9 @@ type Properties struct {
 	Durability     string                 `protobuf:"bytes,8,opt,name=durability,proto3" json:"durability,omitempty"`
 	Server         string                 `protobuf:"bytes,9,opt,name=server,proto3" json:"server,omitempty"`
 	SurvivesPlugin bool                   `protobuf:"varint,10,opt,name=survives_plugin,json=survivesPlugin,proto3" json:"survives_plugin,omitempty"`
-	Capabilities   []string               `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                   // waiter, watcher, batcher, admin
-	TimedTokens    bool                   `protobuf:"varint,12,opt,name=timed_tokens,json=timedTokens,proto3" json:"timed_tokens,omitempty"` // tokens are the store's clock in microseconds
+	Capabilities   []string               `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                     // waiter, watcher, batcher, admin
+	TimedTokens    bool                   `protobuf:"varint,12,opt,name=timed_tokens,json=timedTokens,proto3" json:"timed_tokens,omitempty"`   // tokens are the store's clock in microseconds
+	FirstSpanNs    int64                  `protobuf:"varint,13,opt,name=first_span_ns,json=firstSpanNs,proto3" json:"first_span_ns,omitempty"` // of a grant that the store makes to a waiter; 0: none
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1043,6 +1044,13 @@ func (x *Properties) GetTimedTokens() bool {
 		return x.TimedTokens
 	}
 	return false
+}
+
+func (x *Properties) GetFirstSpanNs() int64 {
+	if x != nil {
+		return x.FirstSpanNs
+	}
+	return 0
 }
 
 // Heartbeat is sent back unchanged.
@@ -1760,7 +1768,7 @@ const file_lock_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\v2\x1a.lockbench.plugin.v1.ErrorR\x05error\x12?\n" +
 	"\n" +
 	"properties\x18\x02 \x01(\v2\x1f.lockbench.plugin.v1.PropertiesR\n" +
-	"properties\"\xe8\x02\n" +
+	"properties\"\x8c\x03\n" +
 	"\n" +
 	"Properties\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -1779,7 +1787,8 @@ const file_lock_proto_rawDesc = "" +
 	"\x0fsurvives_plugin\x18\n" +
 	" \x01(\bR\x0esurvivesPlugin\x12\"\n" +
 	"\fcapabilities\x18\v \x03(\tR\fcapabilities\x12!\n" +
-	"\ftimed_tokens\x18\f \x01(\bR\vtimedTokens\"\x1d\n" +
+	"\ftimed_tokens\x18\f \x01(\bR\vtimedTokens\x12\"\n" +
+	"\rfirst_span_ns\x18\r \x01(\x03R\vfirstSpanNs\"\x1d\n" +
 	"\tHeartbeat\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"$\n" +
 	"\x0eInspectRequest\x12\x12\n" +

@@ -194,9 +194,9 @@ func (t *tracker) Release(ctx context.Context, r driver.Request) error {
 }
 
 // Wait implements driver.Waiter.
-func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	if err := t.enterWait(r); err != nil {
-		return err
+		return driver.Grant{}, err
 	}
 	return t.Backend.(driver.Waiter).Wait(ctx, r, max)
 }

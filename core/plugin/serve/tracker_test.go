@@ -96,7 +96,7 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 		t.Error(err)
 	}
 	known(1, "a refusal")
-	if err := f.Wait(ctx, req("a", "2"), time.Millisecond); err != nil {
+	if _, err := f.Wait(ctx, req("a", "2"), time.Millisecond); err != nil {
 		t.Error(err)
 	}
 	known(2, "a wait")

@@ -84,3 +84,6 @@ func CloseAfter[B driver.Backend](t drivertest.T, b B) B {
 	})
 	return b
 }
+
+// Err is the error of a call whose other result does not matter.
+func Err[T any](_ T, err error) error { return err }

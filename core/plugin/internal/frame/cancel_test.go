@@ -125,7 +125,7 @@ func TestWaitGivenUpSaysWhetherItAcquired(t *testing.T) {
 				var work sync.WaitGroup
 				for range 1 + others {
 					work.Go(func() {
-						_, _, err := p.WaitAcquire(ctx, driver.Request{Name: "slow", TTL: time.Minute}, time.Minute)
+						_, _, _, err := p.WaitAcquire(ctx, driver.Request{Name: "slow", TTL: time.Minute}, time.Minute)
 						if !errors.Is(err, context.Canceled) {
 							t.Errorf("got %v", err)
 						}

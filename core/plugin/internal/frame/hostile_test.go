@@ -93,12 +93,12 @@ func (s sieve) Inspect(_ context.Context, name string) (driver.Holder, error) {
 }
 
 // Wait lasts until the session cancels it.
-func (s sieve) Wait(ctx context.Context, r driver.Request, _ time.Duration) error {
+func (s sieve) Wait(ctx context.Context, r driver.Request, _ time.Duration) (driver.Grant, error) {
 	if err := s.only(r); err != nil {
-		return err
+		return driver.Grant{}, err
 	}
 	<-ctx.Done()
-	return ctx.Err()
+	return driver.Grant{}, ctx.Err()
 }
 
 func (s sieve) Batch(_ context.Context, ops []driver.Op) []driver.Result {
@@ -279,7 +279,7 @@ func calls(t *testing.T, l *Link) []func() {
 				t.Errorf("inspected %+v, %v", h, err)
 			}
 		},
-		func() { _ = l.Wait(ctx, r, time.Hour) },
+		func() { _, _ = l.Wait(ctx, r, time.Hour) },
 		func() {
 			ops := []driver.Op{{Kind: driver.OpAcquire, Request: r}, {Kind: driver.OpRelease, Request: r}}
 			results := l.Batch(ctx, ops)

@@ -68,29 +68,29 @@ func (l *Link) Inspect(ctx context.Context, name string) (driver.Holder, error) 
 }
 
 // Wait implements [driver.Waiter].
-func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	if err := check(&r); err != nil {
-		return err
+		return driver.Grant{}, err
 	}
 	_, err := l.grant(ctx, &message{kind: kindWait, request: r, max: max})
-	return wire.Ended(ctx, err)
+	return driver.Grant{}, wire.Ended(ctx, err)
 }
 
 // WaitAcquire implements [driver.WaitAcquirer].
-func (l *Link) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (token uint64, waited time.Duration, err error) {
+func (l *Link) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (token uint64, waited, span time.Duration, err error) {
 	if !l.hasWaitAcquire {
 		return driver.WaitAcquire(ctx, l, l, r, max)
 	}
 	if err := check(&r); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	c, err := l.call(ctx, &message{kind: kindWaitAcquire, request: r, max: max})
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	token, waited, err = c.token, c.waited, c.err
 	c.recycle()
-	return token, waited, err
+	return token, waited, 0, err
 }
 
 // Batch implements [driver.Batcher]. It splits what is too large for a frame

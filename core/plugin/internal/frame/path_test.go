@@ -37,8 +37,8 @@ func (f *far) Release(ctx context.Context, r driver.Request) error {
 	}
 	return f.wait(ctx)
 }
-func (f *far) Wait(ctx context.Context, _ driver.Request, _ time.Duration) error {
-	return f.wait(ctx)
+func (f *far) Wait(ctx context.Context, _ driver.Request, _ time.Duration) (driver.Grant, error) {
+	return driver.Grant{}, f.wait(ctx)
 }
 
 // path is a link to a backend in this process.
@@ -131,7 +131,7 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	for range maxUnderWay - 1 {
 		work.Go(acquire)
 		work.Go(func() {
-			if err := p.Wait(t.Context(), driver.Request{Name: "slow"}, 0); err != nil {
+			if _, err := p.Wait(t.Context(), driver.Request{Name: "slow"}, 0); err != nil {
 				t.Errorf("wait: %v", err)
 			}
 		})

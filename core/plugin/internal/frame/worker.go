@@ -87,12 +87,12 @@ func (s *session) do(r *request) (a answer) {
 	case kindWait:
 		a.err = driver.ErrUnsupported
 		if b.waiter != nil {
-			a.err = b.waiter.Wait(r, r.request, r.max)
+			_, a.err = b.waiter.Wait(r, r.request, r.max)
 		}
 	case kindWaitAcquire:
 		a.err = driver.ErrUnsupported
 		if b.waiter != nil {
-			a.token, a.waited, a.err = driver.WaitAcquire(r, b.Backend, b.waiter, r.request, r.max)
+			a.token, a.waited, _, a.err = driver.WaitAcquire(r, b.Backend, b.waiter, r.request, r.max)
 		}
 	case kindBatch:
 		a.err = driver.ErrUnsupported

@@ -132,13 +132,13 @@ func (u *Unary) Inspect(ctx context.Context, name string) (driver.Holder, error)
 }
 
 // Wait implements [driver.Waiter].
-func (u *Unary) Wait(ctx context.Context, r driver.Request, max time.Duration) error {
+func (u *Unary) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	_, err := ask(ctx, u.rpc.Wait, r.Name, &lockpb.WaitRequest{Request: fromRequest(r), MaxNs: int64(max)})
-	return Ended(ctx, err)
+	return driver.Grant{}, Ended(ctx, err)
 }
 
 // WaitAcquire implements [driver.WaitAcquirer], by two calls.
-func (u *Unary) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (uint64, time.Duration, error) {
+func (u *Unary) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (uint64, time.Duration, time.Duration, error) {
 	return driver.WaitAcquire(ctx, u, u, r, max)
 }
 

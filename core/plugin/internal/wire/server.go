@@ -127,7 +127,8 @@ func (s *Server) Wait(ctx context.Context, m *lockpb.WaitRequest) (*lockpb.Reply
 	if w == nil {
 		return s.reply(driver.ErrUnsupported)
 	}
-	return s.reply(w.Wait(ctx, toRequest(m.Request), time.Duration(m.MaxNs)))
+	_, err := w.Wait(ctx, toRequest(m.Request), time.Duration(m.MaxNs))
+	return s.reply(err)
 }
 
 // Break implements the protocol.
