@@ -50,14 +50,17 @@ func WaitAcquireBudget(ttl, most time.Duration) time.Duration {
 	return most + waitSlack + AcquireBudget(ttl)
 }
 
-// WaitAcquire does what a [WaitAcquirer] does, with w.Wait and l.TryAcquire.
+// WaitAcquire does what a [WaitAcquirer] does, with w.Wait and l.TryAcquire. It
+// returns the store's own grant also when ctx has ended: there is one.
 func WaitAcquire(ctx context.Context, l Lock, w Waiter, r Request, most time.Duration) (token uint64, waited, span time.Duration, err error) {
 	began := time.Now()
 	wctx, stop := context.WithTimeout(ctx, most+waitSlack)
-	_, err = w.Wait(wctx, r, most)
+	g, err := w.Wait(wctx, r, most)
 	stop()
 	if err == nil {
-		err = ctx.Err()
+		if err = ctx.Err(); g.Token != 0 && (err != nil || g.lasts(r)) {
+			return g.Token, g.Sent.Sub(began), g.For, nil
+		}
 	}
 	waited = time.Since(began)
 	if err != nil {
@@ -67,6 +70,13 @@ func WaitAcquire(ctx context.Context, l Lock, w Waiter, r Request, most time.Dur
 	defer cancel()
 	token, err = l.TryAcquire(bounded, r)
 	return token, waited, 0, err
+}
+
+// lasts reports whether g may be used without asking first. More than half of it
+// must be left, or the renewal could come too late. It is too short for a lock
+// that must stay taken (Keep) although its holder's machine is lost.
+func (g Grant) lasts(r Request) bool {
+	return time.Since(g.Sent) < g.For/2 && r.Keep == 0
 }
 
 // unsent adds to the error of a Wait that no acquire followed it.

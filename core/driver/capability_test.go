@@ -14,6 +14,8 @@ import (
 type slow struct {
 	driver.Backend
 	waitErr error
+	grant   driver.Grant  // of the wait
+	age     time.Duration // of the sign of life before it
 	asked   int
 	budget  time.Duration // of the acquire
 }
@@ -25,7 +27,10 @@ func (*slow) Properties() driver.Properties {
 func (s *slow) Wait(ctx context.Context, _ driver.Request, _ time.Duration) (driver.Grant, error) {
 	select {
 	case <-time.After(3 * time.Second):
-		return driver.Grant{}, s.waitErr
+		if s.grant.Token != 0 {
+			s.grant.Sent = time.Now().Add(-s.age)
+		}
+		return s.grant, s.waitErr
 	case <-ctx.Done():
 		return driver.Grant{}, ctx.Err()
 	}
@@ -98,4 +103,55 @@ func TestWaitAcquireEndsAWaitThatHangs(t *testing.T) {
 			t.Errorf("asked %d times: %v", s.asked, err)
 		}
 	})
+}
+
+// A grant that the wait has brought is asked for when little of it is left, or when
+// the lock must stay taken for a while. One whose caller is gone is told of: there
+// is something to withdraw.
+func TestWaitAcquireTakesTheStoresGrant(t *testing.T) {
+	const span = 500 * time.Millisecond
+	for _, tc := range []struct {
+		name      string
+		age, keep time.Duration
+		gone      bool
+		asked     int
+	}{
+		{name: "new", age: 240 * time.Millisecond},
+		{name: "old", age: 250 * time.Millisecond, asked: 1},
+		{name: "kept", keep: time.Millisecond, asked: 1},
+		{name: "gone", age: time.Minute, gone: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &slow{grant: driver.Grant{Token: 9, For: span}, age: tc.age}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var b driver.Backend = s
+				if tc.gone {
+					b = leaves{s, cancel}
+				}
+				r := driver.Request{TTL: 2 * time.Second, Keep: tc.keep}
+				token, waited, lasts, err := driver.WaitAcquirerOf(b).WaitAcquire(ctx, r, time.Minute)
+				want, wantWaited, wantFor := uint64(9), 3*time.Second-tc.age, span
+				if tc.asked > 0 {
+					want, wantWaited, wantFor = 7, 3*time.Second, 0
+				}
+				if token != want || waited != wantWaited || lasts != wantFor || err != nil || s.asked != tc.asked {
+					t.Errorf("token %d after %v, for %v, asked %d times, %v", token, waited, lasts, s.asked, err)
+				}
+			})
+		})
+	}
+}
+
+// leaves is slow, and its caller is gone when it has waited.
+type leaves struct {
+	*slow
+	leave func()
+}
+
+func (l leaves) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
+	g, err := l.slow.Wait(ctx, r, most)
+	l.leave()
+	return g, err
 }

@@ -148,8 +148,9 @@ type Waiter interface {
 // more, and only to an owner whose process it has heard of lately. The waiter
 // does not know when the grant was made, but when it was not made yet: at Sent,
 // when its process sent the last sign of life that the store had seen by then.
-// A grant that is renewed lives for the TTL of the request, as any other. A backend
-// may always return the zero Grant instead: TryAcquire then tells of the grant.
+// It renews at once, beside its work, and the grant lives for the TTL from then on.
+// One that is late is only a hint to it, and a backend may always return the
+// zero Grant instead: TryAcquire then tells of the grant.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64

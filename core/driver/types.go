@@ -108,7 +108,7 @@ const (
 	CapAdmin   Capability = "admin"
 	CapStarter Capability = "starter"
 	// CapWaitAcquirer is declared by a plugin process, for its own client.
-	CapWaitAcquirer Capability = "waitacquirer"
+	CapWaitAcquirer Capability = "waitacquirer2"
 )
 
 // Properties are the claims that a backend makes. The conformance suite holds

@@ -231,7 +231,7 @@ func (x Notice_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Notice_Kind.Descriptor instead.
 func (Notice_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{17, 0}
+	return file_lock_proto_rawDescGZIP(), []int{18, 0}
 }
 
 type Op_Kind int32
@@ -283,7 +283,7 @@ func (x Op_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Op_Kind.Descriptor instead.
 func (Op_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{18, 0}
+	return file_lock_proto_rawDescGZIP(), []int{19, 0}
 }
 
 // Error is why an operation failed.
@@ -1246,6 +1246,77 @@ func (x *WaitRequest) GetMaxNs() int64 {
 	return 0
 }
 
+type WaitReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Error *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
+	// A grant that the store made by itself: its token, 0 for none, how long after
+	// the plugin had read the request it sent the last sign of life that the store
+	// had seen by then (negative: before it), and for how long the store made it.
+	Token         uint64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	WaitedNs      int64  `protobuf:"varint,3,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"`
+	SpanNs        int64  `protobuf:"varint,4,opt,name=span_ns,json=spanNs,proto3" json:"span_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitReply) Reset() {
+	*x = WaitReply{}
+	mi := &file_lock_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitReply) ProtoMessage() {}
+
+func (x *WaitReply) ProtoReflect() protoreflect.Message {
+	mi := &file_lock_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitReply.ProtoReflect.Descriptor instead.
+func (*WaitReply) Descriptor() ([]byte, []int) {
+	return file_lock_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *WaitReply) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+func (x *WaitReply) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *WaitReply) GetWaitedNs() int64 {
+	if x != nil {
+		return x.WaitedNs
+	}
+	return 0
+}
+
+func (x *WaitReply) GetSpanNs() int64 {
+	if x != nil {
+		return x.SpanNs
+	}
+	return 0
+}
+
 type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1254,7 +1325,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_lock_proto_msgTypes[15]
+	mi := &file_lock_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1337,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[15]
+	mi := &file_lock_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1350,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{15}
+	return file_lock_proto_rawDescGZIP(), []int{16}
 }
 
 type WatchReply struct {
@@ -1292,7 +1363,7 @@ type WatchReply struct {
 
 func (x *WatchReply) Reset() {
 	*x = WatchReply{}
-	mi := &file_lock_proto_msgTypes[16]
+	mi := &file_lock_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1375,7 @@ func (x *WatchReply) String() string {
 func (*WatchReply) ProtoMessage() {}
 
 func (x *WatchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[16]
+	mi := &file_lock_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1388,7 @@ func (x *WatchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReply.ProtoReflect.Descriptor instead.
 func (*WatchReply) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{16}
+	return file_lock_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchReply) GetError() *Error {
@@ -1347,7 +1418,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_lock_proto_msgTypes[17]
+	mi := &file_lock_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1359,7 +1430,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[17]
+	mi := &file_lock_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1372,7 +1443,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{17}
+	return file_lock_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Notice) GetKind() Notice_Kind {
@@ -1420,7 +1491,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_lock_proto_msgTypes[18]
+	mi := &file_lock_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1503,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[18]
+	mi := &file_lock_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1516,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{18}
+	return file_lock_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Op) GetKind() Op_Kind {
@@ -1471,7 +1542,7 @@ type BatchRequest struct {
 
 func (x *BatchRequest) Reset() {
 	*x = BatchRequest{}
-	mi := &file_lock_proto_msgTypes[19]
+	mi := &file_lock_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1554,7 @@ func (x *BatchRequest) String() string {
 func (*BatchRequest) ProtoMessage() {}
 
 func (x *BatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[19]
+	mi := &file_lock_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1567,7 @@ func (x *BatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchRequest.ProtoReflect.Descriptor instead.
 func (*BatchRequest) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{19}
+	return file_lock_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BatchRequest) GetOps() []*Op {
@@ -1516,7 +1587,7 @@ type BatchReply struct {
 
 func (x *BatchReply) Reset() {
 	*x = BatchReply{}
-	mi := &file_lock_proto_msgTypes[20]
+	mi := &file_lock_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1599,7 @@ func (x *BatchReply) String() string {
 func (*BatchReply) ProtoMessage() {}
 
 func (x *BatchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[20]
+	mi := &file_lock_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1612,7 @@ func (x *BatchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchReply.ProtoReflect.Descriptor instead.
 func (*BatchReply) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{20}
+	return file_lock_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BatchReply) GetError() *Error {
@@ -1567,7 +1638,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_lock_proto_msgTypes[21]
+	mi := &file_lock_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1650,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[21]
+	mi := &file_lock_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1663,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{21}
+	return file_lock_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListRequest) GetPrefix() []byte {
@@ -1612,7 +1683,7 @@ type BreakRequest struct {
 
 func (x *BreakRequest) Reset() {
 	*x = BreakRequest{}
-	mi := &file_lock_proto_msgTypes[22]
+	mi := &file_lock_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1695,7 @@ func (x *BreakRequest) String() string {
 func (*BreakRequest) ProtoMessage() {}
 
 func (x *BreakRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[22]
+	mi := &file_lock_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1708,7 @@ func (x *BreakRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakRequest.ProtoReflect.Descriptor instead.
 func (*BreakRequest) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{22}
+	return file_lock_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BreakRequest) GetName() []byte {
@@ -1662,7 +1733,7 @@ type CloseRequest struct {
 
 func (x *CloseRequest) Reset() {
 	*x = CloseRequest{}
-	mi := &file_lock_proto_msgTypes[23]
+	mi := &file_lock_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1745,7 @@ func (x *CloseRequest) String() string {
 func (*CloseRequest) ProtoMessage() {}
 
 func (x *CloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_lock_proto_msgTypes[23]
+	mi := &file_lock_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1758,7 @@ func (x *CloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseRequest.ProtoReflect.Descriptor instead.
 func (*CloseRequest) Descriptor() ([]byte, []int) {
-	return file_lock_proto_rawDescGZIP(), []int{23}
+	return file_lock_proto_rawDescGZIP(), []int{24}
 }
 
 var File_lock_proto protoreflect.FileDescriptor
@@ -1798,7 +1869,12 @@ const file_lock_proto_rawDesc = "" +
 	"\x06holder\x18\x02 \x01(\v2\x1b.lockbench.plugin.v1.HolderR\x06holder\"\\\n" +
 	"\vWaitRequest\x126\n" +
 	"\arequest\x18\x01 \x01(\v2\x1c.lockbench.plugin.v1.RequestR\arequest\x12\x15\n" +
-	"\x06max_ns\x18\x02 \x01(\x03R\x05maxNs\"\x0e\n" +
+	"\x06max_ns\x18\x02 \x01(\x03R\x05maxNs\"\x89\x01\n" +
+	"\tWaitReply\x120\n" +
+	"\x05error\x18\x01 \x01(\v2\x1a.lockbench.plugin.v1.ErrorR\x05error\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\x04R\x05token\x12\x1b\n" +
+	"\twaited_ns\x18\x03 \x01(\x03R\bwaitedNs\x12\x17\n" +
+	"\aspan_ns\x18\x04 \x01(\x03R\x06spanNs\"\x0e\n" +
 	"\fWatchRequest\"s\n" +
 	"\n" +
 	"WatchReply\x120\n" +
@@ -1834,7 +1910,7 @@ const file_lock_proto_rawDesc = "" +
 	"\fBreakRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\"\x0e\n" +
-	"\fCloseRequest2\x81\t\n" +
+	"\fCloseRequest2\x85\t\n" +
 	"\x06Plugin\x12W\n" +
 	"\tConfigure\x12%.lockbench.plugin.v1.ConfigureRequest\x1a#.lockbench.plugin.v1.ConfigureReply\x12M\n" +
 	"\aSession\x12\x1e.lockbench.plugin.v1.Heartbeat\x1a\x1e.lockbench.plugin.v1.Heartbeat(\x010\x01\x12K\n" +
@@ -1845,8 +1921,8 @@ const file_lock_proto_rawDesc = "" +
 	"\aRelease\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12Q\n" +
 	"\aInspect\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply\x12D\n" +
 	"\bProclaim\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12S\n" +
-	"\aObserve\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12D\n" +
-	"\x04Wait\x12 .lockbench.plugin.v1.WaitRequest\x1a\x1a.lockbench.plugin.v1.Reply\x12M\n" +
+	"\aObserve\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12H\n" +
+	"\x04Wait\x12 .lockbench.plugin.v1.WaitRequest\x1a\x1e.lockbench.plugin.v1.WaitReply\x12M\n" +
 	"\x05Watch\x12!.lockbench.plugin.v1.WatchRequest\x1a\x1f.lockbench.plugin.v1.WatchReply0\x01\x12K\n" +
 	"\x05Batch\x12!.lockbench.plugin.v1.BatchRequest\x1a\x1f.lockbench.plugin.v1.BatchReply\x12M\n" +
 	"\x04List\x12 .lockbench.plugin.v1.ListRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12F\n" +
@@ -1866,7 +1942,7 @@ func file_lock_proto_rawDescGZIP() []byte {
 }
 
 var file_lock_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_lock_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_lock_proto_goTypes = []any{
 	(Error_Code)(0),          // 0: lockbench.plugin.v1.Error.Code
 	(Notice_Kind)(0),         // 1: lockbench.plugin.v1.Notice.Kind
@@ -1886,23 +1962,24 @@ var file_lock_proto_goTypes = []any{
 	(*InspectRequest)(nil),   // 15: lockbench.plugin.v1.InspectRequest
 	(*InspectReply)(nil),     // 16: lockbench.plugin.v1.InspectReply
 	(*WaitRequest)(nil),      // 17: lockbench.plugin.v1.WaitRequest
-	(*WatchRequest)(nil),     // 18: lockbench.plugin.v1.WatchRequest
-	(*WatchReply)(nil),       // 19: lockbench.plugin.v1.WatchReply
-	(*Notice)(nil),           // 20: lockbench.plugin.v1.Notice
-	(*Op)(nil),               // 21: lockbench.plugin.v1.Op
-	(*BatchRequest)(nil),     // 22: lockbench.plugin.v1.BatchRequest
-	(*BatchReply)(nil),       // 23: lockbench.plugin.v1.BatchReply
-	(*ListRequest)(nil),      // 24: lockbench.plugin.v1.ListRequest
-	(*BreakRequest)(nil),     // 25: lockbench.plugin.v1.BreakRequest
-	(*CloseRequest)(nil),     // 26: lockbench.plugin.v1.CloseRequest
-	nil,                      // 27: lockbench.plugin.v1.ConfigureRequest.ConfigEntry
+	(*WaitReply)(nil),        // 18: lockbench.plugin.v1.WaitReply
+	(*WatchRequest)(nil),     // 19: lockbench.plugin.v1.WatchRequest
+	(*WatchReply)(nil),       // 20: lockbench.plugin.v1.WatchReply
+	(*Notice)(nil),           // 21: lockbench.plugin.v1.Notice
+	(*Op)(nil),               // 22: lockbench.plugin.v1.Op
+	(*BatchRequest)(nil),     // 23: lockbench.plugin.v1.BatchRequest
+	(*BatchReply)(nil),       // 24: lockbench.plugin.v1.BatchReply
+	(*ListRequest)(nil),      // 25: lockbench.plugin.v1.ListRequest
+	(*BreakRequest)(nil),     // 26: lockbench.plugin.v1.BreakRequest
+	(*CloseRequest)(nil),     // 27: lockbench.plugin.v1.CloseRequest
+	nil,                      // 28: lockbench.plugin.v1.ConfigureRequest.ConfigEntry
 }
 var file_lock_proto_depIdxs = []int32{
 	0,  // 0: lockbench.plugin.v1.Error.codes:type_name -> lockbench.plugin.v1.Error.Code
 	7,  // 1: lockbench.plugin.v1.Error.holder:type_name -> lockbench.plugin.v1.Holder
 	3,  // 2: lockbench.plugin.v1.Reply.error:type_name -> lockbench.plugin.v1.Error
 	3,  // 3: lockbench.plugin.v1.GrantReply.error:type_name -> lockbench.plugin.v1.Error
-	27, // 4: lockbench.plugin.v1.ConfigureRequest.config:type_name -> lockbench.plugin.v1.ConfigureRequest.ConfigEntry
+	28, // 4: lockbench.plugin.v1.ConfigureRequest.config:type_name -> lockbench.plugin.v1.ConfigureRequest.ConfigEntry
 	9,  // 5: lockbench.plugin.v1.ConfigureRequest.on_host_death:type_name -> lockbench.plugin.v1.OnHostDeath
 	3,  // 6: lockbench.plugin.v1.ConfigureReply.error:type_name -> lockbench.plugin.v1.Error
 	13, // 7: lockbench.plugin.v1.ConfigureReply.properties:type_name -> lockbench.plugin.v1.Properties
@@ -1911,50 +1988,51 @@ var file_lock_proto_depIdxs = []int32{
 	3,  // 10: lockbench.plugin.v1.InspectReply.error:type_name -> lockbench.plugin.v1.Error
 	7,  // 11: lockbench.plugin.v1.InspectReply.holder:type_name -> lockbench.plugin.v1.Holder
 	4,  // 12: lockbench.plugin.v1.WaitRequest.request:type_name -> lockbench.plugin.v1.Request
-	3,  // 13: lockbench.plugin.v1.WatchReply.error:type_name -> lockbench.plugin.v1.Error
-	20, // 14: lockbench.plugin.v1.WatchReply.notice:type_name -> lockbench.plugin.v1.Notice
-	1,  // 15: lockbench.plugin.v1.Notice.kind:type_name -> lockbench.plugin.v1.Notice.Kind
-	3,  // 16: lockbench.plugin.v1.Notice.cause:type_name -> lockbench.plugin.v1.Error
-	2,  // 17: lockbench.plugin.v1.Op.kind:type_name -> lockbench.plugin.v1.Op.Kind
-	4,  // 18: lockbench.plugin.v1.Op.request:type_name -> lockbench.plugin.v1.Request
-	21, // 19: lockbench.plugin.v1.BatchRequest.ops:type_name -> lockbench.plugin.v1.Op
-	3,  // 20: lockbench.plugin.v1.BatchReply.error:type_name -> lockbench.plugin.v1.Error
-	6,  // 21: lockbench.plugin.v1.BatchReply.results:type_name -> lockbench.plugin.v1.GrantReply
-	8,  // 22: lockbench.plugin.v1.Plugin.Configure:input_type -> lockbench.plugin.v1.ConfigureRequest
-	14, // 23: lockbench.plugin.v1.Plugin.Session:input_type -> lockbench.plugin.v1.Heartbeat
-	11, // 24: lockbench.plugin.v1.Plugin.Check:input_type -> lockbench.plugin.v1.CheckRequest
-	4,  // 25: lockbench.plugin.v1.Plugin.TryAcquire:input_type -> lockbench.plugin.v1.Request
-	4,  // 26: lockbench.plugin.v1.Plugin.Renew:input_type -> lockbench.plugin.v1.Request
-	4,  // 27: lockbench.plugin.v1.Plugin.Release:input_type -> lockbench.plugin.v1.Request
-	15, // 28: lockbench.plugin.v1.Plugin.Inspect:input_type -> lockbench.plugin.v1.InspectRequest
-	4,  // 29: lockbench.plugin.v1.Plugin.Proclaim:input_type -> lockbench.plugin.v1.Request
-	15, // 30: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
-	17, // 31: lockbench.plugin.v1.Plugin.Wait:input_type -> lockbench.plugin.v1.WaitRequest
-	18, // 32: lockbench.plugin.v1.Plugin.Watch:input_type -> lockbench.plugin.v1.WatchRequest
-	22, // 33: lockbench.plugin.v1.Plugin.Batch:input_type -> lockbench.plugin.v1.BatchRequest
-	24, // 34: lockbench.plugin.v1.Plugin.List:input_type -> lockbench.plugin.v1.ListRequest
-	25, // 35: lockbench.plugin.v1.Plugin.Break:input_type -> lockbench.plugin.v1.BreakRequest
-	26, // 36: lockbench.plugin.v1.Plugin.Close:input_type -> lockbench.plugin.v1.CloseRequest
-	10, // 37: lockbench.plugin.v1.Plugin.Configure:output_type -> lockbench.plugin.v1.ConfigureReply
-	14, // 38: lockbench.plugin.v1.Plugin.Session:output_type -> lockbench.plugin.v1.Heartbeat
-	12, // 39: lockbench.plugin.v1.Plugin.Check:output_type -> lockbench.plugin.v1.CheckReply
-	6,  // 40: lockbench.plugin.v1.Plugin.TryAcquire:output_type -> lockbench.plugin.v1.GrantReply
-	5,  // 41: lockbench.plugin.v1.Plugin.Renew:output_type -> lockbench.plugin.v1.Reply
-	5,  // 42: lockbench.plugin.v1.Plugin.Release:output_type -> lockbench.plugin.v1.Reply
-	16, // 43: lockbench.plugin.v1.Plugin.Inspect:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 44: lockbench.plugin.v1.Plugin.Proclaim:output_type -> lockbench.plugin.v1.Reply
-	16, // 45: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 46: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.Reply
-	19, // 47: lockbench.plugin.v1.Plugin.Watch:output_type -> lockbench.plugin.v1.WatchReply
-	23, // 48: lockbench.plugin.v1.Plugin.Batch:output_type -> lockbench.plugin.v1.BatchReply
-	16, // 49: lockbench.plugin.v1.Plugin.List:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 50: lockbench.plugin.v1.Plugin.Break:output_type -> lockbench.plugin.v1.Reply
-	5,  // 51: lockbench.plugin.v1.Plugin.Close:output_type -> lockbench.plugin.v1.Reply
-	37, // [37:52] is the sub-list for method output_type
-	22, // [22:37] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	3,  // 13: lockbench.plugin.v1.WaitReply.error:type_name -> lockbench.plugin.v1.Error
+	3,  // 14: lockbench.plugin.v1.WatchReply.error:type_name -> lockbench.plugin.v1.Error
+	21, // 15: lockbench.plugin.v1.WatchReply.notice:type_name -> lockbench.plugin.v1.Notice
+	1,  // 16: lockbench.plugin.v1.Notice.kind:type_name -> lockbench.plugin.v1.Notice.Kind
+	3,  // 17: lockbench.plugin.v1.Notice.cause:type_name -> lockbench.plugin.v1.Error
+	2,  // 18: lockbench.plugin.v1.Op.kind:type_name -> lockbench.plugin.v1.Op.Kind
+	4,  // 19: lockbench.plugin.v1.Op.request:type_name -> lockbench.plugin.v1.Request
+	22, // 20: lockbench.plugin.v1.BatchRequest.ops:type_name -> lockbench.plugin.v1.Op
+	3,  // 21: lockbench.plugin.v1.BatchReply.error:type_name -> lockbench.plugin.v1.Error
+	6,  // 22: lockbench.plugin.v1.BatchReply.results:type_name -> lockbench.plugin.v1.GrantReply
+	8,  // 23: lockbench.plugin.v1.Plugin.Configure:input_type -> lockbench.plugin.v1.ConfigureRequest
+	14, // 24: lockbench.plugin.v1.Plugin.Session:input_type -> lockbench.plugin.v1.Heartbeat
+	11, // 25: lockbench.plugin.v1.Plugin.Check:input_type -> lockbench.plugin.v1.CheckRequest
+	4,  // 26: lockbench.plugin.v1.Plugin.TryAcquire:input_type -> lockbench.plugin.v1.Request
+	4,  // 27: lockbench.plugin.v1.Plugin.Renew:input_type -> lockbench.plugin.v1.Request
+	4,  // 28: lockbench.plugin.v1.Plugin.Release:input_type -> lockbench.plugin.v1.Request
+	15, // 29: lockbench.plugin.v1.Plugin.Inspect:input_type -> lockbench.plugin.v1.InspectRequest
+	4,  // 30: lockbench.plugin.v1.Plugin.Proclaim:input_type -> lockbench.plugin.v1.Request
+	15, // 31: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
+	17, // 32: lockbench.plugin.v1.Plugin.Wait:input_type -> lockbench.plugin.v1.WaitRequest
+	19, // 33: lockbench.plugin.v1.Plugin.Watch:input_type -> lockbench.plugin.v1.WatchRequest
+	23, // 34: lockbench.plugin.v1.Plugin.Batch:input_type -> lockbench.plugin.v1.BatchRequest
+	25, // 35: lockbench.plugin.v1.Plugin.List:input_type -> lockbench.plugin.v1.ListRequest
+	26, // 36: lockbench.plugin.v1.Plugin.Break:input_type -> lockbench.plugin.v1.BreakRequest
+	27, // 37: lockbench.plugin.v1.Plugin.Close:input_type -> lockbench.plugin.v1.CloseRequest
+	10, // 38: lockbench.plugin.v1.Plugin.Configure:output_type -> lockbench.plugin.v1.ConfigureReply
+	14, // 39: lockbench.plugin.v1.Plugin.Session:output_type -> lockbench.plugin.v1.Heartbeat
+	12, // 40: lockbench.plugin.v1.Plugin.Check:output_type -> lockbench.plugin.v1.CheckReply
+	6,  // 41: lockbench.plugin.v1.Plugin.TryAcquire:output_type -> lockbench.plugin.v1.GrantReply
+	5,  // 42: lockbench.plugin.v1.Plugin.Renew:output_type -> lockbench.plugin.v1.Reply
+	5,  // 43: lockbench.plugin.v1.Plugin.Release:output_type -> lockbench.plugin.v1.Reply
+	16, // 44: lockbench.plugin.v1.Plugin.Inspect:output_type -> lockbench.plugin.v1.InspectReply
+	5,  // 45: lockbench.plugin.v1.Plugin.Proclaim:output_type -> lockbench.plugin.v1.Reply
+	16, // 46: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
+	18, // 47: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.WaitReply
+	20, // 48: lockbench.plugin.v1.Plugin.Watch:output_type -> lockbench.plugin.v1.WatchReply
+	24, // 49: lockbench.plugin.v1.Plugin.Batch:output_type -> lockbench.plugin.v1.BatchReply
+	16, // 50: lockbench.plugin.v1.Plugin.List:output_type -> lockbench.plugin.v1.InspectReply
+	5,  // 51: lockbench.plugin.v1.Plugin.Break:output_type -> lockbench.plugin.v1.Reply
+	5,  // 52: lockbench.plugin.v1.Plugin.Close:output_type -> lockbench.plugin.v1.Reply
+	38, // [38:53] is the sub-list for method output_type
+	23, // [23:38] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_lock_proto_init() }
@@ -1970,7 +2048,7 @@ func file_lock_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_lock_proto_rawDesc), len(file_lock_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

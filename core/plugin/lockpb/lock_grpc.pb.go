@@ -150,7 +150,7 @@ type PluginClient interface {
 	// cancels. The last message before a failure carries the error.
 	Observe(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error)
 	// Wait ("waiter") returns when woken, when the lock is free, or after max_ns.
-	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*Reply, error)
+	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitReply, error)
 	// Watch ("watcher") sends lost leases and outages of the store.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchReply], error)
 	// Batch ("batcher") does many operations at once: one result for each op, in
@@ -274,9 +274,9 @@ func (c *pluginClient) Observe(ctx context.Context, in *InspectRequest, opts ...
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Plugin_ObserveClient = grpc.ServerStreamingClient[InspectReply]
 
-func (c *pluginClient) Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*Reply, error) {
+func (c *pluginClient) Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Reply)
+	out := new(WaitReply)
 	err := c.cc.Invoke(ctx, Plugin_Wait_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -387,7 +387,7 @@ type PluginServer interface {
 	// cancels. The last message before a failure carries the error.
 	Observe(*InspectRequest, grpc.ServerStreamingServer[InspectReply]) error
 	// Wait ("waiter") returns when woken, when the lock is free, or after max_ns.
-	Wait(context.Context, *WaitRequest) (*Reply, error)
+	Wait(context.Context, *WaitRequest) (*WaitReply, error)
 	// Watch ("watcher") sends lost leases and outages of the store.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchReply]) error
 	// Batch ("batcher") does many operations at once: one result for each op, in
@@ -436,7 +436,7 @@ func (UnimplementedPluginServer) Proclaim(context.Context, *Request) (*Reply, er
 func (UnimplementedPluginServer) Observe(*InspectRequest, grpc.ServerStreamingServer[InspectReply]) error {
 	return status.Error(codes.Unimplemented, "method Observe not implemented")
 }
-func (UnimplementedPluginServer) Wait(context.Context, *WaitRequest) (*Reply, error) {
+func (UnimplementedPluginServer) Wait(context.Context, *WaitRequest) (*WaitReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Wait not implemented")
 }
 func (UnimplementedPluginServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchReply]) error {

@@ -23,7 +23,9 @@ type entry struct {
 	keepUntil time.Time
 	// until is when the store lets the grant expire, as far as we know.
 	until time.Time
-	// queued reports whether the owner has called Wait.
+	// queued reports whether the owner has called Wait, and neither TryAcquire nor
+	// Renew has succeeded since. A grant that the Wait has brought may be over, and
+	// then another one be made: it counts only until the owner asks again.
 	queued bool
 }
 
@@ -61,7 +63,9 @@ func (t *tracker) enter(ops ...driver.Op) error {
 	for i := range ops {
 		switch op := &ops[i]; op.Kind {
 		case driver.OpAcquire:
-			t.entryOf(&op.Request, now)
+			if e := t.entryOf(&op.Request, now); e.queued {
+				e.granted, e.token = false, 0
+			}
 			t.acquires++
 		case driver.OpRenew:
 			t.entryOf(&op.Request, now).note(&op.Request, op.Token)
@@ -90,13 +94,24 @@ func (t *tracker) enterWait(r driver.Request) error {
 	if t.dead {
 		return errHostDead
 	}
-	t.entryOf(&r, time.Now()).queued = true
+	e := t.entryOf(&r, time.Now())
+	e.queued, e.granted, e.token = true, false, 0
 	return nil
+}
+
+// woken notes the grant that a Wait for r has brought.
+func (t *tracker) woken(r driver.Request, g driver.Grant) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[r.Owner]; e != nil {
+		e.note(&r, g.Token)
+		e.queued, e.until = true, g.Sent.Add(g.For)
+	}
 }
 
 // note records a grant or renewal that was asked for just now.
 func (e *entry) note(r *driver.Request, token uint64) {
-	e.granted, e.token = true, token
+	e.granted, e.queued, e.token = true, false, token
 	e.keepUntil = time.Time{}
 	if r.Keep > 0 {
 		e.keepUntil = time.Now().Add(r.Keep)
@@ -115,7 +130,6 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	switch {
 	case err == nil:
 		e.note(&r, token)
-		e.queued = false
 	case e.queued && errors.Is(err, driver.ErrHeld):
 		// Still in the store's queue.
 	case refused(err) && !e.granted:
@@ -198,7 +212,11 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	if err := t.enterWait(r); err != nil {
 		return driver.Grant{}, err
 	}
-	return t.Backend.(driver.Waiter).Wait(ctx, r, max)
+	g, err := t.Backend.(driver.Waiter).Wait(ctx, r, max)
+	if g.Token != 0 {
+		t.woken(r, g)
+	}
+	return g, err
 }
 
 // Properties implements driver.Backend. The session can do a WaitAcquire.

@@ -127,6 +127,41 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 	known(1, "a batch")
 }
 
+// What a wait has brought is the host's: it is renewed while a delay lasts, and
+// released then. It counts until its owner asks again, because by then the store
+// may have made another one.
+func TestTrackerKnowsTheStoresGrants(t *testing.T) {
+	f := newFixture(t, same)
+	wait := func(owner string) driver.Grant {
+		t.Helper()
+		g, err := f.Wait(t.Context(), req(owner, owner), time.Second)
+		if e := f.entries[owner]; err != nil || g.Token == 0 || !e.granted || e.token != g.Token {
+			t.Errorf("a wait for a free lock: %+v, %v; known as %+v", g, err, e)
+		}
+		return g
+	}
+	g := wait("a")
+	asks := driver.Op{Kind: driver.OpAcquire, Request: req("a", "a")}
+	if err := f.enter(asks); err != nil || f.entries["a"].granted {
+		t.Errorf("an acquire on its way: %+v, %v", f.entries["a"], err)
+	}
+	f.granted(asks.Request, g.Token, nil)
+	wait("b")
+	f.refuse()
+	f.keep(time.Now().Add(600 * time.Millisecond)) // longer than the store's own grants
+	for _, name := range []string{"a", "b"} {
+		if h := f.holder(t, name); h.Owner != name {
+			t.Errorf("%s is held by %+v", name, h)
+		}
+	}
+	f.die(t)
+	for _, name := range []string{"a", "b"} {
+		if h := f.holder(t, name); h.Held() {
+			t.Errorf("%s is held by %+v", name, h)
+		}
+	}
+}
+
 // A new process after a crash knows nothing, until the leases are renewed.
 func TestTrackerLearnsFromRenewals(t *testing.T) {
 	f := newFixture(t, same)

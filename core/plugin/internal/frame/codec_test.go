@@ -99,10 +99,11 @@ func answered(t *testing.T, k kind, ops int, a answer) answer {
 func TestAnswersArriveWhole(t *testing.T) {
 	h := filled[driver.Holder](t)
 	for k, want := range map[kind]answer{
-		kindAcquire: {token: 1 << 63},
-		kindRenew:   {},
-		kindInspect: {holder: h},
-		kindBatch:   {results: []driver.Result{{Token: 5}, {Err: &driver.HeldError{Holder: h}}, {Err: driver.ErrWithdrawn}}},
+		kindAcquire:     {token: 1 << 63},
+		kindRenew:       {},
+		kindWaitAcquire: {token: 3, waited: -time.Second, span: time.Minute},
+		kindInspect:     {holder: h},
+		kindBatch:       {results: []driver.Result{{Token: 5}, {Err: &driver.HeldError{Holder: h}}, {Err: driver.ErrWithdrawn}}},
 	} {
 		if got := answered(t, k, len(want.results), want); !reflect.DeepEqual(got, want) {
 			t.Errorf("kind %d: got %+v, want %+v", k, got, want)

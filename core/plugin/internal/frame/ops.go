@@ -88,9 +88,9 @@ func (l *Link) WaitAcquire(ctx context.Context, r driver.Request, max time.Durat
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	token, waited, err = c.token, c.waited, c.err
+	token, waited, span, err = c.token, c.waited, c.span, c.err
 	c.recycle()
-	return token, waited, 0, err
+	return token, waited, span, err
 }
 
 // Batch implements [driver.Batcher]. It splits what is too large for a frame

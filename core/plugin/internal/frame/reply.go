@@ -14,7 +14,8 @@ import (
 type answer struct {
 	err     error
 	token   uint64
-	waited  time.Duration   // for kindWaitAcquire
+	waited  time.Duration // for kindWaitAcquire, as is span
+	span    time.Duration
 	holder  driver.Holder   // for kindInspect
 	results []driver.Result // for kindBatch
 }
@@ -43,6 +44,7 @@ func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor)
 	case kindWaitAcquire:
 		b = binary.AppendUvarint(b, a.token)
 		b = binary.AppendVarint(b, int64(a.waited))
+		b = binary.AppendVarint(b, int64(a.span))
 	case kindInspect:
 		b = appendHolder(b, a.holder, whole)
 	case kindBatch:
@@ -128,7 +130,7 @@ func readAnswer(d *decoder, k kind, ops int, a *answer) error {
 	case kindAcquire:
 		a.token = d.uvarint()
 	case kindWaitAcquire:
-		a.token, a.waited = d.uvarint(), d.duration()
+		a.token, a.waited, a.span = d.uvarint(), d.duration(), d.duration()
 	case kindInspect:
 		a.holder = d.holder()
 	case kindBatch:

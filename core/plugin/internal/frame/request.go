@@ -20,6 +20,7 @@ const (
 	_ // was the hand-over of a plugin that had one
 	kindBatch
 	kindCancel
+	_ // was a WaitAcquire whose reply has no span
 	kindWaitAcquire
 )
 

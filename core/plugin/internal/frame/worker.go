@@ -92,7 +92,7 @@ func (s *session) do(r *request) (a answer) {
 	case kindWaitAcquire:
 		a.err = driver.ErrUnsupported
 		if b.waiter != nil {
-			a.token, a.waited, _, a.err = driver.WaitAcquire(r, b.Backend, b.waiter, r.request, r.max)
+			a.token, a.waited, a.span, a.err = driver.WaitAcquire(r, b.Backend, b.waiter, r.request, r.max)
 		}
 	case kindBatch:
 		a.err = driver.ErrUnsupported

@@ -133,8 +133,12 @@ func (u *Unary) Inspect(ctx context.Context, name string) (driver.Holder, error)
 
 // Wait implements [driver.Waiter].
 func (u *Unary) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
-	_, err := ask(ctx, u.rpc.Wait, r.Name, &lockpb.WaitRequest{Request: fromRequest(r), MaxNs: int64(max)})
-	return driver.Grant{}, Ended(ctx, err)
+	began := time.Now()
+	reply, err := ask(ctx, u.rpc.Wait, r.Name, &lockpb.WaitRequest{Request: fromRequest(r), MaxNs: int64(max)})
+	if err != nil || reply.GetToken() == 0 {
+		return driver.Grant{}, Ended(ctx, err)
+	}
+	return driver.Grant{Token: reply.Token, Sent: began.Add(time.Duration(reply.WaitedNs)), For: time.Duration(reply.SpanNs)}, nil
 }
 
 // WaitAcquire implements [driver.WaitAcquirer], by two calls.

@@ -122,13 +122,17 @@ func (s *Server) Inspect(ctx context.Context, m *lockpb.InspectRequest) (*lockpb
 }
 
 // Wait implements the protocol.
-func (s *Server) Wait(ctx context.Context, m *lockpb.WaitRequest) (*lockpb.Reply, error) {
+func (s *Server) Wait(ctx context.Context, m *lockpb.WaitRequest) (*lockpb.WaitReply, error) {
+	began := time.Now()
 	w := driver.WaiterOf(s.open())
 	if w == nil {
-		return s.reply(driver.ErrUnsupported)
+		return &lockpb.WaitReply{Error: s.encode(driver.ErrUnsupported)}, nil
 	}
-	_, err := w.Wait(ctx, toRequest(m.Request), time.Duration(m.MaxNs))
-	return s.reply(err)
+	g, err := w.Wait(ctx, toRequest(m.Request), time.Duration(m.MaxNs))
+	if g.Token == 0 {
+		return &lockpb.WaitReply{Error: s.encode(err)}, nil
+	}
+	return &lockpb.WaitReply{Token: g.Token, WaitedNs: int64(g.Sent.Sub(began)), SpanNs: int64(g.For)}, nil
 }
 
 // Break implements the protocol.
