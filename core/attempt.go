@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
@@ -11,14 +12,15 @@ import (
 // grant is the answer to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant
-	epoch     uint64 // of the plugin when the request was sent
+	sent, got instant       // sent: the request, or the sign of life before the store's own grant
+	span      time.Duration // for which the store keeps it from sent at least
+	epoch     uint64        // of the plugin when the call began
 }
 
 // ask asks the store once for a's owner.
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
-	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.now()} // not early: an idle client has not seen a suspend
+	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not early: an idle client has not seen a suspend
 	call := c.calls.begin(ctx, driver.AcquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
@@ -36,7 +38,7 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	if err == nil {
 		if err = a.usable(ctx, g); err == nil {
 			l := newLease(a, a.owner, g)
-			l.extend(g.sent, g.got)
+			l.extend(g.span, g.sent, g.got)
 			c.sched.add(l, a, g)
 			return l, nil
 		}
@@ -60,8 +62,8 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	if a.lock.c.closing.Load() {
 		return fmt.Errorf("%w: client is closing", context.Canceled)
 	}
-	if took, ttl := g.got.sub(g.sent), a.lock.opts.TTL; took >= lifeOf(ttl) {
-		return fmt.Errorf("%w: grant took %v of TTL %v", ErrUnavailable, took, ttl)
+	if took := g.got.sub(g.sent); took >= lifeOf(g.span) {
+		return fmt.Errorf("%w: grant took %v of %v", ErrUnavailable, took, g.span)
 	}
 	return nil
 }

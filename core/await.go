@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -59,12 +60,18 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	c := a.lock.c
 	a.queued = true
 	before := a.answer
-	g := grant{epoch: c.sched.epoch.Load(), sent: c.clock.early()}
-	began := g.sent
+	g := grant{epoch: c.sched.epoch.Load()}
+	began := c.clock.early()
 	wctx, cancel := context.WithTimeout(ctx, driver.WaitAcquireBudget(a.lock.opts.TTL, rest))
-	token, waited, _, err := c.b.WaitAcquire(wctx, a.request(), rest)
+	token, waited, span, err := c.b.WaitAcquire(wctx, a.request(), rest)
 	cancel()
-	g.token, g.sent = token, g.sent.add(waited)
+	g.token, g.sent, g.span = token, began.add(waited), a.lock.opts.TTL
+	if span > 0 {
+		g.span = min(span, g.span)
+	}
+	if err == nil && waited < 0 && c.clock.sleptSince(g.sent) {
+		err = fmt.Errorf("%w: the machine was suspended after the sign of life before a grant", ErrUnavailable)
+	}
 	lease, err = a.answered(ctx, g, err)
 	switch {
 	case err == nil:

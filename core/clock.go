@@ -31,6 +31,8 @@ type clock struct {
 	// suspended is the growth of boot's clock over the monotonic one, as last
 	// seen, in nanoseconds.
 	suspended atomic.Int64
+	// noted is the instant at which that has grown.
+	noted atomic.Int64
 }
 
 // init starts the clock at zero.
@@ -69,11 +71,28 @@ func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
+// sleptSince reports whether the machine may have been suspended between i and
+// now. An instant that another process has measured back from one of this clock
+// counts no suspend in between, and would be too late. Here the order of readings
+// is the other one: a pause may invent a suspend, and hides none.
+func (c *clock) sleptSince(i instant) bool {
+	if c.boot == nil {
+		return false
+	}
+	mono := time.Since(c.base)
+	total, ok := c.boot()
+	return ok && total-c.start-mono >= time.Duration(c.suspended.Load())+noise || i <= instant(c.noted.Load())
+}
+
 // note takes over a growth, if it is more than noise.
 func (c *clock) note(growth time.Duration) {
 	for {
 		known := c.suspended.Load()
-		if growth < time.Duration(known)+noise || c.suspended.CompareAndSwap(known, int64(growth)) {
+		if growth < time.Duration(known)+noise {
+			return
+		}
+		c.noted.Store(int64(time.Since(c.base) + growth)) // first: whoever sees the growth knows since when
+		if c.suspended.CompareAndSwap(known, int64(growth)) {
 			return
 		}
 	}

@@ -18,6 +18,9 @@ type fake struct {
 	// after runs when the store has done a call; an error replaces its answer.
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
+	// own is for how long the store grants a lock to a waiter by itself, age how old
+	// the last sign of life is by then. Zero: it only wakes.
+	own, age time.Duration
 
 	mu        sync.Mutex
 	held      map[string]*grantOf
@@ -36,6 +39,7 @@ type asked struct {
 type grantOf struct {
 	r       driver.Request
 	expires time.Time
+	own     bool // made by the store, and not confirmed
 }
 
 func newFake(capabilities ...driver.Capability) *fake {
@@ -97,6 +101,10 @@ func (f *fake) take(r driver.Request) (uint64, error) {
 		return 0, driver.ErrWithdrawn
 	}
 	if g := f.live(r.Name); g != nil {
+		if g.own && g.r.Owner == r.Owner {
+			g.own, g.expires = false, time.Now().Add(r.TTL)
+			return g.r.Token, nil
+		}
 		return 0, &HeldError{Holder: g.holder()}
 	}
 	f.last++
@@ -130,7 +138,7 @@ func (f *fake) Renew(ctx context.Context, r driver.Request) error {
 func (f *fake) extend(r driver.Request) error {
 	g, err := f.mine(r)
 	if err == nil {
-		g.expires = time.Now().Add(r.TTL)
+		g.own, g.expires = false, time.Now().Add(r.TTL)
 	}
 	return err
 }
@@ -201,7 +209,18 @@ func (f *fake) Close(context.Context) error {
 }
 
 func (f *fake) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
-	return driver.Grant{}, f.wait(ctx, r, most)
+	if err := f.wait(ctx, r, most); err != nil || f.own == 0 {
+		return driver.Grant{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	token, err := f.take(r)
+	if err != nil {
+		return driver.Grant{}, nil
+	}
+	g := f.held[r.Name]
+	g.own, g.expires = true, time.Now().Add(f.own)
+	return driver.Grant{Token: token, Sent: time.Now().Add(-f.age), For: f.own}, nil
 }
 
 func (f *fake) wait(ctx context.Context, r driver.Request, most time.Duration) error {

@@ -15,7 +15,7 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	if !l.alive.Load() || l.state != Held || l.leaving || s.c.closing.Load() || l.maxAt <= now || now < l.keepBy {
 		return false
 	}
-	if left := instant(l.deadline.Load()).sub(now); left < l.lock.opts.TTL/2 {
+	if left := instant(l.deadline.Load()).sub(now); left < l.span/2 {
 		return false
 	}
 	return s.c.queues.pass(l, now, func(a *contender) *Lease {
@@ -41,8 +41,8 @@ func (l *Lease) successor(a *contender, now instant) *Lease {
 	}
 	next := newLease(a, l.owner, g)
 	next.deadline.Store(l.deadline.Load())
-	next.endAt, next.expiresBy = l.endAt, l.expiresBy
-	confirmed := l.endAt.add(-lifeOf(l.lock.opts.TTL))
+	next.span, next.endAt, next.expiresBy = l.span, l.endAt, l.expiresBy
+	confirmed := l.endAt.add(-lifeOf(l.span))
 	next.due = min(l.due, confirmed.add(a.lock.opts.RenewEvery))
 	if now.sub(confirmed) >= minStreakTime {
 		next.due = now

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// handoverBugs are what a hand-over may get wrong: each replaces one condition
+// handoverBugs are what a hand-over, or a grant of the store's own, may get wrong: each replaces one condition
 // or, where does is set, one statement of this package, and a test fails for it.
 var handoverBugs = []struct {
 	name, file, right, wrong string
@@ -19,12 +19,12 @@ var handoverBugs = []struct {
 }{
 	{
 		name: "handed over past the deadline", file: "handover.go",
-		right: "left < l.lock.opts.TTL/2", wrong: "false",
+		right: "left < l.span/2", wrong: "false",
 		caught: "TestSuspendInAStreak",
 	},
 	{
 		name: "handed over shortly before the deadline", file: "handover.go",
-		right: "left < l.lock.opts.TTL/2", wrong: "left < 0",
+		right: "left < l.span/2", wrong: "left < 0",
 		caught: "TestHandOverThroughTheStore",
 	},
 	{
@@ -49,7 +49,7 @@ var handoverBugs = []struct {
 	},
 	{
 		name: "a hand-over extends the deadline", file: "handover.go",
-		right: "next.deadline.Store(l.deadline.Load())", wrong: "next.extend(now, now)", does: true,
+		right: "next.deadline.Store(l.deadline.Load())", wrong: "next.extend(l.span, now, now)", does: true,
 		caught: "TestHandedOverLease",
 	},
 	{
@@ -106,6 +106,42 @@ var handoverBugs = []struct {
 		name: "who has given up hides that the lock is kept", file: "contend.go",
 		right: "!errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate)", wrong: "false",
 		caught: "TestGivenUpHandOverOfADownStore",
+	},
+	{
+		name: "the store's own grant counts as one for the TTL", file: "await.go",
+		right: "g.span = min(span, g.span)", does: true,
+		caught: "TestOwnGrant",
+	},
+	{
+		name: "the store's own grant is counted from its push", file: "await.go",
+		right: "g.token, g.sent, g.span = token, began.add(waited), a.lock.opts.TTL", does: true,
+		wrong:  "g.token, g.sent, g.span = token, c.clock.early(), a.lock.opts.TTL",
+		caught: "TestOwnGrant",
+	},
+	{
+		name: "the store's own grant is not renewed at once", file: "schedule.go",
+		right: "l.due = g.got.add(-early)", wrong: "l.due = g.sent.add(every - early)", does: true,
+		caught: "TestOwnGrant",
+	},
+	{
+		name: "the store's own grant is handed over as one for the TTL", file: "handover.go",
+		right: "next.span, next.endAt, next.expiresBy = l.span, l.endAt, l.expiresBy", wrong: "next.extend(l.lock.opts.TTL, now, now)", does: true,
+		caught: "TestOwnGrantIsHandedOver",
+	},
+	{
+		name: "a grant counted back over a suspend", file: "await.go",
+		right: "c.clock.sleptSince(g.sent)", wrong: "false",
+		caught: "TestOwnGrantOverASuspend",
+	},
+	{
+		name: "a fixed length is renewed for ever", file: "renew.go",
+		right: "l.due = never", does: true,
+		caught: "TestOwnGrantOfFixedLength",
+	},
+	{
+		name: "who has not begun to work is asked for its health", file: "schedule.go",
+		right: "healthy = nil", does: true,
+		caught: "TestOwnGrantBeforeItsHolderWorks",
 	},
 	{
 		name: "a grant number of any size", file: "token.go",

@@ -36,7 +36,7 @@ type Lease struct {
 	done  chan struct{}
 
 	alive    atomic.Bool  // not ended, and no release has begun
-	deadline atomic.Int64 // an instant: sending of the last confirmed request + TTL - drift
+	deadline atomic.Int64 // an instant: sending of the last confirmed request + span - drift
 
 	since  instant // when the grant was known
 	keepBy instant // AtLeast is over
@@ -48,6 +48,7 @@ type Lease struct {
 	cancels    []*leaseCtx   // contexts that end with the lease
 	index      int           // in the scheduler's heap, -1 when it is not there
 	next       instant       // when the scheduler has to look at it
+	span       time.Duration // for which the last confirmed request let it live: the TTL, or less before the first
 	endAt      instant       // when it is lost unless renewed
 	due        instant       // planned time of the next renewal
 	expiresBy  instant       // latest time at which the store has let it expire
@@ -95,13 +96,17 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend counts a confirmed request: its TTL began between sent and got.
-func (l *Lease) extend(sent, got instant) {
-	ttl := l.lock.opts.TTL
-	l.deadline.Store(int64(sent.add(ttl - driftOf(ttl))))
-	l.endAt = sent.add(lifeOf(ttl))
-	l.expiresBy = max(l.expiresBy, got.add(ttl))
+// extend counts a confirmed request: its span began between sent and got.
+func (l *Lease) extend(span time.Duration, sent, got instant) {
+	l.span = span
+	l.deadline.Store(int64(sent.add(span - driftOf(span))))
+	l.endAt = sent.add(lifeOf(span))
+	l.expiresBy = max(l.expiresBy, got.add(span))
 }
+
+// short reports whether the store has made the grant by itself, for less than the
+// TTL, and no renewal was confirmed yet.
+func (l *Lease) short() bool { return l.span < l.lock.opts.TTL }
 
 // Name returns the name of the lock.
 func (l *Lease) Name() string {
@@ -128,6 +133,8 @@ func (l *Lease) Token() uint64 {
 // Deadline returns when the lease ends unless it is renewed: the instant
 // before the last confirmed request was sent, plus TTL, less an allowance for
 // clock drift of a hundredth of the TTL and 2 ms (at most a tenth of it).
+// A store may grant a lock to a waiter by itself, for some 100 ms: the lease has
+// the TTL when its first renewal is back, a round trip later.
 // Compare it with time.Now. For a lease that is over it is the last deadline.
 func (l *Lease) Deadline() time.Time {
 	l.c.look()

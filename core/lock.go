@@ -20,7 +20,8 @@ type LockOptions struct {
 	// RenewEvery is the interval of renewals; less than TTL/2. Default TTL/3.
 	RenewEvery time.Duration
 	// NoRenew makes leases of a fixed length: they are never renewed, and are
-	// lost at their deadline, a TTL after the request for the grant was sent.
+	// lost at their deadline, a TTL after the request was sent that gave them
+	// their TTL: that for the grant, or the one after the store's own grant.
 	// With AtLeast as long as the TTL the lock stays taken for that time
 	// whatever becomes of this process, and [Client.Break] with the lease's
 	// token ends it sooner, from anywhere. RenewEvery and Healthy must not be

@@ -22,9 +22,10 @@ const (
 
 // renewalBatch is one call, or one round of calls, that renews leases.
 type renewalBatch struct {
-	leases []*Lease
-	left   time.Duration // of the lease that ends first
-	done   chan struct{}
+	leases  []*Lease
+	left    time.Duration               // of the lease that ends first
+	healthy func(context.Context) error // of a lease that goes alone, nil if it is not asked
+	done    chan struct{}
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check has not answered
@@ -62,12 +63,11 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 
 // examine asks the holder for its health, where it wants to be asked.
 func (s *scheduler) examine(ctx context.Context, f *renewalBatch) error {
-	healthy := f.leases[0].lock.opts.Healthy
-	if healthy == nil {
+	if f.healthy == nil {
 		return nil
 	}
 	s.mark(f, true)
-	err := healthy(ctx)
+	err := f.healthy(ctx)
 	s.mark(f, false)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnhealthy, err)
@@ -180,9 +180,12 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	ev.Slack = l.endAt.sub(got)
-	l.extend(sent, got)
+	l.extend(l.lock.opts.TTL, sent, got)
 	l.state, l.suspectErr = Held, nil
 	l.due = max(l.due.add(l.lock.opts.RenewEvery), got)
+	if l.lock.opts.NoRenew {
+		l.due = never
+	}
 	s.c.events.add(ev)
 }
 

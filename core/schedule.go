@@ -72,10 +72,15 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
 	// The first renewal is up to a tenth early, so that leases that were
-	// granted together do not stay together for ever.
-	l.due = g.sent.add(every - time.Duration(mrand.Int64N(int64(every/10)+1)))
-	if l.lock.opts.NoRenew {
+	// granted together do not stay together for ever. That of a short one is due.
+	early := time.Duration(mrand.Int64N(int64(every/10) + 1))
+	switch {
+	case l.short():
+		l.due = g.got.add(-early)
+	case l.lock.opts.NoRenew:
 		l.due = never
+	default:
+		l.due = g.sent.add(every - early)
 	}
 	l.known = s.c.events.add(l.event(EventAcquired, g.got.sub(began), nil))
 	if !s.running {
@@ -211,7 +216,7 @@ func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEv
 // group groups the leases that may be renewed now into batches. The leases of
 // a batch have about the same time left, because its call gets a third of the
 // shortest; a lease with a health check goes alone, because that may take its
-// time.
+// time. The holder of a short one is not asked: it may not have begun.
 func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	var batches []*renewalBatch
 	open := map[int]*renewalBatch{}
@@ -219,13 +224,16 @@ func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 		if l.renewal != nil || l.due > now.add(l.ahead()) {
 			continue
 		}
-		left := l.endAt.sub(now)
+		left, healthy := l.endAt.sub(now), l.lock.opts.Healthy
+		if l.short() {
+			healthy = nil
+		}
 		class := bits.Len64(uint64(left))
 		f := open[class]
-		if f == nil || len(f.leases) == maxBatch || l.lock.opts.Healthy != nil {
-			f = &renewalBatch{left: left, done: make(chan struct{})}
+		if f == nil || len(f.leases) == maxBatch || healthy != nil {
+			f = &renewalBatch{left: left, healthy: healthy, done: make(chan struct{})}
 			batches = append(batches, f)
-			if l.lock.opts.Healthy == nil {
+			if healthy == nil {
 				open[class] = f
 			}
 		}

@@ -1,0 +1,259 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const ownSpan = 500 * time.Millisecond
+
+// granted lets a waiter of c be granted the lock of another owner by the store
+// itself, and returns its lease a moment after it has it.
+func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
+	t.Helper()
+	f.steal("a")
+	back := make(chan *Lease, 1)
+	go func() {
+		lease, err := lockOf(t, c, "a", o).Acquire(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		back <- lease
+	}()
+	synctest.Wait()
+	f.mu.Lock()
+	delete(f.held, "a")
+	close(f.changed)
+	f.changed = make(chan struct{})
+	f.mu.Unlock()
+	return <-back
+}
+
+// withOwn runs a test with a store that grants by itself, and renewals that take
+// a moment.
+func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(waiting...)
+		f.own, f.age = ownSpan, 100*time.Millisecond
+		f.before = func(_ context.Context, op string, _ driver.Request) error {
+			if op == "renew" {
+				time.Sleep(10 * time.Millisecond)
+			}
+			return nil
+		}
+		c, _ := open(t, f)
+		test(t, f, c)
+	})
+}
+
+// TestOwnGrant: the waiter does not ask, and its deadline is that of the first
+// span, from the sign of life, until the renewal is back that it sends at once.
+func TestOwnGrant(t *testing.T) {
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		l := granted(t, f, c, nil)
+		short := ownSpan - driftOf(ownSpan) - f.age
+		if left := time.Until(l.Deadline()); left != short || !l.Valid() || l.State() != Held || f.count("acquire") != 1 {
+			t.Errorf("%v are left, want %v; valid %t, %v, after %d acquires", left, short, l.Valid(), l.State(), f.count("acquire"))
+		}
+		synctest.Wait()
+		if n := f.count("renew"); n != 1 {
+			t.Errorf("%d renewals are under way", n)
+		}
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		if left, want := time.Until(l.Deadline()), defaultTTL-driftOf(defaultTTL)-10*time.Millisecond; left != want {
+			t.Errorf("after the renewal %v are left, want %v", left, want)
+		}
+		time.Sleep(time.Minute)
+		if n := f.count("renew"); !l.Valid() || n > 22 {
+			t.Errorf("valid %t after %d renewals in a minute", l.Valid(), n)
+		}
+	})
+}
+
+// TestOwnGrantIsLost: no renewal succeeds, and the lease is over before the store
+// lets it expire.
+func TestOwnGrantIsLost(t *testing.T) {
+	for _, tc := range []struct {
+		cause string
+		fails error
+		in    time.Duration
+	}{
+		{"revoked", &NotHeldError{}, 0}, {"unreachable", ErrUnavailable, ownSpan - 100*time.Millisecond},
+	} {
+		withOwn(t, func(t *testing.T, f *fake, c *Client) {
+			f.before = func(_ context.Context, op string, _ driver.Request) error {
+				if op == "renew" {
+					return tc.fails
+				}
+				return nil
+			}
+			began := time.Now()
+			l := granted(t, f, c, nil)
+			<-l.Done()
+			if took := time.Since(began); took > tc.in || CauseName(l.Err()) != tc.cause {
+				t.Errorf("lost after %v: %v", took, l.Err())
+			}
+		})
+	}
+}
+
+// TestOwnGrantReleasedAtOnce: the release does not overtake the first renewal,
+// which with Keep would lengthen what the release has shortened.
+func TestOwnGrantReleasedAtOnce(t *testing.T) {
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		l := granted(t, f, c, nil)
+		synctest.Wait()
+		if err := l.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if owner := f.owner("a"); owner != "" || f.count("renew") != 1 || f.times("release")[0].Before(f.times("renew")[0].Add(10*time.Millisecond)) {
+			t.Errorf("%q holds it after %d renewals", owner, f.count("renew"))
+		}
+	})
+}
+
+// TestOwnGrantThatIsAskedFor: too little of it is left, or it must last as long as
+// AtLeast although this machine may be lost.
+func TestOwnGrantThatIsAskedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		age, atLeast time.Duration
+	}{"old": {age: ownSpan / 2}, "over": {age: time.Minute}, "AtLeast": {atLeast: time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			withOwn(t, func(t *testing.T, f *fake, c *Client) {
+				f.age = tc.age
+				l := granted(t, f, c, &LockOptions{AtLeast: tc.atLeast})
+				if left := time.Until(l.Deadline()); left != defaultTTL-driftOf(defaultTTL) || f.count("acquire") != 2 {
+					t.Errorf("%v are left after %d acquires", left, f.count("acquire"))
+				}
+				synctest.Wait()
+				if n := f.count("renew"); n > 0 {
+					t.Errorf("renewed %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// TestOwnGrantIsHandedOver: the short deadline and the renewal under way go with
+// it, and nothing is handed over when half of the span is gone.
+func TestOwnGrantIsHandedOver(t *testing.T) {
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		l := granted(t, f, c, nil)
+		synctest.Wait()
+		deadline := l.Deadline()
+		next := make(chan *Lease, 1)
+		go func() { next <- acquire(t, l.lock) }()
+		synctest.Wait()
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n := <-next
+		if !n.Deadline().Equal(deadline) || f.count("release") > 0 {
+			t.Errorf("the deadline moved by %v, after %d releases", n.Deadline().Sub(deadline), f.count("release"))
+		}
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		if left := time.Until(n.Deadline()); left < 9*time.Second || f.count("renew") != 1 {
+			t.Errorf("%v are left after %d renewals", left, f.count("renew"))
+		}
+	})
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		f.before = func(_ context.Context, op string, _ driver.Request) error {
+			if op == "renew" {
+				time.Sleep(ownSpan / 2)
+			}
+			return nil
+		}
+		l := granted(t, f, c, nil)
+		next := make(chan *Lease, 1)
+		go func() { next <- acquire(t, l.lock) }()
+		time.Sleep(ownSpan/2 - 50*time.Millisecond)
+		if err := l.Release(t.Context()); err != nil || f.count("release") != 1 {
+			t.Errorf("%d releases, %v", f.count("release"), err)
+		}
+		<-next
+	})
+}
+
+// TestOwnGrantOfFixedLength: a lease that is never renewed gets its TTL, once.
+func TestOwnGrantOfFixedLength(t *testing.T) {
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		began := time.Now()
+		l := granted(t, f, c, &LockOptions{TTL: 2 * time.Second, NoRenew: true})
+		<-l.Done()
+		if took := time.Since(began); f.count("renew") != 1 || took != lifeOf(2*time.Second) {
+			t.Errorf("over after %v and %d renewals", took, f.count("renew"))
+		}
+	})
+}
+
+// TestOwnGrantBeforeItsHolderWorks: the health of work that may not have begun is
+// not asked for.
+func TestOwnGrantBeforeItsHolderWorks(t *testing.T) {
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		var asked atomic.Int32
+		l := granted(t, f, c, &LockOptions{Healthy: func(context.Context) error { asked.Add(1); return nil }})
+		time.Sleep(time.Second)
+		if n := asked.Load(); n > 0 || f.count("renew") != 1 {
+			t.Errorf("asked %d times, renewed %d times", n, f.count("renew"))
+		}
+		time.Sleep(3 * time.Second)
+		if n := asked.Load(); n != 1 || !l.Valid() {
+			t.Errorf("asked %d times, valid %t", n, l.Valid())
+		}
+	})
+}
+
+// TestOwnGrantAtTheEndOfCtx: it is withdrawn.
+func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		f.steal("a")
+		ctx, cancel := context.WithCancel(t.Context())
+		back := make(chan error)
+		go func() { _, err := lockOf(t, c, "a", nil).Acquire(ctx); back <- err }()
+		synctest.Wait()
+		cancel()
+		f.forget("a")
+		f.mu.Lock()
+		close(f.changed)
+		f.changed = make(chan struct{})
+		f.mu.Unlock()
+		if err := <-back; !errors.Is(err, context.Canceled) || errors.Is(err, ErrIndeterminate) {
+			t.Error(err)
+		}
+		if owner := f.owner("a"); owner != "" || f.count("withdraw") == 0 {
+			t.Errorf("%q holds it, after %d withdrawals", owner, f.count("withdraw"))
+		}
+	})
+}
+
+// TestOwnGrantOverASuspend: the sign of life was sent before the machine was
+// suspended, the wait began after it. Counted back from there, the grant would be
+// as much younger as the suspend took.
+func TestOwnGrantOverASuspend(t *testing.T) {
+	f := newFake(waiting...)
+	f.own, f.age = ownSpan, 100*time.Millisecond
+	c, rec := open(t, f)
+	boot := &fakeBoot{base: time.Now()}
+	c.clock.init(boot.read)
+	boot.ahead.Store(int64(time.Second))
+	c.clock.now()
+	f.before = func(_ context.Context, op string, r driver.Request) error {
+		if op == "acquire" && f.count("acquire") == 1 {
+			return &HeldError{Holder: Holder{Owner: "another", TTL: time.Second}}
+		}
+		return nil
+	}
+	acquire(t, lockOf(t, c, "a", nil))
+	if !slices.Contains(rec.kinds("a"), EventAcquired) || f.count("withdraw") != 1 {
+		t.Errorf("withdrawn %d times, %v", f.count("withdraw"), rec.kinds("a"))
+	}
+}
