@@ -124,6 +124,38 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 	})
 }
 
+// waitAcquire is one WaitAcquire, which waits for limit at most. own is when the
+// store's own grant ends at the earliest; it is zero for one that was asked for.
+func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
+	began := time.Now()
+	var waited, span time.Duration
+	err = call(t, func(ctx context.Context) (err error) {
+		a.Token, waited, span, err = driver.WaitAcquirerOf(a.b).WaitAcquire(ctx, a.Request, limit)
+		return err
+	})
+	if took := time.Since(began); waited > took {
+		t.Errorf("a WaitAcquire of %v has waited for %v, it says", took, waited)
+	}
+	if span > 0 {
+		own = began.Add(waited + span)
+	}
+	return own, err
+}
+
+// mustWaitAcquire is waitAcquire of a lock that is released meanwhile.
+func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
+	t.Helper()
+	const limit = 9 * time.Second // less than a call may take
+	own, err := a.waitAcquire(t, limit)
+	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // a wake-up is a hint
+		own, err = a.waitAcquire(t, limit)
+	}
+	if err != nil {
+		t.Fatalf("WaitAcquire of a lock that was released: %v", err)
+	}
+	return own
+}
+
 func inspect(t T, b driver.Backend, name string) driver.Holder {
 	t.Helper()
 	var h driver.Holder

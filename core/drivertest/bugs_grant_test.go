@@ -54,6 +54,7 @@ func grantBugs() []bug {
 				var granted sync.Map
 				return func(c *calls) {
 					inner := c.acquire
+					hintsOnly(c)
 					c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
 						if _, before := granted.Load(r.Name); before {
 							return 0, &driver.HeldError{}

@@ -36,6 +36,64 @@ func queueBugs() []bug {
 			}),
 			caught: []string{"K4 wait returns when the lock is free, at its limit, and with its ctx"},
 		},
+		{
+			name: "deadline counted from the push",
+			plant: each(func(c *calls) {
+				inner := c.wait
+				c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
+					g, err := inner(ctx, r, limit)
+					time.Sleep(50 * time.Millisecond)
+					g.Sent = time.Now()
+					return g, err
+				}
+			}),
+			caught: []string{"K4 a wake-up may carry a grant, which ends for its waiter first"},
+		},
+		{
+			name:   "a grant twice",
+			plant:  each(grantsTwice),
+			caught: []string{"K4 a grant whose wake-up is lost or late is confirmed by asking"},
+		},
+		{name: "grant to a dead waiter for its TTL", plant: each(grantsForTTL), caught: []string{"K4 a waiter that is gone costs the first span"}},
+		{
+			name: "grant to a waiter without a sign of life",
+			plant: func(w *fixture) func(*calls) {
+				return func(c *calls) {
+					inner := *c
+					c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
+						go func() {
+							for g, err := inner.wait(context.Background(), r, time.Minute); g.Token == 0 && err == nil; {
+								g, err = inner.wait(context.Background(), r, time.Minute)
+							}
+						}()
+						return inner.wait(ctx, r, limit)
+					}
+				}
+			},
+			caught: []string{"K4 a waiter that gives no sign of life is passed over"},
+		},
+		{
+			name: "withdrawal spares the store's own grant",
+			plant: each(func(c *calls) {
+				inner := *c
+				var asked sync.Map
+				c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+					token, err := inner.acquire(ctx, r)
+					if err == nil {
+						asked.Store(r.Owner, true)
+					}
+					return token, err
+				}
+				c.release = onlyWithToken(c.release, func(ctx context.Context, r driver.Request) error {
+					h, err := inner.inspect(ctx, r.Name)
+					if _, has := asked.Load(r.Owner); err == nil && h.Owner == r.Owner && !has {
+						return nil
+					}
+					return inner.release(ctx, r)
+				})
+			}),
+			caught: []string{"K4 a withdrawal undoes a grant on its way"},
+		},
 		{name: "vanished waiter keeps its turn", plant: keepsTurn, caught: []string{"K5 a waiter that vanished loses its turn"}},
 		{
 			name:   "inspect counts goroutines",
@@ -111,6 +169,39 @@ func slowly(c *calls) {
 		case <-ctx.Done():
 			return 0, errors.Join(driver.ErrUnavailable, ctx.Err())
 		}
+	}
+}
+
+// hintsOnly lets every wait bring a hint, where another bug is about acquires.
+func hintsOnly(c *calls) {
+	inner := c.wait
+	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
+		_, err := inner(ctx, r, limit)
+		return driver.Grant{}, err
+	}
+}
+
+// grantsTwice answers an owner that holds the lock with its grant again and again.
+func grantsTwice(c *calls) {
+	inner := *c
+	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+		token, err := inner.acquire(ctx, r)
+		if held := (*driver.HeldError)(nil); errors.As(err, &held) && held.Holder.Owner == r.Owner {
+			return held.Holder.Token, nil
+		}
+		return token, err
+	}
+}
+
+// grantsForTTL lets a grant of the store live for the TTL at once.
+func grantsForTTL(c *calls) {
+	inner := *c
+	c.release = func(ctx context.Context, r driver.Request) error {
+		err := inner.release(ctx, r)
+		if h, looked := inner.inspect(ctx, r.Name); looked == nil && h.Held() {
+			_ = inner.renew(ctx, driver.Request{Name: r.Name, Owner: h.Owner, Token: h.Token, TTL: lastingTTL})
+		}
+		return err
 	}
 }
 

@@ -50,6 +50,7 @@ func (m *retoken) show(h driver.Holder) driver.Holder {
 
 func (m *retoken) plant(c *calls) {
 	inner := *c
+	hintsOnly(c)
 	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
 		token, err := inner.acquire(ctx, r)
 		if err != nil {
@@ -176,6 +177,7 @@ func withoutTokens(c *calls) {
 		}
 		return 0, err
 	}
+	hintsOnly(c)
 	c.renew = forgets(&inner, inner.renew, false, true)
 	c.proclaim = forgets(&inner, inner.proclaim, false, true)
 	c.release = func(ctx context.Context, r driver.Request) error {

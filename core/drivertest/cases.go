@@ -49,7 +49,7 @@ func (c Case) limit() time.Duration {
 func Cases() []Case {
 	all := slices.Concat(
 		ownerCases(), deadlineCases(), doneCases(), renewalCases(), tokenCases(), releaseCases(), pluginCases(), hostCases(),
-		acquireCases(), refusalCases(), withdrawCases(), waitCases(), queueCases(), handoverCases(), nameCases(), ttlCases(), outageCases(),
+		acquireCases(), refusalCases(), withdrawCases(), waitCases(), grantedCases(), queueCases(), handoverCases(), nameCases(), ttlCases(), outageCases(),
 		electionCases(), observeCases(),
 	)
 	for i, c := range all {

@@ -50,7 +50,7 @@ func fixtureProperties(b bug) driver.Properties {
 	p := memory.Spec.Properties
 	p.Name, p.Scope, p.SurvivesPlugin = "fixture", driver.ScopeShared, !b.diesWithPlugin
 	if b.noTokens {
-		p.Fencing = driver.FencingNone
+		p.Fencing, p.FirstSpan = driver.FencingNone, 0
 	}
 	return p
 }

@@ -179,7 +179,7 @@ func hostOrder(t T, h *Harness) {
 			}
 		}
 		if err := a.try(t); err != nil {
-			t.Fatalf("it is the turn of waiter %d, owner %s: %v", turn, a.Owner, err)
+			mistimed(t, h.props.FirstSpan, "it is the turn of waiter %d, owner %s: %v", turn, a.Owner, err)
 		}
 		holder = a
 	}

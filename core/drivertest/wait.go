@@ -63,29 +63,13 @@ func waitsAndAcquires(t T, h *Harness) {
 			t.Errorf("Release: %v", err)
 		}
 	})
-	acquire := func(a *attempt, limit time.Duration) (err error) {
-		var waited time.Duration
-		began := time.Now()
-		err = call(t, func(ctx context.Context) (err error) {
-			a.Token, waited, _, err = driver.WaitAcquirerOf(a.b).WaitAcquire(ctx, a.Request, limit)
-			return err
-		})
-		if took := time.Since(began); waited > took {
-			t.Errorf("a WaitAcquire of %v has waited for %v, it says", took, waited)
-		}
-		return err
-	}
-	err := acquire(a, 20*time.Second)
-	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // a wake-up is a hint
-		err = acquire(a, 20*time.Second)
-	}
+	a.mustWaitAcquire(t)
 	wg.Wait()
-	if err != nil {
-		t.Fatalf("WaitAcquire of a lock that was released: %v", err)
-	}
 	a.wantHeldBy(t, "after WaitAcquire")
+	a.mustRenew(t)
 	vain := h.attempt(bs[0], "jobs", h.lasting().TTL)
-	wantHeld(t, acquire(vain, rest), "WaitAcquire of a lock that stays held")
+	_, err := vain.waitAcquire(t, rest)
+	wantHeld(t, err, "WaitAcquire of a lock that stays held")
 	vain.withdraw(t)
 	a.mustRelease(t)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/background"
-	"github.com/lockbench/lockbench/plugins/internal/millis"
 )
 
 // backend is one host's connection to a [Store].
@@ -45,13 +44,7 @@ func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *
 	if err := b.Check(ctx); err != nil {
 		return err
 	}
-	s := b.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	e := s.at(name, now)
-	defer s.tidy(name, e)
-	return do(s, e, now)
+	return b.store.do(name, do)
 }
 
 // held is locked for the lease of r's Name, Owner and Token. If that is not there
@@ -67,10 +60,14 @@ func (b *backend) held(ctx context.Context, r driver.Request, change func(s *Sto
 
 func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	err := b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
+		if made := e.madeFor(r.Owner); made.Token != 0 {
+			r.Token = made.Token
+			e.grant.extend(r.TTL, now)
+			return nil
+		}
 		if err := s.refusal(e, r, now); err != nil {
 			return err
 		}
-		e.leave(r.Owner)
 		r.Token, r.Value = s.nextToken(now), slices.Clone(r.Value)
 		s.set(e, &grant{Request: r, expires: now.Add(r.TTL)})
 		return nil
@@ -92,18 +89,12 @@ func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
 	if e.grant != nil {
 		return &driver.HeldError{Holder: e.holder(now)}
 	}
-	if next := e.head(); next != nil && next.owner != r.Owner {
-		return &driver.HeldError{Holder: driver.Holder{
-			Name: r.Name, Owner: next.owner, Label: next.label,
-			TTL: millis.Up(next.touched.Add(placeFor).Sub(now)), Waiters: len(e.queue),
-		}}
-	}
-	return nil
+	return nil // and nobody waits
 }
 
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.held(ctx, r, func(_ *Store, e *entry, now time.Time) error {
-		e.grant.expires = now.Add(r.TTL)
+		e.grant.extend(r.TTL, now)
 		return nil
 	})
 }
@@ -129,10 +120,7 @@ func (b *backend) withdraw(ctx context.Context, r driver.Request) error {
 	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
 		s.withdrawn.Put(claim{r.Name, r.Owner}, struct{}{})
 		e.leave(r.Owner)
-		switch {
-		case e.grant == nil:
-			e.wakeHead(now)
-		case e.grant.Owner == r.Owner:
+		if e.grant != nil && e.grant.Owner == r.Owner {
 			s.free(e, now)
 		}
 		return nil

@@ -16,9 +16,10 @@ import (
 
 const (
 	// placeFor is how long a place in the queue outlives its last Wait or
-	// TryAcquire, and so how long a free lock is kept for a waiter that was
-	// woken and does not come.
+	// TryAcquire.
 	placeFor = 2 * time.Second
+	// firstSpan is for how long a lock is granted to a waiter, which may not come.
+	firstSpan = 500 * time.Millisecond
 	// tombstoneFor is how long a withdrawn owner is refused.
 	tombstoneFor = time.Minute
 )
@@ -45,6 +46,7 @@ var properties = driver.Properties{
 	TTLStep:    time.Millisecond,
 	TTLMax:     24 * time.Hour,
 	FIFO:       true,
+	FirstSpan:  firstSpan,
 	Durability: "ends with its process",
 	Server:     "in process",
 	Capabilities: []driver.Capability{

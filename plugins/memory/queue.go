@@ -10,21 +10,14 @@ import (
 
 // place is a waiter's place in the queue of one name.
 type place struct {
-	owner, label string
-	touched      time.Time     // its last Wait or TryAcquire, or wake-up
-	parked       int           // Wait calls that sleep
-	wake         chan struct{} // closed to wake them
-}
-
-func (e *entry) head() *place {
-	if len(e.queue) == 0 {
-		return nil
-	}
-	return e.queue[0]
+	driver.Request
+	touched time.Time     // its last Wait or TryAcquire
+	parked  int           // Wait calls that sleep
+	left    chan struct{} // closed when it is given up, for a grant or without
 }
 
 func (e *entry) find(owner string) *place {
-	i := slices.IndexFunc(e.queue, func(p *place) bool { return p.owner == owner })
+	i := slices.IndexFunc(e.queue, func(p *place) bool { return p.Owner == owner })
 	if i < 0 {
 		return nil
 	}
@@ -35,10 +28,11 @@ func (e *entry) find(owner string) *place {
 func (e *entry) enter(r driver.Request, now time.Time) *place {
 	p := e.find(r.Owner)
 	if p == nil {
-		p = &place{owner: r.Owner, label: r.Label, wake: make(chan struct{})}
+		p = &place{left: make(chan struct{})}
 		e.queue = append(e.queue, p)
 	}
-	p.touched = now
+	r.Value = slices.Clone(r.Value)
+	p.Request, p.touched = r, now
 	return p
 }
 
@@ -46,56 +40,68 @@ func (e *entry) enter(r driver.Request, now time.Time) *place {
 func (e *entry) leave(owner string) {
 	if p := e.find(owner); p != nil {
 		e.queue = slices.DeleteFunc(e.queue, func(q *place) bool { return q == p })
-		close(p.wake)
+		close(p.left)
 	}
 }
 
-// wakeHead wakes the waiter whose turn it is, and it alone. One that does not
-// sleep needs no wake-up: it finds the lock free when it asks or waits next.
-func (e *entry) wakeHead(now time.Time) {
-	if p := e.head(); p != nil && p.parked > 0 {
-		p.touched = now
-		close(p.wake)
-		p.wake = make(chan struct{})
+// grantNext grants a free lock to the first of those that wait for it, of whom
+// expire has left the living. A Wait that sleeps is a sign of life in itself. A
+// waiter between two calls may be gone, which costs the others firstSpan.
+func (s *Store) grantNext(e *entry, now time.Time) {
+	if e.grant != nil || len(e.queue) == 0 {
+		return
 	}
+	r := e.queue[0].Request
+	e.leave(r.Owner)
+	r.Token = s.nextToken(now)
+	s.set(e, &grant{Request: r, expires: now.Add(min(r.TTL, firstSpan)), made: now, unconfirmed: true})
+}
+
+// madeFor returns the grant that the store has made to owner by itself, the zero
+// Grant if there is none.
+func (e *entry) madeFor(owner string) driver.Grant {
+	g := e.grant
+	if g == nil || g.Owner != owner || !g.unconfirmed {
+		return driver.Grant{}
+	}
+	return driver.Grant{Token: g.Token, Sent: g.made, For: g.expires.Sub(g.made)}
 }
 
 // Wait looks and goes to sleep in one step, so that no release can fall between
 // the two.
-func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
+func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (g driver.Grant, err error) {
 	var p *place
-	var wake <-chan struct{} // nil when it is its turn
-	err := b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
+	err = b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
 		if s.withdrawn.Has(claim{r.Name, r.Owner}) {
 			return driver.ErrWithdrawn
 		}
-		if p = e.enter(r, now); e.grant != nil || e.head() != p {
-			p.parked++
-			wake = p.wake
+		if g = e.madeFor(r.Owner); g.Token != 0 {
+			return nil
 		}
+		p = e.enter(r, now)
+		p.parked++
+		s.grantNext(e, now)
 		return nil
 	})
-	if err != nil || wake == nil {
-		return driver.Grant{}, err
+	if err != nil || g.Token != 0 {
+		return g, err
 	}
-	defer b.store.unpark(p)
 	timeout := time.NewTimer(max)
 	defer timeout.Stop()
 	select {
-	case <-wake:
-		return driver.Grant{}, nil
+	case <-p.left:
 	case <-timeout.C:
-		return driver.Grant{}, nil
 	case <-ctx.Done():
-		return driver.Grant{}, ctx.Err()
+		err = ctx.Err()
 	case <-b.background.Done():
-		return driver.Grant{}, driver.ErrClosed
+		err = driver.ErrClosed
 	}
-}
-
-func (s *Store) unpark(p *place) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.parked--
-	p.touched = time.Now()
+	err = b.store.do(r.Name, func(_ *Store, e *entry, now time.Time) error {
+		p.parked--
+		if p.touched = now; err == nil {
+			g = e.madeFor(r.Owner)
+		}
+		return err
+	})
+	return g, err
 }

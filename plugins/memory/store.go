@@ -35,7 +35,14 @@ type entry struct {
 // grant is the request that was granted, with its token.
 type grant struct {
 	driver.Request
-	expires time.Time
+	expires     time.Time
+	made        time.Time // by the store itself, to a waiter
+	unconfirmed bool      // its owner has neither renewed it nor asked since
+}
+
+// extend lets g live for ttl from now.
+func (g *grant) extend(ttl time.Duration, now time.Time) {
+	g.expires, g.unconfirmed = now.Add(ttl), false
 }
 
 // claim is one owner's on one name.
@@ -53,6 +60,16 @@ func NewStore() *Store {
 // leases as they are.
 func (s *Store) Open() driver.Backend {
 	return &backend{store: s, background: background.New()}
+}
+
+// do runs f, alone, on what the store knows of name.
+func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	e := s.at(name, now)
+	defer s.tidy(name, e)
+	return f(s, e, now)
 }
 
 // at returns name's entry with what has expired taken out of it.
@@ -87,22 +104,20 @@ func (s *Store) tidy(name string, e *entry) {
 	}
 }
 
-// expire ends the grant and the places in the queue whose time is over, and
-// sees to it that a free lock has woken its next waiter.
+// expire ends the grant and the places in the queue whose time is over. A lock
+// that is free after it has no waiter.
 func (s *Store) expire(e *entry, now time.Time) {
 	if e.grant != nil && !now.Before(e.grant.expires) {
 		s.set(e, nil)
 	}
 	e.queue = slices.DeleteFunc(e.queue, func(p *place) bool { return p.parked == 0 && now.Sub(p.touched) >= placeFor })
-	if e.grant == nil {
-		e.wakeHead(now)
-	}
+	s.grantNext(e, now)
 }
 
-// free ends the grant and wakes the next waiter.
+// free ends the grant, and makes that of the next waiter.
 func (s *Store) free(e *entry, now time.Time) {
 	s.set(e, nil)
-	e.wakeHead(now)
+	s.grantNext(e, now)
 }
 
 // set replaces the grant and tells the observers.
