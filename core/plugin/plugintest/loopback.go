@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -99,7 +100,8 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 		return nil
 	}
 	// Both ends are in this process: a broken connection shows in the calls.
-	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, c.Properties.Capabilities, func(error) {})
+	capabilities := append(slices.Clone(c.Properties.Capabilities), driver.CapWaitAcquirer)
+	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, capabilities, func(error) {})
 	if err == nil {
 		l.Link = l.data
 	}
