@@ -30,9 +30,10 @@ const (
 //     finds one of them, never both and never none.
 //   - Deadlines. The next lease takes the deadline over as it is: counted from
 //     the sending of the last request that the store has confirmed for this
-//     grant. No hand-over moves it, only a renewal does. It is compared with a
-//     clock that counts suspends, so that nobody is handed a lease that ran out
-//     while this process or machine stalled, nor one that soon will.
+//     grant, or of the sign of life before a grant of the store's own. No
+//     hand-over moves it, only a renewal does. It is compared with a clock that
+//     counts suspends, so that nobody is handed a lease that ran out while this
+//     process or machine stalled, nor one that soon will.
 //   - Tokens rise within a grant, and a later grant of the store has a higher
 //     number, and so a higher token than every hand-over before it.
 //   - Doubt ends it. A lease whose renewal has failed, or whose plugin or store is
