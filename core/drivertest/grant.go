@@ -153,7 +153,7 @@ func goneCosts(t T, h *Harness) {
 }
 
 func passedOver(t T, h *Harness) {
-	p, c := h.Host(t, 0), h.client(t)
+	p, c, b := h.Host(t, 0), h.client(t), h.Open(t)
 	l := c.mustTry(t, "jobs", h.lasting())
 	p.Enqueue(t, "jobs", h.lasting().TTL)
 	p.Freeze(t) // first: it would start its plugin again
@@ -162,7 +162,6 @@ func passedOver(t T, h *Harness) {
 	plugin.Freeze(t)
 	t.Cleanup(func() { plugin.Resume(t) })
 	pause(t, 4*time.Second) // twice of what a place is kept for
-	b := h.Open(t)
 	next := h.attempt(b, "jobs", h.lasting().TTL)
 	wantHeld(t, next.try(t), "TryAcquire of a held lock")
 	if err := next.wait(t, 50*time.Millisecond); err != nil {
