@@ -71,7 +71,8 @@ type Event struct {
 	Token                       uint64
 	Took                        time.Duration
 	// Slack is set for EventRenewed: how much of the lease was left when the
-	// renewal was confirmed. One that shrinks towards zero is soon lost.
+	// renewal was confirmed. One that shrinks towards zero is soon lost. It is zero
+	// for the first renewal after a grant that the store made by itself, for a moment.
 	Slack time.Duration
 	Err   error
 	// Dropped is how many events there were between the one before and this

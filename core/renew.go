@@ -176,10 +176,13 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 }
 
 // renewed records a success. The next renewal is due an interval after the time
-// for which this one was planned, so that delays do not add up.
+// for which this one was planned, so that delays do not add up. What was
+// left of a short lease is no slack: it had no more.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
-	ev.Slack = l.endAt.sub(got)
+	if !l.short() {
+		ev.Slack = l.endAt.sub(got)
+	}
 	l.extend(l.lock.opts.TTL, sent, got)
 	l.state, l.suspectErr = Held, nil
 	l.due = max(l.due.add(l.lock.opts.RenewEvery), got)

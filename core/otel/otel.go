@@ -145,7 +145,9 @@ func (r *Recorder) OnEvent(ev core.Event) {
 		r.in.waits.Add(ctx, 1, set)
 	case core.EventRenewed:
 		r.in.renew.Record(ctx, ev.Took.Seconds(), set)
-		r.in.slack.Record(ctx, ev.Slack.Seconds(), set)
+		if ev.Slack > 0 {
+			r.in.slack.Record(ctx, ev.Slack.Seconds(), set)
+		}
 	case core.EventSuspect:
 		r.in.suspect.Add(ctx, 1, set)
 		r.doubt(ev)
