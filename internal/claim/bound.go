@@ -44,6 +44,9 @@ type Terms struct {
 	// Turn is how long a free lock is kept for a waiter that does not come; nil
 	// stands for 2 s.
 	Turn func(ttl time.Duration) time.Duration
+	// FirstSpan is for how long the store itself grants a lock to a waiter, whose first
+	// renewal has to be back by then; zero where it only wakes waiters.
+	FirstSpan time.Duration
 	// ExpiresLate is by how much more than [Slack] a lease may outlive its TTL,
 	// counted from the end of the last interruption.
 	ExpiresLate time.Duration

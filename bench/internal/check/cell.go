@@ -231,13 +231,14 @@ func (t *table) name(name int, holds []results.Hold) {
 		*count++
 		t.violation(rule, name, "%s", both(rule, first, second, func(n int) string { return "host " + HostName(n) }))
 	})
-	switch ok, decided := linear(holds, t.ttl, t.died, 0); {
+	first := claim.TermsOf(t.Backend).FirstSpan
+	switch ok, decided := linear(holds, t.ttl, first, t.died, 0); {
 	case !decided:
 		t.Undecided++
 	case !ok:
 		t.Linear++
 		t.violation(claim.Linear, name, "%s", suspects(holds))
-		if ok, _ := linear(holds, t.ttl, t.died, t.round.InjectedNs); !ok {
+		if ok, _ := linear(holds, t.ttl, first, t.died, t.round.InjectedNs); !ok {
 			t.Beyond++
 		}
 	}
@@ -308,7 +309,8 @@ const longTTL = 10 * time.Second
 // granted in an outage is not promised to outlast it.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
-	if !t.round.Keeps || inOutage || h.DoneNs == 0 || h.ReleaseNs != 0 {
+	short := h.Cause != "revoked" && time.Duration(h.DoneNs-h.GrantedNs) < claim.TermsOf(t.Backend).FirstSpan
+	if !t.round.Keeps || inOutage || short || h.DoneNs == 0 || h.ReleaseNs != 0 {
 		return
 	}
 	t.FalseLosses++

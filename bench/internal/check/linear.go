@@ -58,8 +58,9 @@ var lockModel = porcupine.Model{
 
 // linear judges the holds of one name. Died says when a host was killed, 0 for one
 // that was not. From forgets on, unless it is 0, the store may have forgotten any
-// of them. Decided is false when the search was given up.
-func linear(holds []results.Hold, ttl time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
+// of them. Decided is false when the search was given up. First is [claim.Terms]'s
+// FirstSpan.
+func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
 		ops = append(ops, porcupine.Operation{
@@ -78,7 +79,7 @@ func linear(holds []results.Hold, ttl time.Duration, died func(host int) int64, 
 			add(opFree, i, l.ReleaseNs, l.ReleasedNs)
 			continue
 		}
-		add(opFree, i, freeFrom(l, ttl, died(l.Host)), math.MaxInt64)
+		add(opFree, i, freeFrom(l, ttl, first, died(l.Host)), math.MaxInt64)
 	}
 	switch porcupine.CheckOperationsTimeout(lockModel, ops, judging) {
 	case porcupine.Ok:
@@ -96,8 +97,11 @@ const rounding = 5 * time.Millisecond
 // freeFrom is the first moment at which a hold that was not seen to be released may
 // be over: when it expires by its last confirmed request, when its holder began to
 // release it or learned that it was lost, or died.
-func freeFrom(l results.Hold, ttl time.Duration, died int64) int64 {
+func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
+	if first > 0 && len(l.Renewals) == 0 {
+		ttl = min(ttl, first)
+	}
 	for _, r := range l.Renewals {
 		sent = max(sent, r[0])
 	}

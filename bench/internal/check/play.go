@@ -195,6 +195,7 @@ func (j *judge) ends() {
 				if of.Op == results.OpDo {
 					j.broken(h.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
 				}
+			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // its first renewal was not back
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
 				if out < claim.Survives.Within(of.Setting) {
