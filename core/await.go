@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -69,10 +68,11 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	if span > 0 {
 		g.span = min(span, g.span)
 	}
-	if err == nil && waited < 0 && c.clock.sleptSince(g.sent) {
-		err = fmt.Errorf("%w: the machine was suspended after the sign of life before a grant", ErrUnavailable)
+	if err == nil && span > 0 && a.doubts(ctx, g, began) {
+		lease, err = a.ask(ctx)
+	} else {
+		lease, err = a.answered(ctx, g, err)
 	}
-	lease, err = a.answered(ctx, g, err)
 	switch {
 	case err == nil:
 		return lease, true
@@ -90,6 +90,15 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 		sleep(ctx, min(a.poll.next()-pollFrom, rest))
 	}
 	return nil, true
+}
+
+// doubts reports whether the store's own grant g, which a wait has brought that began
+// at began, is a question as a hint is: its renewal might come too late, or it is
+// counted back over a suspend, of which the plugin's clock knows nothing.
+func (a *contender) doubts(ctx context.Context, g grant, began instant) bool {
+	c := a.lock.c
+	left := lifeOf(g.span) - c.clock.now().sub(g.sent)
+	return ctx.Err() == nil && (left < 2*a.rtt || g.sent < began && c.clock.sleptSince(g.sent))
 }
 
 // waitFailed says so, once in tellEvery for all waiters of the client. What a

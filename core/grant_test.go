@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,7 +26,9 @@ func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 		}
 		back <- lease
 	}()
-	synctest.Wait()
+	for synctest.Wait(); f.count("wait") == 0; synctest.Wait() {
+		time.Sleep(time.Millisecond)
+	}
 	f.mu.Lock()
 	delete(f.held, "a")
 	close(f.changed)
@@ -241,7 +242,7 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond
-	c, rec := open(t, f)
+	c, _ := open(t, f)
 	boot := &fakeBoot{base: time.Now()}
 	c.clock.init(boot.read)
 	boot.ahead.Store(int64(time.Second))
@@ -253,7 +254,62 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 		return nil
 	}
 	acquire(t, lockOf(t, c, "a", nil))
-	if !slices.Contains(rec.kinds("a"), EventAcquired) || f.count("withdraw") != 1 {
-		t.Errorf("withdrawn %d times, %v", f.count("withdraw"), rec.kinds("a"))
+	if n := f.count("acquire"); n != 2 {
+		t.Errorf("asked %d times", n)
 	}
+}
+
+// TestOwnGrantFarAway: the first renewal gets all of the time, and where that is
+// less than it may take, as the last acquire did, the store is asked instead.
+func TestOwnGrantFarAway(t *testing.T) {
+	for _, tc := range []struct {
+		rtt   time.Duration
+		asked int
+	}{{150 * time.Millisecond, 1}, {220 * time.Millisecond, 2}} {
+		withOwn(t, func(t *testing.T, f *fake, c *Client) {
+			f.before = func(ctx context.Context, op string, _ driver.Request) error {
+				if (op == "renew" || op == "acquire") && !sleep(ctx, tc.rtt) {
+					return ErrUnavailable
+				}
+				return nil
+			}
+			l := granted(t, f, c, nil)
+			time.Sleep(time.Second)
+			if n := f.count("acquire"); n != tc.asked || !l.Valid() {
+				t.Errorf("%v away: asked %d times, valid %t: %v", tc.rtt, n, l.Valid(), l.Err())
+			}
+		})
+	}
+}
+
+// TestOwnGrantReleasedInDoubt: neither the first renewal nor the release is
+// answered. The lease may have its TTL, and the release is tried as long.
+func TestOwnGrantReleasedInDoubt(t *testing.T) {
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		silent := make(chan struct{})
+		f.hook(nil, func(ctx context.Context, op string, _ driver.Request) error {
+			select {
+			case <-silent:
+				return nil
+			default:
+			}
+			if op != "renew" && op != "release" {
+				return nil
+			}
+			<-ctx.Done()
+			return ErrUnavailable
+		})
+		l := granted(t, f, c, nil)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		c.opts.CleanupBudget = 100 * time.Millisecond // less than the renewal may take
+		sent := time.Now()
+		err := l.Release(ctx)
+		var unknown *IndeterminateError
+		if !errors.As(err, &unknown) || unknown.FreeAt.Before(sent.Add(defaultTTL)) {
+			t.Errorf("%v", err)
+		}
+		close(silent)
+	})
 }

@@ -134,13 +134,28 @@ var handoverBugs = []struct {
 		caught: "TestOwnGrantOverASuspend",
 	},
 	{
+		name: "a first renewal that cannot come in time", file: "await.go",
+		right: "left < 2*a.rtt", wrong: "false",
+		caught: "TestOwnGrantFarAway",
+	},
+	{
+		name: "a third of a short span for its renewal", file: "renew.go",
+		right: "budget = f.left", does: true,
+		caught: "TestOwnGrantFarAway",
+	},
+	{
+		name: "a release that forgets the renewal under way", file: "renew.go",
+		right: "l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL))", does: true,
+		caught: "TestOwnGrantReleasedInDoubt",
+	},
+	{
 		name: "a fixed length is renewed for ever", file: "renew.go",
 		right: "l.due = never", does: true,
 		caught: "TestOwnGrantOfFixedLength",
 	},
 	{
 		name: "who has not begun to work is asked for its health", file: "schedule.go",
-		right: "healthy = nil", does: true,
+		right: "healthy, class = nil, -class", wrong: "class = -class", does: true,
 		caught: "TestOwnGrantBeforeItsHolderWorks",
 	},
 	{

@@ -24,6 +24,7 @@ const (
 type renewalBatch struct {
 	leases  []*Lease
 	left    time.Duration               // of the lease that ends first
+	short   bool                        // they all are
 	healthy func(context.Context) error // of a lease that goes alone, nil if it is not asked
 	done    chan struct{}
 
@@ -34,10 +35,14 @@ type renewalBatch struct {
 
 // renew renews the leases of f and records the results. The backend gets a third
 // of the time left, so that a hung plugin is found, and can be replaced, while
-// its leases live (L8).
+// its leases live (L8). Short ones would not outlive that, but may be far away.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
-	ctx, cancel := context.WithTimeout(ctx, max(f.left/3, time.Millisecond))
+	budget := f.left / 3
+	if f.short {
+		budget = f.left
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(budget, time.Millisecond))
 	defer cancel()
 	if err := s.examine(ctx, f); err != nil {
 		s.lose(f.leases[0], err)
@@ -57,6 +62,7 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 	sent = s.c.clock.early()
 	for _, l := range f.leases {
 		reqs = append(reqs, l.request(sent))
+		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // and later, if the answer is
 	}
 	return sent, reqs
 }

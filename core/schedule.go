@@ -225,13 +225,13 @@ func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 			continue
 		}
 		left, healthy := l.endAt.sub(now), l.lock.opts.Healthy
-		if l.short() {
-			healthy = nil
-		}
 		class := bits.Len64(uint64(left))
+		if l.short() {
+			healthy, class = nil, -class
+		}
 		f := open[class]
 		if f == nil || len(f.leases) == maxBatch || healthy != nil {
-			f = &renewalBatch{left: left, healthy: healthy, done: make(chan struct{})}
+			f = &renewalBatch{left: left, short: l.short(), healthy: healthy, done: make(chan struct{})}
 			batches = append(batches, f)
 			if healthy == nil {
 				open[class] = f
