@@ -126,13 +126,14 @@ func explain(op driver.Op, res driver.Result) driver.Result {
 	return driver.Result{Token: res.Token, Err: wrap(verb, op.Name, res.Err)}
 }
 
-// Wait queues r.Owner and returns when it should ask again; see driver.Waiter.
+// Wait queues r.Owner and returns when it was granted the lock or should ask
+// again; see driver.Waiter.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
-	_, err := b.node.Wait(ctx, r, most, nil)
+	_, g, err := b.node.Wait(ctx, r, most, nil)
 	if err != nil && ctx.Err() != nil {
-		return driver.Grant{}, ctx.Err()
+		return g, ctx.Err()
 	}
-	return driver.Grant{}, wrap("wait for", r.Name, err)
+	return g, wrap("wait for", r.Name, err)
 }
 
 // Inspect returns who holds name; see driver.Lock.

@@ -93,7 +93,11 @@ func BenchmarkHandoff(b *testing.B) {
 						turns <- r
 						break
 					}
-					_, _ = be.Wait(ctx, r, time.Second)
+					if g, _ := be.Wait(ctx, r, time.Second); g.Token != 0 {
+						r.Token = g.Token
+						turns <- r
+						break
+					}
 				}
 			}
 		})

@@ -14,10 +14,10 @@
 // server that syncs its log every second may lose the last second by a crash.
 // Where two holders would do harm, the resource has to check tokens.
 //
-// Waiters queue in the store, first in first out over all hosts, and a release
-// wakes the first by pub/sub, in a Cluster too. Foreign holders of the same
-// key (SET NX PX by any client) exclude and are excluded; nobody is woken when
-// they release.
+// Waiters queue in the store, first in first out over all hosts. A release grants
+// the lock to the first in the same step, for half a second, and tells it by
+// pub/sub, in a Cluster too. Foreign holders of the same key (SET NX PX by any
+// client) exclude and are excluded; no waiter is told when they release.
 package redis
 
 import (
@@ -27,6 +27,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // The bounds of a lease's TTL. Redis counts whole milliseconds. A TTL near the
@@ -59,6 +60,7 @@ func properties(durability, server string) driver.Properties {
 		TTLStep:        TTLStep,
 		TTLMax:         TTLMax,
 		FIFO:           true,
+		FirstSpan:      redisnode.FirstSpan,
 		TimedTokens:    true,
 		Durability:     durability,
 		Server:         server,

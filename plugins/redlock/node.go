@@ -87,7 +87,7 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 		}),
 	}
 	n.uncertain.Age = redisnode.TombstoneFor
-	n.store = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, ID: b.id, Batches: 1, Links: links, Silence: b.opts.RequestTimeout})
+	n.store = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, ID: b.id, Turns: waitScript, Batches: 1, Links: links, Silence: b.opts.RequestTimeout})
 	n.start(firstConnect * b.opts.NodeTimeout)
 	return n
 }

@@ -9,6 +9,12 @@ import (
 //go:embed lua/head.lua
 var headLua string
 
+//go:embed lua/queue.lua
+var queueLua string
+
+//go:embed lua/wait.lua
+var waitLua string
+
 //go:embed lua/slowpath.lua
 var slowPathLua string
 
@@ -18,4 +24,7 @@ var voteLua string
 //go:embed lua/admit.lua
 var admitLua string
 
-var voteScript = redisnode.NewScript(headLua, redisnode.Rights+slowPathLua, voteLua)
+var (
+	voteScript = redisnode.NewScript(headLua, queueLua, "refuse = refuse", redisnode.Rights+slowPathLua, voteLua)
+	waitScript = redisnode.QueueScript(headLua, queueLua, waitLua)
+)

@@ -29,7 +29,7 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 			return b.failed(ctx, r, b.rest(ctx, moved, time.After(time.Until(end))))
 		}
 		b.contention.note(r.Name)
-		turn, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
+		turn, _, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
 		b.contention.note(r.Name) // it may have taken longer than that is remembered
 		switch {
 		case err != nil:

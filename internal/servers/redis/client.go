@@ -128,6 +128,7 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 
 // A prefix has these side keys once, however many locks it has seen: its control
 // string, and the owners that were withdrawn, who are forgotten within two minutes.
+// Keys that begin as the former are of processes that wait, and end by themselves.
 const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 
 // controlSize bounds the control string. A longer one would have something for
@@ -146,7 +147,8 @@ func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	}
 	size, err := c.StrLen(ctx, prefix+controlKey).Result()
 	left := slices.DeleteFunc(keys, func(key string) bool {
-		return key == prefix+withdrawnKey || key == prefix+controlKey && size <= controlSize
+		process, side := strings.CutPrefix(key, prefix+controlKey)
+		return key == prefix+withdrawnKey || side && (process != "" || size <= controlSize)
 	})
 	slices.Sort(left)
 	return slices.Compact(left), err

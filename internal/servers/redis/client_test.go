@@ -59,6 +59,7 @@ func TestLeftKeys(t *testing.T) {
 	const prefix = "p*[x]:"
 	must(t, c.Set(t.Context(), "another", "x", 0).Err())
 	must(t, c.Set(t.Context(), prefix+controlKey, strings.Repeat("0", 64), 0).Err())
+	must(t, c.Set(t.Context(), prefix+controlKey+"process", "1", 0).Err())
 	must(t, c.ZAdd(t.Context(), prefix+withdrawnKey, goredis.Z{Score: 1, Member: "owner"}).Err())
 	left := func() []string {
 		t.Helper()
@@ -70,8 +71,8 @@ func TestLeftKeys(t *testing.T) {
 		t.Errorf("side keys and foreign keys are taken for leftovers: %q", left)
 	}
 	must(t, c.Set(t.Context(), prefix+"lock", "x", 0).Err())
-	must(t, c.Set(t.Context(), prefix+"~l:{lock}", "0\nowner 1 i\n", 0).Err())
-	if left := left(); !slices.Equal(left, []string{prefix + "lock", prefix + "~l:{lock}"}) {
+	must(t, c.Set(t.Context(), prefix+"~q:{lock}", "\nowner process 500 0:", 0).Err())
+	if left := left(); !slices.Equal(left, []string{prefix + "lock", prefix + "~q:{lock}"}) {
 		t.Errorf("left: %q", left)
 	}
 	must(t, c.Append(t.Context(), prefix+controlKey, strings.Repeat("lock ", 20)).Err())

@@ -33,7 +33,7 @@ func TestLockKeys(t *testing.T) {
 			t.Errorf("%q has key %q, want %q", name, got, key)
 		}
 	}
-	for _, key := range []string{"x", "p:", "q:jobs", "p:~n:jobs", "p:~n:{", "p:~s:{}", "p:~l:{p:jobs}", "p:a{b}"} {
+	for _, key := range []string{"x", "p:", "q:jobs", "p:~n:jobs", "p:~n:{", "p:~s:{}", "p:~q:{p:jobs}", "p:a{b}"} {
 		if name, ok := k.Name(key); ok {
 			t.Errorf("key %q is the lock %q", key, name)
 		}
@@ -75,7 +75,7 @@ func FuzzKeys(f *testing.F) {
 			if a != b && key == k.Lock(b) {
 				t.Fatalf("%q and %q share the key %q", a, b, key)
 			}
-			queue := k.side() + "l:{" + key + "}"
+			queue := k.side() + "q:{" + key + "}"
 			for _, side := range []string{k.control(key), k.tombstones(key), queue} {
 				if side == k.Lock(b) {
 					t.Fatalf("the lock %q is the side key %q", b, side)

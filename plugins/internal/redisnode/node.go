@@ -7,9 +7,9 @@
 // All state is in Redis. A lock key is a plain string that expires, so that
 // any client that takes the same key with SET NX PX excludes us and is
 // excluded; what else a lock needs stands in its value. Beside the lock keys a
-// prefix keeps one control string and one set of withdrawn owners (in Cluster:
-// one of each for every slot in use), and a lock keeps its queue while
-// somebody waits.
+// prefix keeps one control string, one set of withdrawn owners, and a sign of life
+// of each process that waits (in Cluster: one of each for every slot in use), and
+// a lock keeps its queue while somebody waits.
 package redisnode
 
 import (
@@ -39,6 +39,9 @@ type Options struct {
 	// ID is the name under which this instance is woken, a random text of
 	// letters and digits.
 	ID string
+	// Turns is the script by which a waiter enters a queue whose turns the caller
+	// gives; nil for the queue of this package, whose locks are granted to waiters.
+	Turns *Script
 	// Batches is how many batches of requests may be under way at once.
 	Batches int
 	// WaitReplicas is how many replicas must have a grant or a renewal before

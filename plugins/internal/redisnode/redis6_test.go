@@ -15,24 +15,24 @@ import (
 func TestRefuseOnRedis6(t *testing.T) {
 	s, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)
-	raises := strings.Replace(shared(), "redis.call,", `function(...)
+	raises := strings.Replace(newScript().Text, "redis.call,", `function(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then error(reply.err) end
   return reply
 end,`, 1)
-	refuses := wholeScript(raises + "read_state()\nreturn refuse(KEYS[1], 'o', call('GET', side .. 'l:{lock}'))\n")
+	refuses := wholeScript(raises + "read_state()\nreturn refuse(KEYS[1], 'o', call('GET', side .. 'q:{lock}'))\n")
 	all := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
 	defer all.Close()
 	ctx := t.Context()
 	for _, cmd := range [][]any{
-		{"set", "lock", "other 1 0"}, {"set", "~l:{lock}", "0\no 0000000000000000 channel\n"},
-		{"acl", "setuser", "less", "on", "nopass", "~*", "+@all", "-setrange"},
+		{"set", "lock", "other 1 0"}, {"set", "~q:{lock}", "\no process 500 0:"},
+		{"acl", "setuser", "less", "on", "nopass", "~*", "+@all", "-pexpire"},
 	} {
 		if err := all.Do(ctx, cmd...).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for user, keeps := range map[string]int{"default": 1, "less": 0} {
+	for keeps, user := range []string{"less", "default"} {
 		c := all.Conn()
 		defer c.Close()
 		if err := c.AuthACL(ctx, user, "any").Err(); err != nil {

@@ -11,7 +11,7 @@ const (
 	CodeHeld = iota + 1
 	CodeNotHeld
 	CodeWithdrawn
-	CodeTurn
+	CodeTurn // of redlock alone
 	CodeRefused
 )
 
@@ -64,10 +64,6 @@ func decode(name string, reply any) driver.Result {
 		return driver.Result{Err: driver.ErrWithdrawn}
 	case CodeRefused:
 		return driver.Result{Err: Refusal(f.Text(1))}
-	case CodeTurn:
-		// The lock is free and kept for the first of the queue. There is no holder
-		// to name, only the time after which asking again makes sense.
-		return driver.Result{Err: &driver.HeldError{Holder: driver.Holder{Name: name, TTL: ttl(max(f.Number(1), 1)), Waiters: -1}}}
 	}
 	return driver.Result{Err: ErrReply(reply)}
 }

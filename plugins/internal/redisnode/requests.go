@@ -104,8 +104,8 @@ func (n *Node) note(it *item, sent time.Time) {
 		switch o := &it.ops[i]; {
 		case o.kind == "w", o.kind == "a" && it.replies[i].Err == nil:
 			n.Wakeups.Leave(o.id)
-		case o.queued:
-			n.Wakeups.queued(o.id, sent)
+		case o.kind == "a" && errors.Is(it.replies[i].Err, driver.ErrHeld):
+			n.Wakeups.refused(o.id, sent, o.queued)
 		}
 	}
 }

@@ -24,12 +24,14 @@ func lua(name string) string {
 }
 
 var (
-	operateScript  = NewScript("", lua("slowpath"), lua("operate"))
-	waitScript     = wholeScript(shared() + lua("wait"))
+	operateScript = NewScript("", lua("queue"), "leave = leave, refuse = refuse, grant_next = grant_next",
+		lua("lease")+lua("slowpath"), lua("operate"))
+	waitScript     = newScript("wait")
+	signScript     = wholeScript(lua("head") + lua("sign"))
 	proclaimScript = newScript("proclaim")
 	breakScript    = newScript("break")
 	inspectScript  = newScript("inspect")
-	probeScript    = wholeScript(shared() + lua("state") + Rights + lua("probe"))
+	probeScript    = newScript("rights", "probe")
 )
 
 // Rights is the function use_all for a slow path.
@@ -38,23 +40,31 @@ var Rights = lua("rights")
 // Script is the text of a script and the digest under which the server has it.
 type Script struct{ Text, SHA string }
 
-func newScript(name string) *Script { return wholeScript(shared() + lua("state") + lua(name)) }
+// newScript makes a script whose functions are always made, of the library and files.
+func newScript(files ...string) *Script {
+	text := lua("lease")
+	for _, name := range files {
+		text += lua(name)
+	}
+	return QueueScript("", lua("queue"), text)
+}
 
-// shared are the functions that every whole script has.
-func shared() string { return lua("head") + "local " + known + "\n" + lua("queue") + lua("read") }
+// QueueScript makes a script that has the functions of queue, of the state, and
+// body.
+func QueueScript(head, queue, body string) *Script {
+	return wholeScript(lua("head") + head + "local " + known + "\n" + queue + lua("read") + lua("state") + body)
+}
 
 // known is what lua/read.lua reads.
 const known = "now, last, tombstones_until, queued, observed"
 
-// queueOnly ends the function library where the rest is not asked for.
-const queueOnly = "if of_queue then return {leave = leave, refuse = refuse, next_turn = next_turn} end\n"
-
 // NewScript makes a script whose usual way makes no functions: what slowPath returns is
 // made by the function library, of what is known of the state; with of_queue the
-// few that a handoff needs. Both parts may use head.
-func NewScript(head, slowPath, body string) *Script {
+// few of queue that handoff names. Both parts may use head.
+func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
-	return wholeScript("local function library(" + known + ", of_queue)\n" + head + lua("queue") + queueOnly +
+	return wholeScript("local function library(" + known + ", of_queue)\n" + head +
+		queue + "if of_queue then return {" + handoff + "} end\n" +
 		lua("read") + lua("state") + slowPath + "end\n" + head + body)
 }
 

@@ -16,7 +16,9 @@ import (
 //	OWNER " " TOKEN " " LENGTH-OF-LABEL ":" LABEL VALUE
 //
 // so that one comparison of its head shows whether a lease is still there, and
-// everything about a lock is granted and lost in one step.
+// everything about a lock is granted and lost in one step. In the value of a
+// lease that the store has granted to a waiter, and that was not used yet, the
+// second space is a "+".
 
 // LeaseID is the head of the value of a lease.
 func LeaseID(owner string, token uint64) string {
@@ -63,12 +65,16 @@ func parseValue(raw string, h *driver.Holder) bool {
 	if !ok || !isOwner(owner) {
 		return false
 	}
-	number, rest, ok := strings.Cut(rest, " ")
-	token, err := strconv.ParseUint(number, 10, 64)
-	if !ok || err != nil || number[0] == '0' {
+	end := strings.IndexAny(rest, " +")
+	if end < 1 || rest[0] == '0' {
 		return false
 	}
-	number, rest, ok = strings.Cut(rest, ":")
+	token, err := strconv.ParseUint(rest[:end], 10, 64)
+	if err != nil {
+		return false
+	}
+	rest = rest[end+1:]
+	number, rest, ok := strings.Cut(rest, ":")
 	length, err := strconv.ParseUint(number, 10, 16)
 	if !ok || err != nil || int(length) > len(rest) || strconv.FormatUint(length, 10) != number {
 		return false

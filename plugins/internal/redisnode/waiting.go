@@ -2,68 +2,94 @@ package redisnode
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
-// refreshEvery is how long a place in the queue is taken for alive without
-// asking; the scripts keep it a little longer.
-const refreshEvery = time.Second
+const (
+	// refreshEvery is how long a place in the queue is taken for standing without
+	// asking; the scripts keep it longer.
+	refreshEvery = time.Second
 
-// lostAfter is when a waiter whose owner was neither granted nor withdrawn is
-// forgotten.
-const lostAfter = 10 * time.Second
+	// lostAfter is when a waiter whose owner was neither granted nor withdrawn is
+	// forgotten.
+	lostAfter = 10 * time.Second
+
+	// FirstSpan is for how long the store itself grants a lock to a waiter at most.
+	FirstSpan = 500 * time.Millisecond
+
+	// maxEntryValue is the longest published value that stands in the queue. The
+	// queue is read with each request for its lock.
+	maxEntryValue = 512
+)
 
 // waiting is an owner's place in the queue as this instance knows it. It
-// outlives a single wait, so that a wake-up that comes between two waits is
-// not lost.
+// outlives a single wait, so that a push that comes between two waits is not lost.
 type waiting struct {
-	woken  chan struct{} // filled when the owner should ask again
+	lock   string        // its key
+	woken  chan struct{} // filled when the owner was granted the lock or should ask again
 	queued time.Time     // when the store was last known to have it
 	epoch  int           // of the connection then
-	seen   time.Time
+	seen   time.Time     // when the owner last waited or asked
+	grant  pushed
+	later  *time.Timer // fills woken; nil while nothing has to be asked later
 }
 
-// Wait queues r.Owner and returns when it should ask again: turn reports
-// whether it was told to. It returns also after most, or when moved is closed.
+// pushed is what the store has told of a grant; zero for none. See lua/queue.lua.
+type pushed struct {
+	token uint64
+	sign  time.Duration // the sign of life that the store had seen
+	span  time.Duration
+}
+
+// Wait queues r.Owner and returns when it was granted the lock or should ask again:
+// woken reports whether it was told so. It returns also after most, or when moved
+// is closed.
 //
-// The queue is in the store. A wake-up is lost with the connection that it comes
+// The queue is in the store. A push is lost with the connection that it comes
 // over, and then every waiter is woken, or with the queue, which a waiter enters
 // again after refreshEvery.
-func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (turn bool, err error) {
+func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (woken bool, g driver.Grant, err error) {
 	end := time.NewTimer(most)
 	defer end.Stop()
 	for {
-		place := n.Wakeups.enter(r.Owner)
+		place := n.enter(r)
 		if !n.Wakeups.stands(place) {
 			if free, err := n.enqueue(ctx, r); free || err != nil {
-				return free, err
+				return free, g, err
 			}
 		}
 		select {
 		case <-place.woken:
-			return true, nil
+			return true, n.take(r), nil
 		case <-end.C:
-			return false, nil
+			return false, g, nil
 		case <-moved:
-			return false, nil
+			return false, g, nil
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return false, g, ctx.Err()
 		case <-time.After(refreshEvery):
 		}
 	}
 }
 
 // enqueue enters r.Owner into the queue of r.Name, and reports whether that is
-// free and it is that owner's turn.
+// free and it is that owner's turn. Where releases grant, it is told so by a push.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
 		return false, err
 	}
+	script, args := n.opts.Turns, []any{r.Owner, n.opts.ID}
+	if script == nil {
+		script, args = waitScript, append([]any{r.Owner, entry(n.opts.ID, r)}, n.sign()...)
+	}
 	sent := time.Now()
-	reply, err := n.run(ctx, waitScript, r.Name, r.Owner, n.opts.ID)
+	reply, err := n.call(ctx, n.invoke(script, []string{n.opts.Keys.Lock(r.Name)}, true, args))
 	if err != nil {
 		return false, err
 	}
@@ -75,32 +101,90 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, err er
 	return yes == 1, nil
 }
 
-// enter returns the place of owner.
-func (w *Wakeups) enter(owner string) *waiting {
+// entry is what stands in the queue for r behind its owner; see lua/queue.lua.
+// A value that is too long comes with the first request of the owner, which then
+// has to ask before it may use the grant.
+func entry(process string, r driver.Request) string {
+	value := r.Value
+	if len(value) > maxEntryValue {
+		value = nil
+	}
+	span := min(r.TTL, FirstSpan).Milliseconds()
+	return process + " " + strconv.FormatInt(span, 10) + " " + entryText.Replace(ValueTail(r.Label, value))
+}
+
+var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
+
+// take returns the grant that r.Owner was told of, once. It is zero, so that
+// the owner asks, when there is none, when its time is over, when it must not
+// be used before replicas have it, and when nothing must be granted.
+func (n *Node) take(r driver.Request) driver.Grant {
+	n.Wakeups.mu.Lock()
+	defer n.Wakeups.mu.Unlock()
+	wt := n.Wakeups.waiters[r.Owner]
+	if wt == nil {
+		return driver.Grant{}
+	}
+	p := wt.grant
+	wt.grant = pushed{}
+	// The present is read first: a pause of this thread between the two readings
+	// then makes the sign older.
+	now := time.Now()
+	age := sinceBoot() - p.sign
+	if p.token == 0 || age < 0 || age >= p.span || n.opts.WaitReplicas > 0 || len(r.Value) > maxEntryValue || n.Refusal() != nil {
+		return driver.Grant{}
+	}
+	n.Wakeups.forget(r.Owner)
+	return driver.Grant{Token: p.token, Sent: now.Add(-age), For: p.span}
+}
+
+// enter returns the place of r.Owner, and has the store hear of this process
+// where that decides who is granted the lock.
+func (n *Node) enter(r driver.Request) *waiting {
+	w := n.Wakeups
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wt := w.waiters[owner]
+	wt := w.waiters[r.Owner]
 	if wt == nil {
-		wt = &waiting{woken: make(chan struct{}, 1)}
-		w.waiters[owner] = wt
+		wt = &waiting{lock: n.opts.Keys.Lock(r.Name), woken: make(chan struct{}, 1)}
+		w.waiters[r.Owner] = wt
 	}
 	wt.seen = time.Now()
+	if n.opts.Turns == nil && !w.signing {
+		w.signing = w.background.Go(n.signs)
+	}
 	return wt
 }
 
 // Leave forgets owner after a grant or a withdrawal.
 func (w *Wakeups) Leave(owner string) {
 	w.mu.Lock()
-	delete(w.waiters, owner)
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	w.forget(owner)
 }
 
-// queued notes that a request sent at the instant sent found owner in the
-// queue.
-func (w *Wakeups) queued(owner string, sent time.Time) {
+// forget is called with mu held.
+func (w *Wakeups) forget(owner string) {
+	if wt := w.waiters[owner]; wt != nil && wt.later != nil {
+		wt.later.Stop()
+	}
+	delete(w.waiters, owner)
+}
+
+// refused notes that a request sent at the instant sent found the lock taken,
+// and owner in the queue or not.
+func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if wt := w.waiters[owner]; wt != nil && wt.epoch == w.link.Epoch {
+	wt := w.waiters[owner]
+	if wt == nil {
+		return
+	}
+	wt.seen = sent
+	switch {
+	case !queued:
+		wt.queued = time.Time{}
+	case wt.epoch == w.link.Epoch:
 		wt.queued = sent
 	}
 }
@@ -116,8 +200,8 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 }
 
 // stands reports whether owner is surely still in the queue: the store said so
-// lately, and the connection over which it would be woken is the same since.
-// Then a wait needs no request at all, because its turn would have been told.
+// lately, and the connection over which it would be told is the same since.
+// Then a wait needs no request at all, because a grant would have been told.
 func (w *Wakeups) stands(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,7 +214,35 @@ func (w *Wakeups) forgetLost() {
 	defer w.mu.Unlock()
 	for owner, wt := range w.waiters {
 		if time.Since(wt.seen) > lostAfter {
-			delete(w.waiters, owner)
+			w.forget(owner)
 		}
 	}
+}
+
+// push delivers what the store has told one waiter: "OWNER" that it should ask,
+// "OWNER MS" that it should do so then, "OWNER TOKEN SIGN MS" that it was granted
+// the lock. It is called with mu held.
+func (w *Wakeups) push(text string) {
+	f := strings.Fields(text)
+	if len(f) == 0 || w.waiters[f[0]] == nil {
+		return
+	}
+	wt := w.waiters[f[0]]
+	ms, _ := strconv.ParseInt(f[len(f)-1], 10, 64)
+	span := time.Duration(ms) * time.Millisecond
+	switch len(f) {
+	case 2:
+		if wt.later != nil {
+			wt.later.Stop()
+		}
+		wt.later = time.AfterFunc(span+time.Millisecond, func() { wake.Up(wt.woken) })
+		return
+	case 4:
+		token, err := strconv.ParseUint(f[1], 10, 64)
+		sign, signErr := strconv.ParseInt(f[2], 10, 64)
+		if err == nil && signErr == nil && token > wt.grant.token {
+			wt.grant = pushed{token: token, sign: time.Duration(sign) * time.Microsecond, span: span}
+		}
+	}
+	wake.Up(wt.woken)
 }

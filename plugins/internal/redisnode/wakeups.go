@@ -22,10 +22,11 @@ import (
 const pingEvery = 2 * time.Second
 
 // Wakeups is the one pub/sub connection of a backend: on one channel of its
-// own its waiters are woken by name of their owner, on one channel for each
-// observed lock changes are told. It is opened by the first use.
+// own its waiters are told, by name of their owner, what they were granted or
+// that they should ask, on one channel for each observed lock changes are told. It
+// is opened by the first use.
 //
-// When it breaks, everybody is woken: a wake-up may have been lost with it.
+// When it breaks, everybody is woken: a push may have been lost with it.
 type Wakeups struct {
 	client    goredis.UniversalClient
 	channel   string
@@ -37,6 +38,7 @@ type Wakeups struct {
 	started bool
 	pubsub  *goredis.PubSub                       // nil while not subscribed
 	waiters map[string]*waiting                   // by owner
+	signing bool                                  // signs of life are given
 	changes map[string]map[chan struct{}]struct{} // who listens, by channel
 	link    Link
 	moved   wake.All // with each change of link
@@ -181,9 +183,7 @@ func (w *Wakeups) receive(ctx context.Context, ps *goredis.PubSub, msg any) erro
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if wt := w.waiters[m.Payload]; wt != nil {
-			wake.Up(wt.woken)
-		}
+		w.push(m.Payload)
 	}
 	return nil
 }

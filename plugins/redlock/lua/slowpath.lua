@@ -1,6 +1,33 @@
 -- The parts of vote.lua that are not needed as a rule.
 local minted = 0 -- the highest token that has to be written to the counter
 
+local function has_tombstone(owner)
+  return tombstones_until > now and call('ZSCORE', tombstones, owner)
+end
+
+local function read_queue(key) return call('GET', side .. 'l:{' .. key .. '}') end
+
+-- count is how many wait by what GET replied, -1 when that was an error.
+local function count(text)
+  if type(text) == 'table' then return -1 end
+  return text and select(2, string.gsub(text, '\n', '')) - 1 or 0
+end
+
+-- wait_for_turn makes sure that nobody else's turn is passed over, and returns
+-- the refusal if it would be.
+local function wait_for_turn(key, owner, text)
+  if string.match(text, '^%d+\n(%S+)') == owner or call('EXISTS', key) == 1 then return nil end
+  local first, ends = next_turn(key, text, owner)
+  if first and first ~= owner then return {TURN, math.ceil((ends - now) / 1000)} end
+end
+
+-- hint wakes the first waiter without giving it a turn: what it knows about
+-- the holder's remaining time is no longer true.
+local function hint(key)
+  local owner, channel = string.match(read_queue(key) or '', '^%d+\n(%S+) %d+ (%S+)')
+  if owner then call('PUBLISH', side .. 'i:' .. channel, owner) end
+end
+
 local function ended(key)
   if queued > now and read_queue(key) then return FREED end
   return DONE

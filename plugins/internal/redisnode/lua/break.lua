@@ -2,7 +2,7 @@
 -- Replies 1.
 local key = KEYS[1]
 local value = holder(key)
-if string.match(value, '^[%w_-]+ (%d+) %d+:') ~= ARGV[5] then
+if string.match(value, '^[%w_-]+ (%d+)[ +]%d+:') ~= ARGV[5] then
   return not_held(key)
 end
 call('DEL', key)

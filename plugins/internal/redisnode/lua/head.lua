@@ -1,12 +1,12 @@
 -- First lines of every script. KEYS has the lock keys, and in Cluster, for
--- scripts that issue a token, the control key after them. ARGV: control, tombstones,
+-- acquires and waits, the control key after them. ARGV: control, tombstones,
 -- side, cluster, then the script's own.
 --
 -- Note: control, tombstones and the queue of a lock are not declared in KEYS,
 -- although they share its slot. While a slot moves, Redis refuses a script
 -- with TRYAGAIN unless all declared keys are on one node, so that a renewal
--- would be refused until the move has ended. A grant has to be: on the wrong
--- node it would begin a second control string, with lower tokens.
+-- would be refused until the move has ended. An acquire has to be: on the wrong
+-- node it would begin a second control string. A release grants nothing there.
 --
 -- The control string has what one prefix (in Cluster: one slot of a prefix)
 -- keeps besides its lock keys, in fields of 16 digits, each written alone:
@@ -21,4 +21,4 @@
 -- would cut a token to 1.7951709358938e+15.
 local call, try, format = redis.call, redis.pcall, string.format
 local control, tombstones, side, cluster = ARGV[1], ARGV[2], ARGV[3], ARGV[4] == '1'
-local HELD, NOT_HELD, WITHDRAWN, TURN, REFUSED = 1, 2, 3, 4, 5
+local HELD, NOT_HELD, WITHDRAWN, REFUSED = 1, 2, 3, 5

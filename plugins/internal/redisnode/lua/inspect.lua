@@ -11,6 +11,7 @@ for n = 1, #KEYS do
   local key = KEYS[n]
   local value = try('GET', key)
   if type(value) == 'table' then value = holder(key) end
-  replies[n] = {value or '', call('PTTL', key), count(try('GET', side .. 'l:{' .. key .. '}'))}
+  local text = try('GET', side .. 'q:{' .. key .. '}') or ''
+  replies[n] = {value or '', call('PTTL', key), type(text) == 'string' and select(2, string.gsub(text, '\n', '')) or -1}
 end
 return replies

@@ -14,7 +14,7 @@
 local state, refused, now, last = {}, nil, nil, nil
 local tombstones_until, queued, observed = 0, 0, 0
 if ARGV[5] ~= 'r' or ARGV[9] then
-  state = try('MGET', control, side .. 'l:{' .. KEYS[1] .. '}', KEYS[1])
+  state = try('MGET', control, side .. 'q:{' .. KEYS[1] .. '}', KEYS[1])
   if state.err then state, refused = {}, state end
   local text, sub = state[1], string.sub
   if text and #text > 16 then
@@ -25,14 +25,14 @@ end
 local replies, arg, lib, queue, minted = {}, 5, nil, nil, false
 for n = 1, (#ARGV - 4) / 4 do
   local key, kind, id, ms, rest = KEYS[n], ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3]
-  local reply, waiters, value
+  local reply, token, waiters, value
   arg = arg + 4
   if n == 1 then waiters, value = state[2], state[3] end
   if kind == 'a' then
     -- id is the owner, rest the length of the label, the label and the value.
     reply = refused
     if not reply and value and tombstones_until == 0 and not (waiters and string.find(waiters, id, 1, true)) then
-      reply = library(now, last, tombstones_until, queued, observed, true).refuse(key, id, nil, value)
+      reply = library(now, last, tombstones_until, queued, observed, true).refuse(key, id, nil, value, ms, rest)
     elseif not reply and not now then
       local t = try('TIME')
       if t.err then
@@ -43,39 +43,41 @@ for n = 1, (#ARGV - 4) / 4 do
     end
     if not reply and tombstones_until > 0 and tombstones_until > now and try('ZSCORE', tombstones, id) then reply = {WITHDRAWN} end
     if not reply and n > 1 and queued > now then
-      waiters = try('GET', side .. 'l:{' .. key .. '}')
+      waiters = try('GET', side .. 'q:{' .. key .. '}')
       waiters = type(waiters) == 'string' and waiters
     end
-    if not reply and waiters and not value and string.match(waiters, '^%d+\n(%S+)') ~= id then
+    if not reply and waiters and not value and string.match(waiters, '^\n(%S+)') ~= id then
       lib = lib or library(now, last, tombstones_until, queued, observed)
-      reply = lib.guarded(lib.wait_for_turn, key, id, waiters)
+      reply, token = lib.guarded(lib.pass_on, key, id, waiters, last)
+      last = token or last
     end
     if not reply then
       last = last or state[1] and tonumber(string.sub(state[1], 1, 16)) or 0
-      local token = last + 1
+      token = last + 1
       if now > token then token = now end
       reply = not value and try('SET', key, id .. format(' %.0f ', token) .. rest, 'NX', 'PX', ms)
       if not reply then
         queue = queue or library(now, last, tombstones_until, queued, observed, true)
-        reply = queue.refuse(key, id, waiters, value)
+        reply = queue.refuse(key, id, waiters, value, ms, rest)
       elseif not reply.err then
         reply, last, minted = token, token, true
         if waiters then
           queue = queue or library(now, last, tombstones_until, queued, observed, true)
-          pcall(queue.leave, key, id, waiters)
+          pcall(queue.leave, key, id)
         end
         if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
       end
     end
   elseif kind == 'w' then
     lib = lib or library(now, last, tombstones_until, queued, observed)
-    reply = lib.guarded(lib.withdraw, key, id, ms)
-    tombstones_until = math.huge
+    reply, token = lib.guarded(lib.withdraw, key, id, ms, last)
+    last, tombstones_until = token or last, math.huge
   elseif n == 1 and state[1] ~= nil and (not value or string.find(value, id, 1, true) ~= 1)
     or (n > 1 or state[1] == nil) and try('GETRANGE', key, '0', rest) ~= id then
     -- id is "owner token " and rest its last index.
     lib = lib or library(now, last, tombstones_until, queued, observed)
-    reply = lib.not_held(key)
+    reply, token = lib.guarded(lib.first, key, kind, id, ms, last)
+    last = token or last
   elseif kind == 'r' then
     reply = try('PEXPIRE', key, ms)
   elseif ms == '0' then
@@ -84,12 +86,13 @@ for n = 1, (#ARGV - 4) / 4 do
       local t = now or try('TIME')
       if type(t) == 'table' then t = t.err and math.huge or t[1] * 1000000 + t[2] end
       if n > 1 and queued > t then
-        waiters = try('GET', side .. 'l:{' .. key .. '}')
+        waiters = try('GET', side .. 'q:{' .. key .. '}')
         waiters = type(waiters) == 'string' and waiters
       end
-      if waiters then
+      if waiters and t < math.huge then
         queue = queue or library(t, last, tombstones_until, queued, observed, true)
-        pcall(queue.next_turn, key, waiters)
+        local ok, granted = pcall(queue.grant_next, key, waiters, nil, last)
+        last = ok and granted or last
       end
       if observed > t then try('PUBLISH', side .. 'o:' .. key, '') end
     end

@@ -1,7 +1,7 @@
 -- Replaces the value that a lease publishes; its label and TTL stay. ARGV
 -- after the head: "owner token ", value. Replies 1.
 local key, id = KEYS[1], ARGV[5]
-if not held_by(key, id, #id - 1) then return not_held(key) end
+if not held_by(key, id, #id - 1) and not settle(key, id) then return not_held(key) end
 local old = call('GET', key)
 local label, from = string.match(old, '^(%d+):()', #id + 1)
 call('SET', key, string.sub(old, 1, from + label - 1) .. ARGV[6], 'KEEPTTL')

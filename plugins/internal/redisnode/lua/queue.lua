@@ -1,66 +1,55 @@
--- The queue of a lock, a string that is there only while somebody waits: until
--- when the first waiter has its turn, 0 while nobody has one, and then in their
--- order a line for each: owner, until when it is alive, in 16 digits, and on
--- which channel it listens. Whoever is first keeps the lock from everybody else
--- while it is free; a turn that nobody takes is over after TURN_US.
+-- The queue of a lock, a string that is there only while somebody waits: in their
+-- order a newline and an entry for each waiter: owner, process, for how many
+-- milliseconds the store may grant the lock, and the lock's value after the
+-- token, in which %0 stands for "%" and %1 for a newline.
+-- What frees a lock grants it to the first waiter whose process lives, in the same
+-- step, and so does what finds it free. Such a grant has "+" behind the token and
+-- ends soon, unless its owner uses it, which is told by a push, or asks.
 --
--- These functions are few, and call none that is in another file, because to
--- make one costs more than a command.
-local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 3500
+-- Why two never hold it: a process lives while the key of its last sign of life
+-- stands, which has the instant at which it sent the sign, by its own clock. The
+-- push carries it back, and from there the owner counts how long the grant lasts.
+-- The sign was sent before it was here, and so before the grant was made: the
+-- owner lets go before the store does, however late the push is.
+--
+-- The functions are few, and call none of another file: to make one costs more
+-- than a command.
+local KEY_MS = 3500
 
 -- holder returns the head of key's value (owner, token and label fit) and its
 -- remaining milliseconds: -1 without an end, -2 when nobody holds it.
 local function holder(key)
   local value = try('GETRANGE', key, '0', '511')
-  if type(value) == 'table' then
-    value = '(' .. call('TYPE', key).ok .. ')'
-  end
+  if type(value) == 'table' then value = '(' .. call('TYPE', key).ok .. ')' end
   return value, call('PTTL', key)
 end
 
--- leave takes owner out of key's queue and reports whether it was there. The
--- text need not be new: it is only used when owner is the first, because then
--- nobody was taken out since.
-local function leave(key, owner, text)
-  local q = side .. 'l:{' .. key .. '}'
-  if not text or string.match(text, '^%d+\n(%S+)') ~= owner then text = call('GET', q) or '' end
+-- leave takes owner out of key's queue and reports whether it was there.
+local function leave(key, owner)
+  local q = side .. 'q:{' .. key .. '}'
+  local text = call('GET', q) or ''
   local from = string.find(text, '\n' .. owner .. ' ', 1, true)
   if not from then return false end
-  local before = string.sub(text, 1, from - 1)
-  if not string.find(before, '\n', 1, true) then before = '0' end
-  text = before .. string.sub(text, string.find(text, '\n', from + 1, true), -1)
-  if text == '0\n' then
-    call('DEL', q)
-  else
-    call('SET', q, text, 'KEEPTTL')
-  end
+  text = string.sub(text, 1, from - 1) .. string.sub(text, string.find(text, '\n', from + 1, true) or #text + 1)
+  if text == '' then call('DEL', q) else call('SET', q, text, 'KEEPTTL') end
   return true
 end
 
--- enter gives owner a place in key's queue text, on channel, or keeps the one
--- that it has alive, and says in control that there is a queue. It returns the
--- text, perhaps as it was when the lock is held, nil without a place. When the
--- lock is held a turn of owner is over.
---
--- It writes only what has changed: if each waiter wrote the whole queue each
--- second, they would write the square of their number.
-local function enter(key, text, owner, channel, held)
-  local q, alive = side .. 'l:{' .. key .. '}', format(' %016.0f ', now + ALIVE_US)
-  local from = text and string.find(text, '\n' .. owner .. ' ', 1, true)
-  if not from and not channel then return nil end
-  local left = text and call('PTTL', q) or KEY_MS
-  if from then
-    local at, listens, to = from + #owner, string.match(text, ' (%S+)()', from + #owner + 2)
-    local whole = channel and channel ~= listens -- the plugin was replaced
-    if whole or not held then text = string.sub(text, 1, at) .. alive .. (channel or listens) .. string.sub(text, to) end
-    if whole then call('SET', q, text, 'KEEPTTL') else call('SETRANGE', q, at, alive) end
-    if held and string.match(text, '^[1-9]%d*()') == from then call('SETRANGE', q, 0, string.rep('0', from - 1)) end
-  else
-    local line = owner .. alive .. channel .. '\n'
-    if text then call('SETRANGE', q, #text, line) else call('SET', q, '0\n' .. line, 'PX', KEY_MS) end
-    text = (text or '0\n') .. line
+-- enter gives owner a place at the end of key's queue text, or keeps the one that
+-- it has, and says in control that there is a queue. Without an entry it does
+-- the latter alone. It returns the text, nil without a place.
+local function enter(key, text, owner, entry)
+  local q, from = side .. 'q:{' .. key .. '}', text and string.find(text, '\n' .. owner .. ' ', 1, true)
+  local line = entry and '\n' .. owner .. ' ' .. entry
+  if not from then
+    if not line then return nil end
+    call('SETRANGE', q, text and #text or 0, line)
+    text = (text or '') .. line
+  elseif line and string.sub(text, from, from + #line - 1) ~= line then -- the plugin was replaced
+    text = string.sub(text, 1, from - 1) .. line .. string.sub(text, string.find(text, '\n', from + 1, true) or #text + 1)
+    call('SET', q, text, 'KEEPTTL')
   end
-  if left < KEY_MS - 1000 then call('PEXPIRE', q, KEY_MS) end
+  if call('PTTL', q) < KEY_MS - 1000 then call('PEXPIRE', q, KEY_MS) end
   if queued < now + KEY_MS * 1000 then
     queued = now + KEY_MS * 1000 + 500000
     call('SETRANGE', control, 32, format('%016.0f', queued))
@@ -68,48 +57,58 @@ local function enter(key, text, owner, channel, held)
   return text
 end
 
--- next_turn finds whose turn it is for the free lock key, wakes that waiter
--- unless it is me, and returns it and when its turn ends. Waiters that died,
--- do not listen or missed their turn lose their place. It returns nil when
--- nobody waits.
+-- grant_next grants the free lock key to the first waiter in its queue text whose
+-- process lives and listens, unless that is me, who asks itself. Those before it
+-- lose their places, and the one behind it is told to ask when the grant would end
+-- unused. It returns the token, above floor, nil when it grants nothing.
 --
--- In Cluster PUBLISH counts only the listeners of this node, so a count of
--- zero says nothing there.
-local function next_turn(key, text, me)
-  local q = side .. 'l:{' .. key .. '}'
-  local ends, rest = string.match(text, '^(%d+)\n()')
-  ends = tonumber(ends)
-  while true do
-    local owner, alive, channel, behind = string.match(text, '^(%S+) (%d+) (%S+)\n()', rest)
-    if not owner then
-      call('DEL', q)
+-- The push comes last: what it says was done. Without a last token the control
+-- string is on another node of a Cluster, where PUBLISH counts only the listeners
+-- of this node.
+local function grant_next(key, text, me, floor)
+  local q, at, token = side .. 'q:{' .. key .. '}', 1, nil
+  local last = tonumber(call('GETRANGE', control, '0', '15'))
+  while last do
+    local owner, process, ms, tail, behind = string.match(text, '^\n(%S+) (%S+) (%d+) ([^\n]*)()', at)
+    if not owner or owner == me then
+      if owner then call('SET', q, string.sub(text, at), 'KEEPTTL') else call('DEL', q) end
       return nil
     end
-    if tonumber(alive) >= now then
-      -- A turn that ends later than it can was given before the clock stepped
-      -- back, and would keep the free lock for that long.
-      if owner ~= me and ends > now and ends <= now + TURN_US then return owner, ends end
-      if owner == me or ends > now
-        or ends == 0 and (call('PUBLISH', side .. 'i:' .. channel, owner) > 0 or cluster) then
-        ends = now + TURN_US
-        call('SET', q, format('%.0f\n', ends) .. string.sub(text, rest), 'KEEPTTL')
-        return owner, ends
+    local sign = call('GET', control .. process)
+    if sign then
+      if not token then
+        token = math.max(last + 1, (floor or 0) + 1, now)
+        call('SETRANGE', control, 0, format('%016.0f', token))
       end
+      tail = string.gsub(tail, '%%(%d)', {['0'] = '%', ['1'] = '\n'})
+      call('SET', key, owner .. format(' %.0f+', token) .. tail, 'PX', ms)
+      local rest = string.sub(text, behind)
+      if rest == '' then call('DEL', q) else call('SET', q, rest, 'KEEPTTL') end
+      local heard = try('PUBLISH', side .. 'i:' .. process, owner .. format(' %.0f ', token) .. sign .. ' ' .. ms)
+      if cluster or type(heard) == 'number' and heard > 0 then
+        local second, listens = string.match(rest, '^\n(%S+) (%S+)')
+        if second then try('PUBLISH', side .. 'i:' .. listens, second .. ' ' .. ms) end
+        return token
+      end
+      call('DEL', key)
     end
-    rest, ends = behind, 0
+    at = behind
   end
 end
 
--- refuse is the refusal of an acquire that found the lock taken, by value if
--- that is known. It keeps the place of owner in the queue text.
-local function refuse(key, owner, text, value)
-  local by, ms
-  if value then
-    by, ms = string.sub(value, 1, 512), call('PTTL', key)
-  else
-    by, ms = holder(key)
+-- refuse is the reply to an acquire that found the lock taken, by value if that
+-- is known: the token if the store has granted it to owner, which has not used
+-- that yet, and else a refusal. It keeps the place of owner in the queue text.
+local function refuse(key, owner, text, value, ms, tail)
+  local by, left = value and string.sub(value, 1, 512), value and call('PTTL', key)
+  if not value then by, left = holder(key) end
+  local granted, token = string.match(by, '^(%S+) (%d+)%+')
+  if granted == owner then
+    local done = try('SET', key, owner .. ' ' .. token .. ' ' .. tail, 'PX', ms)
+    if observed > 0 then try('PUBLISH', side .. 'o:' .. key, '') end
+    return done.err and done or tonumber(token)
   end
   local ok, waits
-  if text then ok, waits = pcall(enter, key, text, owner, nil, true) end
-  return {HELD, by, ms, ok and waits and 1 or 0}
+  if text then ok, waits = pcall(enter, key, text, owner) end
+  return {HELD, by, left, ok and waits and 1 or 0}
 end

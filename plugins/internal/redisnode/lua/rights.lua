@@ -7,7 +7,7 @@ local function use_all(key, channel)
   call('GETRANGE', key, 0, 0)
   call('PEXPIRE', key, 1)
   call('TIME')
-  call('MGET', control, side .. 'l:{' .. key .. '}')
+  call('MGET', control, side .. 'q:{' .. key .. '}')
   call('SETRANGE', control, 0, '')
   call('EXISTS', key)
   call('ZADD', tombstones, 'XX', 1, channel)
@@ -16,4 +16,3 @@ local function use_all(key, channel)
   call('PUBLISH', side .. 'i:' .. channel, '')
   call('PUBLISH', side .. 'o:' .. key, '')
 end
-

@@ -1,25 +1,45 @@
--- The parts of operate.lua that are not needed as a rule.
+-- The parts of operate.lua that are not needed as a rule. A second value that comes
+-- back is the token of a waiter's grant.
 
--- keep shortens a lease instead of ending it.
+-- keep shortens a lease instead of ending it. What the first waiter knows about
+-- the holder's remaining time is no longer true.
 local function keep(key, keep_ms)
   if call('PTTL', key) > tonumber(keep_ms) then
     call('PEXPIRE', key, keep_ms)
-    if queued > now then guarded(hint, key) end
+    local text = queued > now and call('GET', side .. 'q:{' .. key .. '}')
+    local owner, process = string.match(text or '', '^\n(%S+) (%S+)')
+    if owner then try('PUBLISH', side .. 'i:' .. process, owner) end
   end
   return 1
 end
 
+-- first renews or releases a lease that the store granted to a waiter.
+local function first(key, kind, id, ms, floor)
+  if not settle(key, id) then return not_held(key) end
+  if kind == 'r' then return call('PEXPIRE', key, ms) end
+  if ms ~= '0' then return keep(key, ms) end
+  call('DEL', key)
+  return 1, freed(key, floor)
+end
+
 -- withdraw puts a tombstone for owner first: its acquire may still be on the way.
-local function withdraw(key, owner, tombstone_ms)
+local function withdraw(key, owner, tombstone_ms, floor)
   put_tombstone(owner, tonumber(tombstone_ms))
   local left = queued > now and leave(key, owner)
   if held_by(key, owner .. ' ', #owner) then
     call('DEL', key)
-    freed(key)
-  elseif left and call('EXISTS', key) == 0 then
-    guarded(wake_first, key)
+  elseif not left or call('EXISTS', key) == 1 then
+    return 1
   end
-  return 1
+  return 1, freed(key, floor)
+end
+
+-- pass_on grants the free lock key to the first living waiter, and returns the
+-- refusal of owner, unless that one is the first itself.
+local function pass_on(key, owner, text, floor)
+  local token = call('EXISTS', key) == 0 and grant_next(key, text, owner, floor)
+  if token then changed(key) end
+  return token and refuse(key, owner, text), token
 end
 
 -- take_back undoes the grants of this script, whose tokens were not written.
@@ -32,7 +52,4 @@ local function take_back(replies, refused)
   end
 end
 
-return {
-  guarded = guarded, wait_for_turn = wait_for_turn, not_held = not_held, keep = keep, withdraw = withdraw,
-  take_back = take_back,
-}
+return {guarded = guarded, pass_on = pass_on, first = first, keep = keep, withdraw = withdraw, take_back = take_back}

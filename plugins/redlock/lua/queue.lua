@@ -1,0 +1,115 @@
+-- The queue of a lock, a string that is there only while somebody waits: until
+-- when the first waiter has its turn, 0 while nobody has one, and then in their
+-- order a line for each: owner, until when it is alive, in 16 digits, and on
+-- which channel it listens. Whoever is first keeps the lock from everybody else
+-- while it is free; a turn that nobody takes is over after TURN_US.
+--
+-- These functions are few, and call none that is in another file, because to
+-- make one costs more than a command.
+local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 3500
+
+-- holder returns the head of key's value (owner, token and label fit) and its
+-- remaining milliseconds: -1 without an end, -2 when nobody holds it.
+local function holder(key)
+  local value = try('GETRANGE', key, '0', '511')
+  if type(value) == 'table' then
+    value = '(' .. call('TYPE', key).ok .. ')'
+  end
+  return value, call('PTTL', key)
+end
+
+-- leave takes owner out of key's queue and reports whether it was there. The
+-- text need not be new: it is only used when owner is the first, because then
+-- nobody was taken out since.
+local function leave(key, owner, text)
+  local q = side .. 'l:{' .. key .. '}'
+  if not text or string.match(text, '^%d+\n(%S+)') ~= owner then text = call('GET', q) or '' end
+  local from = string.find(text, '\n' .. owner .. ' ', 1, true)
+  if not from then return false end
+  local before = string.sub(text, 1, from - 1)
+  if not string.find(before, '\n', 1, true) then before = '0' end
+  text = before .. string.sub(text, string.find(text, '\n', from + 1, true), -1)
+  if text == '0\n' then
+    call('DEL', q)
+  else
+    call('SET', q, text, 'KEEPTTL')
+  end
+  return true
+end
+
+-- enter gives owner a place in key's queue text, on channel, or keeps the one
+-- that it has alive, and says in control that there is a queue. It returns the
+-- text, perhaps as it was when the lock is held, nil without a place. When the
+-- lock is held a turn of owner is over.
+--
+-- It writes only what has changed: if each waiter wrote the whole queue each
+-- second, they would write the square of their number.
+local function enter(key, text, owner, channel, held)
+  local q, alive = side .. 'l:{' .. key .. '}', format(' %016.0f ', now + ALIVE_US)
+  local from = text and string.find(text, '\n' .. owner .. ' ', 1, true)
+  if not from and not channel then return nil end
+  local left = text and call('PTTL', q) or KEY_MS
+  if from then
+    local at, listens, to = from + #owner, string.match(text, ' (%S+)()', from + #owner + 2)
+    local whole = channel and channel ~= listens -- the plugin was replaced
+    if whole or not held then text = string.sub(text, 1, at) .. alive .. (channel or listens) .. string.sub(text, to) end
+    if whole then call('SET', q, text, 'KEEPTTL') else call('SETRANGE', q, at, alive) end
+    if held and string.match(text, '^[1-9]%d*()') == from then call('SETRANGE', q, 0, string.rep('0', from - 1)) end
+  else
+    local line = owner .. alive .. channel .. '\n'
+    if text then call('SETRANGE', q, #text, line) else call('SET', q, '0\n' .. line, 'PX', KEY_MS) end
+    text = (text or '0\n') .. line
+  end
+  if left < KEY_MS - 1000 then call('PEXPIRE', q, KEY_MS) end
+  if queued < now + KEY_MS * 1000 then
+    queued = now + KEY_MS * 1000 + 500000
+    call('SETRANGE', control, 32, format('%016.0f', queued))
+  end
+  return text
+end
+
+-- next_turn finds whose turn it is for the free lock key, wakes that waiter
+-- unless it is me, and returns it and when its turn ends. Waiters that died,
+-- do not listen or missed their turn lose their place. It returns nil when
+-- nobody waits.
+--
+-- In Cluster PUBLISH counts only the listeners of this node, so a count of
+-- zero says nothing there.
+local function next_turn(key, text, me)
+  local q = side .. 'l:{' .. key .. '}'
+  local ends, rest = string.match(text, '^(%d+)\n()')
+  ends = tonumber(ends)
+  while true do
+    local owner, alive, channel, behind = string.match(text, '^(%S+) (%d+) (%S+)\n()', rest)
+    if not owner then
+      call('DEL', q)
+      return nil
+    end
+    if tonumber(alive) >= now then
+      -- A turn that ends later than it can was given before the clock stepped
+      -- back, and would keep the free lock for that long.
+      if owner ~= me and ends > now and ends <= now + TURN_US then return owner, ends end
+      if owner == me or ends > now
+        or ends == 0 and (call('PUBLISH', side .. 'i:' .. channel, owner) > 0 or cluster) then
+        ends = now + TURN_US
+        call('SET', q, format('%.0f\n', ends) .. string.sub(text, rest), 'KEEPTTL')
+        return owner, ends
+      end
+    end
+    rest, ends = behind, 0
+  end
+end
+
+-- refuse is the refusal of an acquire that found the lock taken, by value if
+-- that is known. It keeps the place of owner in the queue text.
+local function refuse(key, owner, text, value)
+  local by, ms
+  if value then
+    by, ms = string.sub(value, 1, 512), call('PTTL', key)
+  else
+    by, ms = holder(key)
+  end
+  local ok, waits
+  if text then ok, waits = pcall(enter, key, text, owner, nil, true) end
+  return {HELD, by, ms, ok and waits and 1 or 0}
+end

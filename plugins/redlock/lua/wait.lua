@@ -1,0 +1,11 @@
+-- Enters an owner into the queue, or keeps its place alive. ARGV after the
+-- head: owner, channel. Replies 1 when the lock is free and it is that owner's
+-- turn, 0 when it has to wait.
+local key, owner, channel = KEYS[1], ARGV[5], ARGV[6]
+local s, denied = read_state(side .. 'l:{' .. key .. '}', key)
+if denied then return denied end
+if tombstones_until > now and call('ZSCORE', tombstones, owner) then return {WITHDRAWN} end
+local held = s[3] or call('EXISTS', key) == 1
+local text = enter(key, s[2], owner, channel, held)
+if not held and next_turn(key, text, owner) == owner then return 1 end
+return 0
