@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/faults"
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // How often a reproducer is played, and how long it is made small.
@@ -54,6 +55,9 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	found := make([]faults.Found, len(backends))
 	each := func(i int) error {
 		one, err := faults.Search(ctx, backends[i], o)
+		if errors.Is(err, servers.ErrNotInstalled) {
+			err = &EnvError{Backend: one.Backend, Err: err}
+		}
 		if errors.Is(err, faults.ErrUnfit) && len(p.Backends) == 0 {
 			tell.say("left out: %v", err)
 			return nil
@@ -96,10 +100,14 @@ func foundText(found []faults.Found) string {
 	var b strings.Builder
 	for _, one := range found {
 		verdict := "no claim was broken"
-		if n := len(one.Reproducers); n > 0 {
+		switch n := len(one.Reproducers); {
+		case n > 0:
 			verdict = fmt.Sprintf("BROKEN: %d reproducers, and %d violations that these explain", n, one.Again)
-		} else if len(one.Left) > 0 {
+		case len(one.Left) > 0:
 			verdict = "BROKEN: something was left in the end, or has grown"
+		case one.Schedules == 0:
+			fmt.Fprintf(&b, "%s: NOT PLAYED: %s\n", one.Backend, one.Failure)
+			continue
 		}
 		fmt.Fprintf(&b, "%s: %s\n  %d schedules, %d grants, %d actions; %s\n", one.Backend, verdict, one.Schedules, one.Grants, one.Actions, one.Covered.Line())
 		fmt.Fprintf(&b, "  %d schedules on a machine that was starved, %d of which left a claim with a time unjudged; %d documented exceptions were seen\n",

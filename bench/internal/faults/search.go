@@ -12,6 +12,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/check"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
@@ -139,8 +140,7 @@ func Search(ctx context.Context, b Backend, o Options) (found Found, err error) 
 // ErrUnfit is the end of a backend on which none of the chosen actions can happen.
 var ErrUnfit = errors.New("none of these actions can happen there")
 
-// failuresInRow is after how many schedules that cannot be played an
-// search ends.
+// failuresInRow is after how many schedules that cannot be played a search ends.
 const failuresInRow = 5
 
 // Chosen are the actions of these names.
@@ -207,7 +207,10 @@ func (x *searcher) unplayable(err error) {
 	x.found.Failed++
 	x.found.Failure = err.Error()
 	x.opts.Log("%s: a schedule could not be played: %v", x.backend.Name, err)
-	if x.failures++; x.failures == failuresInRow {
+	switch x.failures++; {
+	case errors.Is(err, servers.ErrNotInstalled):
+		x.failure = err
+	case x.failures == failuresInRow:
 		x.failure = fmt.Errorf("faults: %d schedules in a row cannot be played on %s: %w", failuresInRow, x.backend.Name, err)
 	}
 }
