@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -13,6 +14,8 @@ type impairment struct {
 
 	seen          func(Direction) // it observes, and does no harm
 	upTo          int             // the number of the last connection that it concerns; 0 for all
+	only          []byte          // pieces with this in them; nil for all
+	loses         bool            // pieces, without harm to what follows
 	swallows      bool            // data
 	holds         bool            // data, until it is healed
 	hidesEnds     bool            // of connections
@@ -181,7 +184,12 @@ func (f *flow) take(data []byte) {
 	harms, _, _ = f.now()
 	late := f.p.distance()
 	for _, h := range harms {
-		if rand.Float64() < h.resets {
+		switch {
+		case !bytes.Contains(data, h.only):
+			continue
+		case h.loses:
+			return
+		case rand.Float64() < h.resets:
 			f.end()
 			return
 		}

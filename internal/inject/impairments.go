@@ -26,6 +26,13 @@ func (p *Proxy) Delay(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Replies)
 }
 
+// DelayPushes holds what a server sends without having been asked back for d, and
+// what follows on the same connection; 0 loses it, and the connection goes on.
+// What it is is known by the [Proxy.Push] of the store. Requests and answers pass.
+func (p *Proxy) DelayPushes(d time.Duration) error {
+	return p.harm(impairment{only: []byte(p.Push), loses: d == 0, delay: d}, Replies)
+}
+
 // DelayRequests does so with every request.
 func (p *Proxy) DelayRequests(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Requests)

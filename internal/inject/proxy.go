@@ -19,6 +19,10 @@ import (
 // the connections that are open as well as on later ones. Harms add up until
 // [Proxy.Heal]. Its methods may be called from any goroutine.
 type Proxy struct {
+	// Push stands in what the server sends without having been asked, and in
+	// nothing else; "" where that is not known. It is set before the proxy is used.
+	Push string
+
 	port *ports.Taken
 	busy sync.WaitGroup // with connections that come, and those that there are
 

@@ -165,6 +165,7 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.Push = e.kind.Push
 		paths = append(paths, p)
 		e.AtEnd(p.Close)
 		if err := p.Lead(at...); err != nil {

@@ -24,6 +24,9 @@ type Kind struct {
 	Forgets bool
 	// ExpiryStep is how late it may let a lease expire by its design.
 	ExpiryStep time.Duration
+	// Push stands in what its servers send a waiter; see [inject.Proxy]. "" where no
+	// text says that.
+	Push string
 	// Floor is the cheapest call to its servers.
 	Floor *Floor
 	// LeftKeys lists what the server at addr has of the locks of a prefix, besides

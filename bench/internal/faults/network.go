@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // impairment is what can be done to the way between a host and a server.
@@ -20,6 +21,8 @@ type impairment struct {
 	stopsFor time.Duration
 	// mild reports whether leases live through it, also when it is done to all servers.
 	mild bool
+	// pushes reports whether it is known only where [servers.Kind] says what a push is.
+	pushes bool
 	// swallows reports whether requests are left without an answer, not refused.
 	swallows bool
 }
@@ -45,6 +48,12 @@ var impairments = []impairment{
 	{name: "delay-replies", does: "answers are late between %s and the servers", lasts: while, do: func(p *inject.Proxy, x float64) error {
 		return p.Delay(late(x), 0)
 	}},
+	{name: "lose-pushes", pushes: true, does: "what tells the waiters of %s that they have a lock does not come", lasts: while, mild: true, do: func(p *inject.Proxy, _ float64) error {
+		return p.DelayPushes(0)
+	}},
+	{name: "late-pushes", pushes: true, does: "what tells the waiters of %s that they have a lock is late", lasts: while, mild: true, do: func(p *inject.Proxy, x float64) error {
+		return p.DelayPushes(time.Duration((0.2 + 1.8*x) * float64(time.Second)))
+	}},
 	{name: "jitter", does: "answers are now and then late between %s and the servers", lasts: while, mild: true, do: func(p *inject.Proxy, x float64) error {
 		d := time.Duration(2+28*x) * time.Millisecond
 		return p.Delay(d, d)
@@ -69,6 +78,16 @@ var impairments = []impairment{
 	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*inject.Proxy).Cut)},
 }
 
+// whoPush are the backends whose servers say what a push is.
+func whoPush() (names []string) {
+	for _, k := range kinds.All() {
+		if k.Push != "" {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}
+
 // late is a time from 5 ms to 2 s, in which small ones are as likely as great
 // ones.
 func late(x float64) time.Duration {
@@ -85,7 +104,9 @@ var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
 		all = append(all, h.toAll())
-		one = append(one, h.toOne())
+		if !h.pushes { // a waiter is told by one server of them all
+			one = append(one, h.toOne())
+		}
 	}
 	return append(all, one...)
 }()
@@ -113,6 +134,9 @@ func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*in
 	}
 	if h.lasts == (Span{}) {
 		a.Heal = nil
+	}
+	if h.pushes {
+		a.Only = whoPush()
 	}
 	return a
 }

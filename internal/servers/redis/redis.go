@@ -12,12 +12,16 @@ import (
 // Cluster is the setting of a Redis Cluster, to whose nodes no paths lead.
 const Cluster = "cluster"
 
+// Push is how a message of a channel begins.
+const Push = "3\r\n$7\r\nmessage\r\n"
+
 // Kind is one Redis server, with a replica or not, or a Cluster.
 var Kind = &servers.Kind{
 	Name:     "redis",
 	Lacks:    servers.Lacking(nil, "one server has no minority", servers.CapMinority, servers.CapLeader, servers.CapVotes),
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1}, {Name: Cluster, Servers: clusterNodes, Sharded: true}},
 	Forgets:  true,
+	Push:     Push,
 	Floor:    &servers.Floor{Name: "redis-ping", Open: ping},
 	LeftKeys: LeftKeys,
 

@@ -30,6 +30,7 @@ var Kind = &servers.Kind{
 	}, "its nodes are independent masters: a replica of one is what the algorithm excludes", servers.CapReplica, servers.CapSentinel),
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: nodes}},
 	LeftKeys: redis.LeftKeys,
+	Push:     redis.Push,
 
 	Prepare:    prepare,
 	Operations: append(redis.Operations(oneOfSeveral), redis.Rotation),
