@@ -173,9 +173,9 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 		}
 		claims := d.says.Properties
 		m.Plan.Backends, binaries[filepath.Base(d.Path)] = append(m.Plan.Backends, d.Name), d.Path
-		backends = append(backends, faults.Backend{
-			Name: d.Name, Path: d.Path, Fencing: string(claims.Fencing), Config: d.config, NoMTLS: !p.MTLS, HostProgram: p.HostProgram,
-		})
+		b := faults.Described(d.Path, d.says)
+		b.Name, b.Config, b.NoMTLS, b.HostProgram = d.Name, d.config, !p.MTLS, p.HostProgram
+		backends = append(backends, b)
 		m.Subjects = append(m.Subjects, results.Subject{
 			Name: d.Name, Kind: results.KindPlugin, Version: d.says.Version, Fencing: string(claims.Fencing), Scope: string(claims.Scope),
 		})

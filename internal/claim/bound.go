@@ -1,6 +1,9 @@
 package claim
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // The numbers that claims are made of. Those of core are its defaults.
 const (
@@ -41,12 +44,9 @@ const (
 type Terms struct {
 	// Exceptions are the claims that it does not make, by its documentation.
 	Exceptions []Exception
-	// Turn is how long a free lock is kept for a waiter that does not come; nil
-	// stands for 2 s.
+	// Turn is how long a lock is kept for a waiter that does not come; nil stands for
+	// the first span of a store that grants, and else for 2 s.
 	Turn func(ttl time.Duration) time.Duration
-	// FirstSpan is for how long the store itself grants a lock to a waiter, whose first
-	// renewal has to be back by then; zero where it only wakes waiters.
-	FirstSpan time.Duration
 	// ExpiresLate is by how much more than [Slack] a lease may outlive its TTL,
 	// counted from the end of the last interruption.
 	ExpiresLate time.Duration
@@ -71,6 +71,10 @@ func PluginBack(failures int) time.Duration {
 // Setting is what the bound of a claim depends on.
 type Setting struct {
 	Terms
+	// FirstSpan is that of the plugin's Properties: for how long the store itself grants
+	// a lock to a waiter, whose first renewal has to be back by then; zero where it only
+	// wakes waiters.
+	FirstSpan time.Duration
 	// TTL is the longest of the leases concerned.
 	TTL time.Duration
 	// MaxTTL is how long servers do not vote that were restarted or have lost their
@@ -87,7 +91,7 @@ type Setting struct {
 }
 
 func (s Setting) turns() time.Duration {
-	turn := 2 * time.Second
+	turn := cmp.Or(s.FirstSpan, 2*time.Second)
 	if s.Turn != nil {
 		turn = s.Turn(s.TTL)
 	}

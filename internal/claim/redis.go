@@ -1,11 +1,7 @@
 package claim
 
-import "time"
-
 // redis are the terms of a Redis server, with a replica or not, a Cluster or Sentinel.
 var redis = Terms{
-	Turn:      func(time.Duration) time.Duration { return 500 * time.Millisecond },
-	FirstSpan: 500 * time.Millisecond,
 	Exceptions: []Exception{
 		{
 			Rules: Twice(), All: []Condition{DataLost},

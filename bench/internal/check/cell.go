@@ -231,7 +231,7 @@ func (t *table) name(name int, holds []results.Hold) {
 		*count++
 		t.violation(rule, name, "%s", both(rule, first, second, func(n int) string { return "host " + HostName(n) }))
 	})
-	first := claim.TermsOf(t.Backend).FirstSpan
+	first := time.Duration(t.round.FirstSpanNs)
 	switch ok, decided := linear(holds, t.ttl, first, t.died, 0); {
 	case !decided:
 		t.Undecided++
@@ -309,7 +309,7 @@ const longTTL = 10 * time.Second
 // granted in an outage is not promised to outlast it.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
-	short := h.Cause != "revoked" && time.Duration(h.DoneNs-h.GrantedNs) < claim.TermsOf(t.Backend).FirstSpan
+	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs
 	if !t.round.Keeps || inOutage || short || h.DoneNs == 0 || h.ReleaseNs != 0 {
 		return
 	}
@@ -338,7 +338,7 @@ func (t *table) prompt(holds []results.Hold, i int) {
 		}
 	}
 	waited := time.Duration(h.GrantedNs-free) - overlap(t.stood(h.Host), Span{free, h.GrantedNs})
-	if waited > claim.Woken.Within(claim.Setting{Terms: claim.TermsOf(t.Backend), TTL: t.ttl}) {
+	if waited > claim.Woken.Within(claim.Setting{Terms: claim.TermsOf(t.Backend), FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl}) {
 		t.Unserved++
 		t.violation(claim.Woken, h.Name, "host %s was granted token %d at %s, and the lock was free and the store back at %s",
 			HostName(h.Host), h.Token, at(h.GrantedNs), at(free))

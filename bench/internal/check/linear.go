@@ -58,7 +58,7 @@ var lockModel = porcupine.Model{
 
 // linear judges the holds of one name. Died says when a host was killed, 0 for one
 // that was not. From forgets on, unless it is 0, the store may have forgotten any
-// of them. Decided is false when the search was given up. First is [claim.Terms]'s
+// of them. Decided is false when the search was given up. First is [claim.Setting]'s
 // FirstSpan.
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation

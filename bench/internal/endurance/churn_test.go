@@ -73,8 +73,7 @@ func play(t *testing.T, k *servers.Kind, setting string, events []faults.Event) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := faults.Backend{Name: k.Name, Path: path, Fencing: string(d.Properties.Fencing)}
-	r, err := faults.NewReplayer(b)
+	r, err := faults.NewReplayer(faults.Described(path, d))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package endurance_test repeats, in great numbers, what can go wrong with the
 // shipped plugin binaries on real servers: hosts and plugins killed, acquires
-// cancelled at random moments, a million cycles. It is short
+// cancelled at random moments. It is short
 // by default; LOCKBENCH_LONG=1 runs the full counts.
 package endurance_test
 

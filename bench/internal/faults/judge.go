@@ -94,7 +94,7 @@ func (h *History) machine(p *check.Play) {
 // setting is what the bounds for the names of a group depend on.
 func (h *History) setting(group int, b Backend) claim.Setting {
 	of := kinds.Of(b.Name)
-	s := claim.Setting{Terms: claim.TermsOf(b.Name), TTL: time.Duration(h.Schedule.Groups[group].TTL)}
+	s := claim.Setting{Terms: claim.TermsOf(b.Name), FirstSpan: b.FirstSpan, TTL: time.Duration(h.Schedule.Groups[group].TTL)}
 	for _, m := range h.Marks {
 		a := m.action()
 		if m.From == 0 {

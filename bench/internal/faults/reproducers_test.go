@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/servers"
 )
@@ -33,8 +34,11 @@ func TestReproducers(t *testing.T) {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
 			path := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
-			b := Backend{Name: backend, Path: path, Fencing: fencing[backend]}
-			r, err := NewReplayer(b)
+			says, err := plugin.Describe(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := NewReplayer(Described(path, says))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,6 +67,3 @@ func TestReproducers(t *testing.T) {
 		})
 	}
 }
-
-// fencing is the class of each backend, as it says itself.
-var fencing = map[string]string{"redis": "durable", "redlock": "quorum", "mysql": "durable", "etcd": "durable"}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/internal/check"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -21,12 +22,20 @@ type Backend struct {
 	Name    string
 	Path    string // of the plugin binary
 	Fencing string
-	Config  driver.Config
-	NoMTLS  bool
+	// FirstSpan is that of its Properties.
+	FirstSpan time.Duration
+	Config    driver.Config
+	NoMTLS    bool
 	// HostProgram is another program for the host processes, whose main must call
 	// [host.Main]: one that was built with another version of core. "" means this
 	// one.
 	HostProgram string
+}
+
+// Described is a backend with what its plugin at path says of itself.
+func Described(path string, d plugin.Description) Backend {
+	span, _ := time.ParseDuration(d.Properties.FirstSpan) // of an older plugin "", and none
+	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
 }
 
 // Options of a search.

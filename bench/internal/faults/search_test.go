@@ -2,8 +2,13 @@ package faults
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +20,8 @@ import (
 
 // TestPlantedBugsAreFound: each, without being told what to look for, and in a
 // reproducer of two actions at most, of which one that is repeated counts once;
-// nothing in a backend that has none. The short test looks for one of them,
-// among the actions that can show it.
+// nothing in a backend that has none. The short test looks for two of them,
+// among the actions that can show them.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	if s, err := redisserver.Start(t.Context(), nil); err != nil {
@@ -26,15 +31,22 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")
 	o := Options{Length: 260 * time.Second, Seed: 1, Log: t.Logf, Settings: []string{"plain"}, Players: 5, Shrink: 160 * time.Second}
-	bugs := []string{"pause", "token", "resurrect", "release", "early"}
+	bugs := []string{"pause", "token", "resurrect", "release", "early", "push"}
 	if os.Getenv("LOCKBENCH_LONG") == "" {
-		o.Players, o.Length, o.Shrink, o.Runs, o.Actions = 1, 2*time.Minute, 20*time.Second, 1, []string{"freeze-host", "kill-plugin"}
-		bugs = []string{"release"}
+		o.Players, o.Length, o.Shrink, o.Runs = 1, 2*time.Minute, 20*time.Second, 1
+		bugs = []string{"release", "push"}
 	}
 	for _, bug := range bugs {
 		t.Run(bug, func(t *testing.T) {
+			o, b := o, Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": bug}}
+			if o.Players == 1 {
+				o.Actions = []string{"freeze-host", "kill-plugin"}
+			}
+			if bug == "push" {
+				b.Path, b.FirstSpan, b.Config, o.Actions = countsFromThePush(t), 500*time.Millisecond, nil, []string{"late-pushes", "lose-pushes"}
+			}
 			began := time.Now()
-			found, err := Search(t.Context(), Backend{Name: "redis", Path: path, Fencing: "durable", Config: driver.Config{"bug": bug}}, o)
+			found, err := Search(t.Context(), b, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,4 +64,36 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// countsFromThePush builds the plugin of redis such that it counts the time of a grant
+// that the store has made from when it is told, instead of from its last sign of life.
+func countsFromThePush(t *testing.T) (path string) {
+	t.Helper()
+	file, err := filepath.Abs("../../../plugins/internal/redisnode/waiting.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const right = "age := sinceBoot() - p.sign"
+	if !strings.Contains(string(text), right) {
+		t.Fatalf("%s has no %q", file, right)
+	}
+	dir := t.TempDir()
+	planted, overlay := filepath.Join(dir, "waiting.go"), filepath.Join(dir, "overlay.json")
+	replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{file: planted}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(overlay, replaced, 0o600), os.WriteFile(planted, []byte(strings.Replace(string(text), right, "age := 0*p.sign", 1)), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(dir, "lockplugin-redis")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", path, module+"plugins/redis/lockplugin-redis").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
 }

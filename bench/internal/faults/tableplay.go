@@ -118,7 +118,7 @@ type runner struct {
 // roundOf is a round of a fault on a backend, before it is gone through.
 func roundOf(b Backend, f Fault) results.Round {
 	r := results.Round{
-		Backend: b.Name, Kind: results.KindPlugin, Fencing: b.Fencing, Fault: f.Name, Conditions: f.Produces, Control: f.Control,
+		Backend: b.Name, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
 		Keeps: f.KeepsLeases && !kinds.Of(b.Name).InHost(),
 	}

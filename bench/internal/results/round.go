@@ -32,6 +32,8 @@ type Round struct {
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
 	TTLms   int64 `json:"ttl_ms,omitempty"`
+	// FirstSpanNs is that of the plugin's Properties.
+	FirstSpanNs int64 `json:"first_span_ns,omitempty"`
 	// Missing says why the fault was not run here; nothing else is known then.
 	Missing string `json:"missing,omitempty"`
 	// Failure says why the round was not carried through. What was seen until

@@ -19,6 +19,7 @@ type Description struct {
 type PropertiesDoc struct {
 	Fencing        driver.Fencing      `json:"fencing"`
 	Scope          driver.Scope        `json:"scope"`
+	FirstSpan      string              `json:"first_span"`
 	TTLMin         string              `json:"ttl_min"`
 	TTLStep        string              `json:"ttl_step"`
 	TTLMax         string              `json:"ttl_max"`
@@ -35,7 +36,7 @@ func Describe(spec driver.Spec, version string) Description {
 	d := Description{
 		Name: spec.Name, Doc: spec.Doc, Version: version, Protocols: Versions(),
 		Properties: PropertiesDoc{
-			Fencing: p.Fencing, Scope: p.Scope,
+			Fencing: p.Fencing, Scope: p.Scope, FirstSpan: p.FirstSpan.String(),
 			TTLMin: p.TTLMin.String(), TTLStep: p.TTLStep.String(), TTLMax: p.TTLMax.String(),
 			FIFO: p.FIFO, TimedTokens: p.TimedTokens, Durability: p.Durability, SurvivesPlugin: p.SurvivesPlugin,
 			Capabilities: append([]driver.Capability{}, p.Capabilities...),
