@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/baseline"
@@ -18,7 +17,8 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Plan is what to measure. [Plan.Check] is asked before it is run. Where a list of
+// Plan is what to measure. [Plan.Check] is asked before it is run. What is particular to
+// some scenarios has no effect on others. Where a list of
 // Scenarios, Baselines or Modes has the word all, it means every one.
 type Plan struct {
 	// Backends are plugins by name. None means every plugin that is found and
@@ -158,11 +158,8 @@ func (p Plan) Check() error {
 		if !ok {
 			return unknown("scenario", s, measure.Names())
 		}
-		several := slices.ContainsFunc(p.Hosts, func(n int) bool { return n != 1 })
-		if several && !sc.AcrossHosts {
-			return usagef("scenario %s does not take a number of hosts, %v; those that do: %s", s, p.Hosts, strings.Join(measure.AcrossHosts(), ", "))
-		}
-		if sc.MinClients > 0 && len(p.Clients) > 0 && len(p.Hosts) > 0 && !several && slices.Max(p.Clients) < sc.MinClients {
+		inside := slices.Equal(p.Hosts, []int{1})
+		if sc.MinClients > 0 && len(p.Clients) > 0 && inside && slices.Max(p.Clients) < sc.MinClients {
 			return usagef("scenario %s needs at least %d clients", s, sc.MinClients)
 		}
 	}
@@ -174,8 +171,8 @@ func (p Plan) Check() error {
 	if err := errors.Join(p.checkHold(), p.checkParts()); err != nil {
 		return err
 	}
-	if !(p.Rate >= 0 && p.Rate <= 1e6) || p.Rate > 0 && !slices.Contains(p.Scenarios, "acquire") {
-		return usagef("a rate of %v is not between 0 and 1000000 cycles/s of scenario acquire", p.Rate)
+	if !(p.Rate >= 0 && p.Rate <= 1e6) {
+		return usagef("a rate of %v is not between 0 and 1000000 cycles/s", p.Rate)
 	}
 	if err := p.checkTakeover(); err != nil {
 		return err
@@ -204,15 +201,9 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// checkHold finds what cannot be measured of Keys, Hold and RTT.
+// checkHold finds what cannot be measured of Hold and RTT.
 func (p Plan) checkHold() error {
 	throughput, contend := slices.Contains(p.Scenarios, "throughput"), slices.Contains(p.Scenarios, "contend")
-	switch {
-	case len(p.Keys) > 0 && !throughput:
-		return usagef("keys are of scenario throughput, which is not among %v", p.Scenarios)
-	case len(p.Hold) > 0 && !throughput && !contend && !slices.Contains(p.Scenarios, "footprint"):
-		return usagef("a hold is of scenarios throughput, contend and footprint, of which none is among %v", p.Scenarios)
-	}
 	for _, rtt := range p.RTT {
 		if rtt < 0 || rtt > maxRTT {
 			return usagef("a round trip of %v is not between 0 and %v", rtt, maxRTT)
@@ -310,21 +301,13 @@ func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }
 
-// takeoverName is the scenario that has modes, candidates and a tick.
-const takeoverName = "takeover"
-
 // maxCandidates bounds the processes of one cell.
 const maxCandidates = 32
 
 func (p Plan) checkTakeover() error {
-	if len(p.Modes) > 0 || p.Candidates != 0 || p.Tick != 0 {
-		if !slices.Contains(p.Scenarios, takeoverName) {
-			return usagef("modes, candidates and tick are of scenario %s, which is not among %v", takeoverName, p.Scenarios)
-		}
-	}
 	for _, m := range p.Modes {
 		if !slices.Contains(measure.Modes(), m) {
-			return usagef("%s has no mode %q%s", takeoverName, m, similar.Suggest(m, measure.Modes()))
+			return usagef("takeover has no mode %q%s", m, similar.Suggest(m, measure.Modes()))
 		}
 	}
 	switch {

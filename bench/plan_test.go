@@ -83,16 +83,13 @@ func TestCheckRefuses(t *testing.T) {
 		"long hold": func(p *Plan) {
 			p.Scenarios, p.Hold = []string{"footprint"}, []time.Duration{2 * time.Hour}
 		},
-		"no hold":  func(p *Plan) { p.Hold = []time.Duration{time.Second} },
 		"measure":  func(p *Plan) { p.Measure = 0 },
-		"no keys":  func(p *Plan) { p.Keys = []int{8} },
 		"no hosts": func(p *Plan) { p.Scenarios, p.Hosts = []string{"contend"}, []int{0} },
 		"one part": func(p *Plan) { p.Parts = 1 },
 		"whatever": func(p *Plan) { p.Parts = 2 },
 		"own server": func(p *Plan) {
 			p.Parts, p.Backends, p.config = 2, []string{"redis", "etcd"}, map[string]driver.Config{"etcd": {"address": "h:1"}}
 		},
-		"hosts":    func(p *Plan) { p.Hosts = []int{3} },
 		"too many": func(p *Plan) { p.Scenarios, p.Hosts = []string{"throughput"}, []int{65} },
 		"rate":     func(p *Plan) { p.Rate = math.NaN() },
 	} {

@@ -292,7 +292,7 @@ func partsText(parts []part) string {
 // what a backend can do, raises one below the minimum and says so.
 func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	least, err := time.ParseDuration(d.Properties.TTLMin)
-	if err != nil || p.TTL >= least || p.TTL < time.Millisecond || !slices.Equal(p.Scenarios, []string{takeoverName}) {
+	if err != nil || p.TTL >= least || p.TTL < time.Millisecond || !slices.Equal(p.Scenarios, []string{"takeover"}) {
 		return p.TTL, ""
 	}
 	return least, fmt.Sprintf("%s has a TTL of %v, its minimum, instead of %v", d.Name, least, p.TTL)

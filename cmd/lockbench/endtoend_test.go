@@ -118,10 +118,10 @@ func TestOverHosts(t *testing.T) {
 		"--hosts", "1,2", "--clients", "2", "--target", "redis="+s.Addr(), "--format", "json", "-o", "out", "--plugin-dir", dir)
 	figures := regexp.MustCompile(`\s+`).ReplaceAllString(stdout, "")
 	for figure, want := range map[string]bool{
-		`"scenario":"contend","backend":"redis","mode":"forced","hosts":2`: true,
-		`"scenario":"contend","backend":"memory","mode":"forced"`:          true,
-		`"scenario":"throughput","backend":"redis","hosts":2`:              true,
-		`"backend":"memory","mode":"forced","hosts":2`:                     false, // it belongs to one process
+		`"scenario":"contend","backend":"redis","hosts":2`:    true,
+		`"scenario":"contend","backend":"memory"`:             true,
+		`"scenario":"throughput","backend":"redis","hosts":2`: true,
+		`"backend":"memory","hosts":2`:                        false, // it belongs to one process
 	} {
 		if strings.Contains(figures, figure) != want {
 			t.Errorf("%s: want %v\n%s", figure, want, stdout)

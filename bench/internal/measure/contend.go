@@ -16,13 +16,12 @@ import (
 )
 
 var contend = Scenario{
-	Name:        "contend",
-	Doc:         "what waiting costs: callers of 2 and 8 host processes, and of one, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. Forced: who has released asks again after the next grant; free: at once",
-	MinClients:  contendLeast,
-	AcrossHosts: true,
-	Workloads:   contendWorkloads,
-	Takes:       func(in Input) time.Duration { return in.WarmUp + contendSpan(in) + idleFor(in) },
-	Run:         runContend,
+	Name:       "contend",
+	Doc:        "what waiting costs: callers of 2 and 8 host processes, and of one, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. A caller that has released asks again after the next grant",
+	MinClients: contendLeast,
+	Workloads:  contendWorkloads,
+	Takes:      func(in Input) time.Duration { return in.WarmUp + contendSpan(in) + idleFor(in) },
+	Run:        runContend,
 }
 
 const (
@@ -38,29 +37,10 @@ const (
 	turnsEach = 3
 )
 
-// The modes. In forced mode a caller that has released asks again only after
-// somebody else was granted, so that every hand-over goes to another one.
-//
-// Note: free mode alone hides the hand-over of every polling library. The old
-// holder barges in, and the waiters starve.
-const (
-	forced = "forced"
-	free   = "free"
-)
-
 func contendWorkloads(a Overrides) []Workload {
-	modes := []string{forced, free}
-	if a.Quick {
-		modes = modes[:1]
-	}
 	var out []Workload
-	for _, mode := range modes {
-		for _, h := range hostsOf(a, 1, 2, 8) {
-			for _, s := range product([]int{h}, contendClients(a, h), []int{0}, orUsual(a.Hold, holdFor)) {
-				s.Mode = mode
-				out = append(out, s)
-			}
-		}
+	for _, h := range hostsOf(a, 1, 2, 8) {
+		out = append(out, product([]int{h}, contendClients(a, h), []int{0}, orUsual(a.Hold, holdFor))...)
 	}
 	return out
 }
@@ -171,7 +151,11 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 	return cs, end, nil
 }
 
-// take acquires, holds and releases until asking ends.
+// take acquires, holds and releases until asking ends. Who has released asks again
+// only after another caller was granted, so that every hand-over goes to another one.
+//
+// Note: to ask at once hides the hand-over of every polling library. The old holder
+// barges in, and the waiters starve.
 func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {
@@ -183,9 +167,6 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 		next := t.granted()
 		proc.Sleep(ctx, s.Hold)
 		c.Release(uncancelled, lease)
-		if s.Mode == free {
-			continue
-		}
 		select {
 		case <-next:
 		case <-asking.Done():

@@ -27,8 +27,6 @@ type Scenario struct {
 	Processes bool
 	// PluginsOnly reports whether it is about plugins, which baselines have none of.
 	PluginsOnly bool
-	// AcrossHosts reports whether callers can be spread over several processes.
-	AcrossHosts bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
 	MinClients int
 	// Workloads are what it runs with.
@@ -74,17 +72,6 @@ func Names() []string {
 	var names []string
 	for _, s := range All() {
 		names = append(names, s.Name)
-	}
-	return names
-}
-
-// AcrossHosts lists the names of those whose callers can be spread over hosts.
-func AcrossHosts() []string {
-	var names []string
-	for _, s := range All() {
-		if s.AcrossHosts {
-			names = append(names, s.Name)
-		}
 	}
 	return names
 }

@@ -271,7 +271,7 @@ func TestWorkloads(t *testing.T) {
 	got = contend.Workloads(Overrides{Clients: []int{1, 5}, Quick: true})
 	want = nil
 	for _, s := range [][2]int{{0, 5}, {2, 1}, {2, 5}, {8, 1}, {8, 5}} {
-		want = append(want, Workload{Mode: forced, Hosts: s[0], Clients: s[1], Hold: holdFor})
+		want = append(want, Workload{Hosts: s[0], Clients: s[1], Hold: holdFor})
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)

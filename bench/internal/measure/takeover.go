@@ -292,22 +292,7 @@ var modes = []mode{
 			return errors.Join(s.in.Server.Stop(), s.in.Server.Start(ctx, s.in.Server.Keeps()))
 		},
 	},
-	{
-		name:   "server-pause",
-		doc:    "one server is frozen for one and a tenth TTL",
-		server: true,
-		waits:  pauseOf,
-		inject: func(ctx context.Context, s *election, _ *incident) error {
-			if err := s.in.Server.Freeze(); err != nil {
-				return err
-			}
-			proc.Sleep(ctx, pauseOf(s.in.TTL))
-			return s.in.Server.Resume()
-		},
-	},
 }
-
-func pauseOf(ttl time.Duration) time.Duration { return ttl + ttl/10 }
 
 // NotPossible says why a mode cannot be measured with this input; "" when it
 // can.

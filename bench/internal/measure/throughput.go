@@ -12,12 +12,11 @@ import (
 )
 
 var throughput = Scenario{
-	Name:        "throughput",
-	Doc:         "how many cycles per second go through, and what latency they then have: more and more callers, of one host or of several processes, in a closed loop, each cycle on a random one of many locks, and callers that hold for 1 ms one of a few",
-	AcrossHosts: true,
-	Workloads:   throughputWorkloads,
-	Takes:       func(in Input) time.Duration { return in.WarmUp + in.Measure },
-	Run:         runThroughput,
+	Name:      "throughput",
+	Doc:       "how many cycles per second go through, and what latency they then have: more and more callers, of one host or of several processes, in a closed loop, each cycle on a random one of many locks, and callers that hold for 1 ms one of a few",
+	Workloads: throughputWorkloads,
+	Takes:     func(in Input) time.Duration { return in.WarmUp + in.Measure },
+	Run:       runThroughput,
 }
 
 const (
