@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/bench/internal/results"
@@ -42,6 +43,30 @@ func TestRefusedOpenLoop(t *testing.T) {
 	text := strings.Join(strings.Fields(output(t, reported(t, []results.Cell{c}), "text")), " ")
 	want := "no figures of the open loop, because the load generator could not keep up, for redis at 64 clients"
 	if !strings.Contains(text, want) || !strings.Contains(text, "refused") || strings.Contains(text, "300µs") {
+		t.Error(text)
+	}
+}
+
+// TestRoundTrips: what grows with the distance is counted, from the nearest relay on, and
+// what is not between hosts is no hand-over of a backend.
+func TestRoundTrips(t *testing.T) {
+	var cells []results.Cell
+	for i := range 3 * fewestRuns {
+		rtt := []time.Duration{0, time.Millisecond, 5 * time.Millisecond}[i%3]
+		acquire := cycles("redis", 1, i/3, int64(100*time.Microsecond+2*rtt+rtt/20), false)
+		contend := results.Cell{Section: section("contend", "redis", 1, i/3), Latencies: map[string][]int64{"handoff": {int64(rtt)}}, Values: map[string]float64{}}
+		inside := contend
+		contend.Hosts = 2
+		for _, c := range []results.Cell{acquire, contend, inside} {
+			c.RTT = rtt
+			cells = append(cells, c)
+		}
+	}
+	text := output(t, reported(t, cells), "text")
+	if !strings.Contains(strings.Join(strings.Fields(text), " "), "round trips to the store backend acquire hand-over redis (plugin) 2 (+0.05) 1 (+0.00) ") {
+		t.Error(text)
+	}
+	if text := output(t, everything(t, false), "text"); strings.Contains(text, "round trips") {
 		t.Error(text)
 	}
 }

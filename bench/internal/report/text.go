@@ -21,6 +21,7 @@ func (r Report) print(p *printer) {
 	p.answer(r.answer())
 	p.grid(r.shares())
 	p.grid(r.summary())
+	p.grid(r.roundTrips())
 	for _, t := range r.Tables {
 		p.grid(r.grid(t))
 	}

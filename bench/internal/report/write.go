@@ -146,7 +146,7 @@ func (r Report) html(w io.Writer) error {
 		"Verdict": r.Safe(), "Bad": !strings.HasPrefix(r.Safe(), "safe"),
 		"Findings": findings[:shown], "MoreFindings": findings[shown:], "Warnings": r.warnings(), "WarningsHead": headed(r.warnings()), "Remarks": r.remarks(),
 		"Safety": r.safetyTable(), "SafetyNotes": r.safetyNotes(),
-		"Answer": r.answer(), "Shares": r.shares(), "Summary": r.summary(), "Environment": r.environment(),
+		"Answer": r.answer(), "Shares": r.shares(), "Summary": r.summary(), "RoundTrips": r.roundTrips(), "Environment": r.environment(),
 		"Sections": sections,
 		"Charts":   template.JS(b), "License": string(license),
 	})

@@ -301,6 +301,9 @@ func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 		h := Held{Gate: g, Row: f.Row, Measured: Median(runs[f.Row])}
 		if g.baseline != "" {
 			of := strings.Replace(f.Cell, "/backend="+f.subject.Name+"/", "/backend="+g.baseline+"/", 1)
+			if g.baseline == peak {
+				of = peakOf(f.Row, runs)
+			}
 			h.Measured = Compare(runs[f.Row], runs[Row{of, f.Unit}]).Estimate
 		}
 		if h.Measured.N == 0 {

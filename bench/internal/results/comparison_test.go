@@ -228,6 +228,15 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestPeak: the most is that of any number of callers, and else of the same cell.
+func TestPeak(t *testing.T) {
+	row := func(cell string) Row { return Row{"Throughput/backend=redis/" + cell, "cycles/s"} }
+	runs := map[Row][]float64{row("keys=8/clients=8"): {50, 90, 51}, row("keys=8/clients=64"): {60, 70, 61}, row("keys=8/clients=128"): {55}, row("clients=64"): {99}}
+	if got := peakOf(row("keys=8/clients=128"), runs); got != row("keys=8/clients=64").Cell {
+		t.Error(got)
+	}
+}
+
 func TestJudge(t *testing.T) {
 	c := compared(t, run{}, run{factor: map[string]float64{"redis": 1.2, "redislock": 1.2}})
 	v, unknown := c.Judge(parsed(t, "p99-ns/acquire > +10%", "cycles/s < -10%", "p90-ns/acquire > +50%"))

@@ -27,10 +27,29 @@ type Gate struct {
 
 var gateForm = regexp.MustCompile(`^\s*(\S+?)(?:\s+/\s+(\S+))?\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%|[a-zµ]*)\s*$`)
 
+// peak is a baseline that is no library: the same subject with as many callers as
+// it did the most with, by the median.
+const peak = "peak"
+
+var callersOf = regexp.MustCompile(`/clients=\d+`)
+
+// peakOf is the cell of the highest median among those that differ from the row's in
+// the number of callers alone.
+func peakOf(r Row, runs map[Row][]float64) string {
+	most := r
+	for other, values := range runs {
+		same := other.Unit == r.Unit && callersOf.ReplaceAllString(other.Cell, "") == callersOf.ReplaceAllString(r.Cell, "")
+		if same && Median(values).Center > Median(runs[most]).Center {
+			most = other
+		}
+	}
+	return most.Cell
+}
+
 // ParseGate reads a gate: a unit, in which "*" stands for any text without a
 // slash, then > or <, then the change of the median in percent. Without a
 // percent sign the limit is that of the figure, a time with its unit; a baseline
-// after " / " makes it that of their ratio.
+// after " / ", or the word peak, makes it that of their ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
