@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,10 +124,14 @@ func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg
 	if err != nil {
 		return nil, &EnvError{Backend: bl.Name, Err: err}
 	}
+	fencing := of.Fencing
+	if bl.NoTokens {
+		fencing = "none"
+	}
 	return &subject{
 		Subject: results.Subject{
 			Name: bl.Name, Kind: results.KindBaseline, Version: moduleVersion(bl.Module), Server: of.Server,
-			Durability: of.Durability, Fencing: cmp.Or(string(bl.Fencing), of.Fencing), Scope: of.Scope, Reference: of.Reference,
+			Durability: of.Durability, Fencing: fencing, Scope: of.Scope, Reference: of.Reference,
 		},
 		locker:  locker,
 		check:   of.check,

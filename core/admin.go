@@ -106,8 +106,8 @@ func (c *Client) needAdmin() error {
 }
 
 // notHeld records what an answer that wraps ErrNotHeld says about l, or about
-// the lease that it was handed on to. Without fencing the tokens of two grants
-// are alike, so the owner says which one it is.
+// the lease that it was handed on to. A store that has lost its data may mint a
+// token again, so the owner says which grant it is.
 func (c *Client) notHeld(l *Lease, err error) {
 	if !errors.Is(err, ErrNotHeld) {
 		return

@@ -121,6 +121,5 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 
 // withdraw asks the store once to undo whatever r's owner did or may still do.
 func (c *Client) withdraw(ctx context.Context, r driver.Request) error {
-	r.Token, r.Value, r.Keep = 0, nil, 0
-	return c.b.Release(ctx, r)
+	return c.b.Withdraw(ctx, r.Name, r.Owner)
 }

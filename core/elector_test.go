@@ -157,35 +157,6 @@ func TestCampaignByHand(t *testing.T) {
 	})
 }
 
-// TestOldTermsProclaimEndsNoOther: without fencing the tokens of two terms are
-// alike, and an old one's Proclaim must not end the present one.
-func TestOldTermsProclaimEndsNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		f.props.Fencing = driver.FencingNone
-		c, _ := open(t, f)
-		e := electorOf(t, c, "jobs", nil)
-		var terms [2]*Term
-		for i := range terms {
-			var err error
-			if terms[i], err = e.Campaign(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if i == 0 {
-				if err := terms[i].Resign(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if err := terms[0].Proclaim(t.Context(), []byte("old")); !errors.Is(err, ErrNotHeld) {
-			t.Errorf("Proclaim of the old term: %v", err)
-		}
-		if !terms[1].Valid() {
-			t.Errorf("the present term ended: %v", terms[1].Err())
-		}
-	})
-}
-
 func TestProclaimFindsTheTermLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -108,9 +108,7 @@ func (f *fake) take(r driver.Request) (uint64, error) {
 		return 0, &HeldError{Holder: g.holder()}
 	}
 	f.last++
-	if r.Token = f.last; f.props.Fencing == driver.FencingNone {
-		r.Token = 0
-	}
+	r.Token = f.last
 	f.held[r.Name] = &grantOf{r: r, expires: time.Now().Add(r.TTL)}
 	return r.Token, nil
 }
@@ -144,21 +142,20 @@ func (f *fake) extend(r driver.Request) error {
 }
 
 func (f *fake) Release(ctx context.Context, r driver.Request) error {
-	op := "release"
-	if r.Token == 0 {
-		op = "withdraw"
-	}
-	return f.do(ctx, op, r, func() error { return f.drop(r) })
+	return f.do(ctx, "release", r, func() error { return f.drop(r) })
+}
+
+func (f *fake) Withdraw(ctx context.Context, name, owner string) error {
+	return f.do(ctx, "withdraw", driver.Request{Name: name, Owner: owner}, func() error {
+		f.withdrawn[owner] = true
+		if g := f.live(name); g != nil && g.r.Owner == owner {
+			delete(f.held, name)
+		}
+		return nil
+	})
 }
 
 func (f *fake) drop(r driver.Request) error {
-	if r.Token == 0 {
-		f.withdrawn[r.Owner] = true
-		if g := f.live(r.Name); g != nil && g.r.Owner == r.Owner {
-			delete(f.held, r.Name)
-		}
-		return nil
-	}
 	g, err := f.mine(r)
 	if err != nil {
 		return err

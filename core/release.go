@@ -179,8 +179,7 @@ func (l *Lease) freeAt() time.Time { return l.c.clock.time(l.over()) }
 
 // free ends l in the store, trying until it is settled, rest after ctx has
 // ended, or the lease is over anyway. doubt is why the outcome of a try is
-// unknown. Without fencing the token is zero and the request withdraws the
-// owner, which comes to the same.
+// unknown.
 func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
 	c := l.c
 	began := c.clock.early()

@@ -58,7 +58,7 @@ type Lock interface {
 	// and the lease lives for TTL from now. It returns
 	// [ErrWithdrawn] for an owner that was withdrawn. An error that wraps
 	// [ErrUnavailable] means that the outcome is unknown, and the caller
-	// withdraws the owner (see Release) before asking again.
+	// withdraws the owner before asking again.
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
 
 	// Renew lets the lease of Name, Owner and Token live for TTL from now. It
@@ -73,19 +73,18 @@ type Lock interface {
 	// it shortens the lease to Keep instead of deleting it, and never lengthens
 	// it. It returns a [*NotHeldError] when the lease is not there; a repeated
 	// call is harmless (L7).
-	//
-	// With a zero Token it withdraws Owner from Name: whatever that owner's
-	// TryAcquire or Wait did, or may still do, is undone. A grant is deleted
-	// whatever its token, a place in the queue is given up and a wake-up
-	// passed on. Once it has returned nil, no grant of that owner exists or
-	// can come: a TryAcquire that arrives later is refused with ErrWithdrawn
-	// (K3). Finding nothing is no confirmation while the request may still be
-	// on its way: refuse the owner in the store for at least a minute, or follow
-	// the request on its own ordered connection, or kill its connection and
-	// see it gone. Withdrawing what is not there returns nil. A withdrawal has
-	// no Keep: without fencing, where every Token is zero, a request with
-	// Keep > 0 is the release of a lease.
 	Release(ctx context.Context, r Request) error
+
+	// Withdraw undoes whatever owner's TryAcquire or Wait on name did, or may
+	// still do. A grant is deleted whatever its token, a place in the queue is
+	// given up and a wake-up passed on. Once it has returned nil, no grant of
+	// that owner exists or can come: a TryAcquire that arrives later is refused
+	// with ErrWithdrawn (K3). Finding nothing is no confirmation while the
+	// request may still be on its way: refuse the owner in the store for at
+	// least a minute, or follow the request on its own ordered connection, or
+	// kill its connection and see it gone. Withdrawing what is not there
+	// returns nil.
+	Withdraw(ctx context.Context, name, owner string) error
 
 	// Inspect returns who holds name. A lock that nobody holds is the zero
 	// Holder and no error.
@@ -133,9 +132,9 @@ type Waiter interface {
 	// returns also after max. The zero Grant is only a hint: the caller asks
 	// TryAcquire (K4). No release that follows the caller's refused TryAcquire
 	// may be missed. A release wakes one waiter, not all (K5). The place in
-	// the queue outlives the call, until a grant, a withdrawal (Release with a
-	// zero token), or some time without a Wait or TryAcquire: two seconds at
-	// least, and about that where the lock is free.
+	// the queue outlives the call, until a grant, a withdrawal, or some time
+	// without a Wait or TryAcquire: two seconds at least, and about that where
+	// the lock is free.
 	// When ctx ends it returns ctx.Err().
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
@@ -196,7 +195,7 @@ type Batcher interface {
 // an operation takes no goroutine while it is under way. The plugin uses it; to
 // the host it does not show, and the plugin client does not declare it.
 type Starter interface {
-	// Start does op as TryAcquire, Renew or Release would. It returns without
+	// Start does op as TryAcquire, Renew, Release or Withdraw would. It returns without
 	// waiting and calls done once, from any goroutine; done does not block. An
 	// operation that is not on its way yet when ctx ends is not sent. One that
 	// is may be answered later than ctx ends, but not without a bound.

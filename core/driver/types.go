@@ -63,6 +63,7 @@ const (
 	OpAcquire OpKind = iota + 1
 	OpRenew
 	OpRelease
+	OpWithdraw // reads Name and Owner
 )
 
 // Op is one operation of a batch.
@@ -85,7 +86,6 @@ const (
 	FencingStrict  Fencing = "strict"  // over crash and failover, by consensus or durable commits
 	FencingDurable Fencing = "durable" // as durable as the store's data
 	FencingQuorum  Fencing = "quorum"  // while a quorum keeps its data and its clocks
-	FencingNone    Fencing = "none"    // tokens are zero
 )
 
 // Scope says which hosts exclude each other.
@@ -107,8 +107,10 @@ const (
 	CapBatcher Capability = "batcher"
 	CapAdmin   Capability = "admin"
 	CapStarter Capability = "starter"
-	// CapWaitAcquirer is declared by a plugin process, for its own client.
+	// CapWaitAcquirer and CapWithdraw are declared by a plugin process written in
+	// Go, for its own client, which refuses one that lacks the latter.
 	CapWaitAcquirer Capability = "waitacquirer2"
+	CapWithdraw     Capability = "withdraw"
 )
 
 // Properties are the claims that a backend makes. The conformance suite holds

@@ -105,9 +105,7 @@ func (a *attempt) failed(t T, op string, err error) {
 
 func (a *attempt) withdraw(t T) {
 	t.Helper()
-	r := a.Request
-	r.Token = 0
-	if err := call(t, func(ctx context.Context) error { return a.b.Release(ctx, r) }); err != nil {
+	if err := call(t, func(ctx context.Context) error { return a.b.Withdraw(ctx, a.Name, a.Owner) }); err != nil {
 		t.Fatalf("withdrawing owner %s from %q: %v", a.Owner, a.Name, err)
 	}
 }
@@ -203,14 +201,4 @@ func wantNotHeld(t T, err error, when string) driver.Holder {
 		t.Fatalf("%s: want a NotHeldError, got %v", when, err)
 	}
 	return gone.Holder
-}
-
-// wantNoRelease is wantNotHeld for a release that must not find its lease.
-// Without tokens each release is a withdrawal, and those return nil.
-func (h *Harness) wantNoRelease(t T, err error, when string) driver.Holder {
-	t.Helper()
-	if err == nil && h.props.Fencing == driver.FencingNone {
-		return driver.Holder{}
-	}
-	return wantNotHeld(t, err, when)
 }

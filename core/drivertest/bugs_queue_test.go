@@ -84,13 +84,13 @@ func queueBugs() []bug {
 					}
 					return token, err
 				}
-				c.release = onlyWithToken(c.release, func(ctx context.Context, r driver.Request) error {
-					h, err := inner.inspect(ctx, r.Name)
-					if _, has := asked.Load(r.Owner); err == nil && h.Owner == r.Owner && !has {
+				c.withdraw = func(ctx context.Context, name, owner string) error {
+					h, err := inner.inspect(ctx, name)
+					if _, has := asked.Load(owner); err == nil && h.Owner == owner && !has {
 						return nil
 					}
-					return inner.release(ctx, r)
-				})
+					return inner.withdraw(ctx, name, owner)
+				}
 			}),
 			caught: []string{"K4 a withdrawal undoes a grant on its way"},
 		},
@@ -103,7 +103,7 @@ func queueBugs() []bug {
 		{name: "one host is favoured", plant: favours, caught: []string{"K5 a host that hands a lock over lets others have their turn"}},
 		{
 			name:  "leak on cancel",
-			plant: each(func(c *calls) { slowly(c); c.release = onlyWithToken(c.release, succeed) }),
+			plant: each(func(c *calls) { slowly(c); c.withdraw = withdrawsNothing }),
 			caught: []string{
 				"K3 acquires cancelled at random leave nothing and block nobody", "K3 an acquire whose reply was lost owns nothing",
 				"K3 a withdrawal undoes a grant", "K3 a withdrawn owner is refused", "L6 tokens rise over withdrawal",
@@ -113,13 +113,12 @@ func queueBugs() []bug {
 			name: "withdrawn owner accepted later",
 			plant: each(func(c *calls) {
 				inner := *c
-				c.release = onlyWithToken(c.release, func(ctx context.Context, r driver.Request) error {
-					if h, err := inner.inspect(ctx, r.Name); err != nil || h.Owner == r.Owner {
-						r.Token = h.Token
-						return inner.release(ctx, r)
+				c.withdraw = func(ctx context.Context, name, owner string) error {
+					if h, err := inner.inspect(ctx, name); err != nil || h.Owner == owner {
+						return inner.release(ctx, driver.Request{Name: name, Owner: owner, Token: h.Token})
 					}
 					return nil
-				})
+				}
 			}),
 			caught: []string{"K3 a withdrawn owner is refused", "K3 a withdrawal undoes a grant", "K5 a waiter that withdraws passes its turn on"},
 		},
@@ -127,22 +126,13 @@ func queueBugs() []bug {
 			name: "withdrawal by key only",
 			plant: each(func(c *calls) {
 				inner := *c
-				c.release = onlyWithToken(c.release, func(ctx context.Context, r driver.Request) error {
-					return inner.release(ctx, asHolder(ctx, &inner, r, true, true))
-				})
+				c.withdraw = func(ctx context.Context, name, owner string) error {
+					r := asHolder(ctx, &inner, driver.Request{Name: name, Owner: owner}, true, true)
+					return inner.withdraw(ctx, name, r.Owner)
+				}
 			}),
 			caught: []string{"K3 a withdrawal leaves other owners alone"},
 		},
-	}
-}
-
-// onlyWithToken does withdrawals by f.
-func onlyWithToken(inner, f request) request {
-	return func(ctx context.Context, r driver.Request) error {
-		if r.Token != 0 {
-			return inner(ctx, r)
-		}
-		return f(ctx, r)
 	}
 }
 

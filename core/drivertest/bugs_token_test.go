@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -162,37 +161,5 @@ func mintedApart(*fixture) func(*calls) {
 			current = own[r.Owner]
 			return m.put(r.Owner, token), nil
 		}
-	}
-}
-
-// withoutTokens makes an honest backend of fencing "none": leases are told
-// apart by their owners alone, and every release is a withdrawal.
-func withoutTokens(c *calls) {
-	inner := *c
-	hide := func(h driver.Holder) driver.Holder { h.Token = 0; return h }
-	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
-		_, err := inner.acquire(ctx, r)
-		if held := (*driver.HeldError)(nil); errors.As(err, &held) {
-			err = &driver.HeldError{Holder: hide(held.Holder)}
-		}
-		return 0, err
-	}
-	hintsOnly(c)
-	c.renew = forgets(&inner, inner.renew, false, true)
-	c.proclaim = forgets(&inner, inner.proclaim, false, true)
-	c.release = func(ctx context.Context, r driver.Request) error {
-		if r.Keep > 0 {
-			r = asHolder(ctx, &inner, r, false, true)
-		}
-		return inner.release(ctx, r)
-	}
-	onInspect(c, hide)
-	onObserve(c, func(h driver.Holder, emit func(driver.Holder)) { emit(hide(h)) })
-	c.breaks = func(ctx context.Context, name string, token uint64) error {
-		h, err := inner.inspect(ctx, name)
-		if err != nil || token != 0 {
-			return &driver.NotHeldError{Holder: hide(h)}
-		}
-		return inner.breaks(ctx, name, h.Token)
 	}
 }

@@ -27,6 +27,7 @@ type calls struct {
 	acquire  func(context.Context, driver.Request) (uint64, error)
 	renew    func(context.Context, driver.Request) error
 	release  func(context.Context, driver.Request) error
+	withdraw func(ctx context.Context, name, owner string) error
 	proclaim func(context.Context, driver.Request) error
 	inspect  func(context.Context, string) (driver.Holder, error)
 	observe  func(context.Context, string, func(driver.Holder)) error
@@ -42,7 +43,7 @@ type calls struct {
 func callsOf(b whole) *calls {
 	c := &calls{
 		props: b.Properties, check: b.Check, close: b.Close,
-		acquire: b.TryAcquire, renew: b.Renew, release: b.Release, proclaim: b.Proclaim, inspect: b.Inspect, observe: b.Observe,
+		acquire: b.TryAcquire, renew: b.Renew, release: b.Release, withdraw: b.Withdraw, proclaim: b.Proclaim, inspect: b.Inspect, observe: b.Observe,
 		wait: b.Wait, watch: b.Watch, list: b.List, breaks: b.Break,
 	}
 	c.batch = func(ctx context.Context, ops []driver.Op) []driver.Result {
@@ -55,6 +56,8 @@ func callsOf(b whole) *calls {
 				results[i].Err = c.renew(ctx, op.Request)
 			case driver.OpRelease:
 				results[i].Err = c.release(ctx, op.Request)
+			case driver.OpWithdraw:
+				results[i].Err = c.withdraw(ctx, op.Name, op.Owner)
 			}
 		}
 		return results
@@ -68,8 +71,11 @@ func (c *calls) Close(ctx context.Context) error { return c.close(ctx) }
 func (c *calls) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	return c.acquire(ctx, r)
 }
-func (c *calls) Renew(ctx context.Context, r driver.Request) error    { return c.renew(ctx, r) }
-func (c *calls) Release(ctx context.Context, r driver.Request) error  { return c.release(ctx, r) }
+func (c *calls) Renew(ctx context.Context, r driver.Request) error   { return c.renew(ctx, r) }
+func (c *calls) Release(ctx context.Context, r driver.Request) error { return c.release(ctx, r) }
+func (c *calls) Withdraw(ctx context.Context, name, owner string) error {
+	return c.withdraw(ctx, name, owner)
+}
 func (c *calls) Proclaim(ctx context.Context, r driver.Request) error { return c.proclaim(ctx, r) }
 func (c *calls) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	return c.inspect(ctx, name)
@@ -155,6 +161,9 @@ func (c *calls) behind(v *valve) *calls {
 	return &calls{
 		props: c.props, close: c.close,
 		renew: one(c.Renew), release: one(c.Release), proclaim: one(c.Proclaim),
+		withdraw: func(ctx context.Context, name, owner string) error {
+			return v.do(ctx, func(ctx context.Context) error { return c.withdraw(ctx, name, owner) })
+		},
 		check: func(ctx context.Context) error { return v.do(ctx, c.Check) },
 		acquire: func(ctx context.Context, r driver.Request) (token uint64, err error) {
 			err = v.do(ctx, func(ctx context.Context) (err error) { token, err = c.acquire(ctx, r); return err })

@@ -165,11 +165,9 @@ func proclaimCompares(t T, h *Harness) {
 	stranger.b, stranger.Value = bs[1], []byte("theirs")
 	stranger.Owner += "x"
 	wantNotHeld(t, stranger.proclaim(t), "Proclaim by another owner")
-	if h.props.Fencing != driver.FencingNone {
-		stranger.Owner = a.Owner
-		stranger.Token--
-		wantNotHeld(t, stranger.proclaim(t), "Proclaim with an earlier token")
-	}
+	stranger.Owner = a.Owner
+	stranger.Token--
+	wantNotHeld(t, stranger.proclaim(t), "Proclaim with an earlier token")
 	before := inspect(t, bs[1], "jobs")
 	if string(before.Value) != "mine" {
 		t.Errorf("after refused proclamations the value is %q", before.Value)

@@ -49,9 +49,6 @@ func (w *fixture) harness() *Harness {
 func fixtureProperties(b bug) driver.Properties {
 	p := memory.Spec.Properties
 	p.Name, p.Scope, p.SurvivesPlugin = "fixture", driver.ScopeShared, !b.diesWithPlugin
-	if b.noTokens {
-		p.Fencing, p.FirstSpan = driver.FencingNone, 0
-	}
 	return p
 }
 

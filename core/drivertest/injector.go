@@ -104,6 +104,10 @@ func (g *injector) Release(ctx context.Context, r driver.Request) error {
 	return g.pass(ctx, opRelease, func() error { return g.Backend.Release(ctx, r) })
 }
 
+func (g *injector) Withdraw(ctx context.Context, name, owner string) error {
+	return g.pass(ctx, opRelease, func() error { return g.Backend.Withdraw(ctx, name, owner) })
+}
+
 func (g *injector) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
 	err = g.pass(ctx, opInspect, func() (err error) {
 		h, err = g.Backend.Inspect(ctx, name)

@@ -19,7 +19,6 @@ type bug struct {
 
 	// No bugs by themselves, but properties.
 	diesWithPlugin bool // the store ends with its plugin
-	noTokens       bool
 
 	silentDeath      bool // nobody is told that the plugin died
 	pluginTakesLocks bool // the plugin's death frees its leases
@@ -97,13 +96,12 @@ func TestCasesPassWithoutBug(t *testing.T) {
 	for _, honest := range []bug{
 		{name: "survives"},
 		{name: "dies with its plugin", diesWithPlugin: true},
-		{name: "without tokens", noTokens: true, plant: each(withoutTokens)},
 	} {
 		for _, c := range Cases() {
 			t.Run(honest.name+"/"+c.Name, func(t *testing.T) {
 				t.Parallel()
 				r := judgeCase(t, c, honest)
-				if r.Outcome == NA && (strings.Contains(r.Reason, "survive") || honest.noTokens && slices.Contains([]string{"fencing none", "the store only wakes waiters"}, r.Reason)) {
+				if r.Outcome == NA && strings.Contains(r.Reason, "survive") {
 					return
 				}
 				if r.Outcome != Pass {

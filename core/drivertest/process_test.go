@@ -53,7 +53,7 @@ func (w *fixture) process(store *memory.Store) *process {
 // host die. Batches are not noted: hosts that are killed make none.
 func (p *process) keepBook(c *calls) {
 	note := func(f func()) { p.mu.Lock(); defer p.mu.Unlock(); f() }
-	acquire, release, wait := c.acquire, c.release, c.wait
+	acquire, release, withdraw, wait := c.acquire, c.release, c.withdraw, c.wait
 	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
 		token, err := acquire(ctx, r)
 		if err == nil {
@@ -66,6 +66,13 @@ func (p *process) keepBook(c *calls) {
 		err := release(ctx, r)
 		if err == nil {
 			note(func() { delete(p.held, r.Owner); delete(p.queued, r.Owner) })
+		}
+		return err
+	}
+	c.withdraw = func(ctx context.Context, name, owner string) error {
+		err := withdraw(ctx, name, owner)
+		if err == nil {
+			note(func() { delete(p.held, owner); delete(p.queued, owner) })
 		}
 		return err
 	}
@@ -85,8 +92,7 @@ func (p *process) hostDied() {
 		_ = p.link.release(context.Background(), r)
 	}
 	for _, r := range queued {
-		r.Token = 0
-		_ = p.link.release(context.Background(), r)
+		_ = p.link.withdraw(context.Background(), r.Name, r.Owner)
 	}
 }
 

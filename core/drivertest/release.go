@@ -20,7 +20,6 @@ func releaseCases() []Case {
 			Name:    "L7 release compares the token",
 			Explain: `Release frees only the grant that its token belongs to, so that one that comes late ends no later grant.`,
 			Run:     func(t T, h *Harness) { strangersRelease(t, h, func(r *driver.Request) { r.Token++ }) },
-			Excuse:  noFencing,
 		},
 		{
 			Name:    "L7 renew compares the owner",
@@ -31,7 +30,6 @@ func releaseCases() []Case {
 			Name:    "L7 renew compares the token",
 			Explain: `A renewal with another token must neither succeed nor lengthen the lease.`,
 			Run:     func(t T, h *Harness) { strangersRenewal(t, h, func(r *driver.Request) { r.Token++ }) },
-			Excuse:  noFencing,
 		},
 		{
 			Name: "L7 the release of an expired holder frees nobody",
@@ -75,13 +73,13 @@ func strangersRelease(t T, h *Harness, change func(*driver.Request)) {
 	stranger := *a
 	stranger.b = bs[1]
 	change(&stranger.Request)
-	at := h.wantNoRelease(t, stranger.release(t), "a stranger's release")
+	at := wantNotHeld(t, stranger.release(t), "a stranger's release")
 	if at.Held() && at.Owner != a.Owner {
 		t.Errorf("the error names %s instead of owner %s", describe(at), a.Owner)
 	}
 	a.wantHeldBy(t, "after a stranger's release")
 	stranger.Keep = time.Millisecond
-	h.wantNoRelease(t, stranger.release(t), "a stranger's release with Keep")
+	wantNotHeld(t, stranger.release(t), "a stranger's release with Keep")
 	if at := inspect(t, a.b, a.Name); at.TTL < a.TTL/2 {
 		t.Errorf("a stranger's release with Keep has shortened the lease: %s", describe(at))
 	}
@@ -112,7 +110,7 @@ func outlived(t T, h *Harness) (old, now *attempt) {
 
 func lateRelease(t T, h *Harness) {
 	old, now := outlived(t, h)
-	at := h.wantNoRelease(t, old.release(t), "the expired holder's release")
+	at := wantNotHeld(t, old.release(t), "the expired holder's release")
 	if at.Held() && at.Owner != now.Owner {
 		t.Errorf("the error names %s instead of owner %s", describe(at), now.Owner)
 	}
@@ -147,7 +145,7 @@ func releaseTwice(t T, h *Harness) {
 	}
 	again := h.attempt(cs[0].b, "jobs", h.lasting().TTL)
 	again.Owner, again.Token = l.Owner(), core.GrantNumber(l.Token())
-	h.wantNoRelease(t, again.release(t), "the store is asked for a second release")
+	wantNotHeld(t, again.release(t), "the store is asked for a second release")
 	if at := inspect(t, cs[1].b, "jobs"); at.Owner != next.Owner() || !next.Valid() {
 		t.Errorf("a second Release of owner %s has freed owner %s: %s", l.Owner(), next.Owner(), describe(at))
 	}

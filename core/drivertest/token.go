@@ -15,13 +15,12 @@ can refuse the writes of holders that were paused. One that repeats or goes back
 
 func tokenCases() []Case {
 	over := func(name string, run func(T, *Harness)) Case {
-		return Case{Name: "L6 tokens rise over " + name, Explain: whyTokensRise, Excuse: noFencing, Run: run}
+		return Case{Name: "L6 tokens rise over " + name, Explain: whyTokensRise, Run: run}
 	}
 	return []Case{
 		{
 			Name: "L6 tokens are what the properties claim",
-			Explain: `A backend that mints tokens never grants token zero, and one that claims none never fakes one. One that claims
-that they are times mints times. All are below 2^53: core puts the number of the hand-over inside a host below them, and
+			Explain: `No grant has token zero. A backend that claims that they are times mints times. All are below 2^53: core puts the number of the hand-over inside a host below them, and
 the sum has to fit a column of 64 bits.`,
 			Run: tokensAsClaimed,
 		},
@@ -34,32 +33,15 @@ the sum has to fit a column of 64 bits.`,
 			Name: "L6 a token is minted with its grant",
 			Explain: `The token is minted in the same atomic step as the grant. Minted apart, two contenders come by tokens in one order
 and by the lock in the other, and the later holder is refused by the resource.`,
-			Excuse: noFencing,
-			Run:    mintedWithGrant,
+			Run: mintedWithGrant,
 		},
 		withNeeds(over("a crash of the store that keeps its data", func(t T, h *Harness) { risingOverRestart(t, h, true) }), NeedStore),
 		withNeeds(over("a restart of the store without its data", func(t T, h *Harness) { risingOverRestart(t, h, false) }), NeedStore),
 	}
 }
 
-func noFencing(p driver.Properties) string {
-	if p.Fencing == driver.FencingNone {
-		return "fencing none"
-	}
-	return ""
-}
-
-// withExcuse adds an excuse to those of c.
 func withExcuse(c Case, excuse func(driver.Properties) string) Case {
-	first := c.Excuse
-	c.Excuse = func(p driver.Properties) string {
-		if first != nil {
-			if reason := first(p); reason != "" {
-				return reason
-			}
-		}
-		return excuse(p)
-	}
+	c.Excuse = excuse
 	return c
 }
 
@@ -70,11 +52,8 @@ func withNeeds(c Case, needs ...Need) Case {
 
 func tokensAsClaimed(t T, h *Harness) {
 	a := h.attempt(h.open(t), "jobs", h.lasting().TTL).must(t)
-	if none := h.props.Fencing == driver.FencingNone; none != (a.Token == 0) {
-		t.Errorf("fencing is %q and the token %d", h.props.Fencing, a.Token)
-	}
-	if a.Token >= 1<<53 {
-		t.Errorf("the token is %d, at or above 2^53", a.Token)
+	if a.Token == 0 || a.Token >= 1<<53 {
+		t.Errorf("the token is %d: not above 0 and below 2^53", a.Token)
 	}
 	// A day is more than any clock is wrong by, and less than any number that is
 	// no time.
@@ -87,7 +66,7 @@ func tokensAsClaimed(t T, h *Harness) {
 // wantHigher fails unless token, of a later grant, is above before.
 func (h *Harness) wantHigher(t T, token, before uint64) {
 	t.Helper()
-	if token <= before && h.props.Fencing != driver.FencingNone {
+	if token <= before {
 		t.Errorf("token %d follows token %d", token, before)
 	}
 }

@@ -118,6 +118,11 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Release(ctx, r) })
 }
 
+// Withdraw implements driver.Lock.
+func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
+	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Withdraw(ctx, name, owner) })
+}
+
 // Inspect implements driver.Lock.
 func (b *backend) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
 	err = b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
@@ -216,7 +221,7 @@ func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 // and its link use themselves.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
-		return capability == driver.CapStarter || capability == driver.CapWaitAcquirer
+		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWaitAcquirer, driver.CapWithdraw}, capability)
 	})
 	if !slices.Contains(p.Capabilities, driver.CapWatcher) {
 		p.Capabilities = append(p.Capabilities, driver.CapWatcher)

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/frame"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
@@ -106,6 +107,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 // the plugin as its child is no impostor, but cannot be told from one: then the
 // operations go over the connection that mutual TLS protects.
 func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
+	if !slices.Contains(p.props.Capabilities, driver.CapWithdraw) {
+		return l.fail(ErrVersion, "its protocol has no Withdraw: take host and plugin from one release")
+	}
 	lost := func(err error) { p.giveUp(p.connectionError("data connection", err)) }
 	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, p.props.Capabilities, lost)
 	if errors.Is(err, frame.ErrPeer) {

@@ -122,6 +122,8 @@ func (f *far) Start(ctx context.Context, op driver.Op, done func(driver.Result))
 			r.Err = f.Renew(ctx, op.Request)
 		case driver.OpRelease:
 			r.Err = f.Release(ctx, op.Request)
+		case driver.OpWithdraw:
+			r.Err = f.Withdraw(ctx, op.Name, op.Owner)
 		}
 		done(r)
 	}()

@@ -202,7 +202,7 @@ func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 			}
 		}
 	}
-	if reply, err := c.Release(t.Context(), &lockpb.Request{Name: "jobs", Owner: "stranger"}); err != nil || reply.Error != nil {
+	if reply, err := c.Withdraw(t.Context(), &lockpb.Request{Name: "jobs", Owner: "stranger"}); err != nil || reply.Error != nil {
 		t.Errorf("withdrawing a stranger: %v, %v", reply, err)
 	}
 	h, err := b.Inspect(t.Context(), "jobs")

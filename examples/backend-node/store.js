@@ -39,7 +39,6 @@ class Store {
   }
 
   release(m) {
-    if (m.token === '0') return this.#withdraw(m);
     const grant = this.#mine(m);
     const keep = BigInt(m.keepNs);
     if (keep > 0n) {
@@ -69,7 +68,7 @@ class Store {
   }
 
   // withdraw undoes whatever that owner did or may still do.
-  #withdraw(m) {
+  withdraw(m) {
     const time = now();
     for (const [key, until] of this.#barred) { // the oldest come first
       if (until > time) break;

@@ -140,15 +140,17 @@ func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
 }
 
 func (b *backend) Release(ctx context.Context, r driver.Request) error {
-	switch {
-	case r.Token == 0:
-		// In this order an acquire that is still on its way comes before the lock
-		// of the row, and is undone, or after it, and finds the tombstone.
-		return b.step(ctx, "withdraw", r, do(lock), do(leaveTombstone), do(leave), do(dropOwned), do(dropEmpty), do(wakeNext))
-	case r.Keep > 0:
+	if r.Keep > 0 {
 		return b.ifHeld(ctx, "release", r, shorten)
 	}
 	return b.ifHeld(ctx, "release", r, release, do(wakeNext))
+}
+
+func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
+	// In this order an acquire that is still on its way comes before the lock
+	// of the row, and is undone, or after it, and finds the tombstone.
+	return b.step(ctx, "withdraw", driver.Request{Name: name, Owner: owner},
+		do(lock), do(leaveTombstone), do(leave), do(dropOwned), do(dropEmpty), do(wakeNext))
 }
 
 func (b *backend) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {

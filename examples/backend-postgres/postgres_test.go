@@ -219,7 +219,7 @@ func TestAnotherIsolationLevel(t *testing.T) {
 			_, err := b.TryAcquire(t.Context(), driver.Request{Name: "one", Owner: owner, TTL: time.Minute})
 			granted <- err
 		}()
-		if err := b.Release(t.Context(), driver.Request{Name: "one", Owner: owner}); err != nil {
+		if err := b.Withdraw(t.Context(), "one", owner); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-granted; err != nil && !errors.Is(err, driver.ErrWithdrawn) {

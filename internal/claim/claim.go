@@ -21,8 +21,8 @@ const (
 	Overlap Rule = "overlap"
 	// Token: of two grants of one name of which one came back before the other
 	// was asked for, the later has the higher token. That covers the grants of
-	// which one ended before the other was asked for. It is not asked of fencing
-	// class none.
+	// which one ended before the other was asked for. It is not asked of a
+	// baseline without tokens.
 	Token Rule = "token"
 	// Linear: the acquires, renewals, releases and expiries of one name can be put
 	// in one order, in which each takes effect between its call and its return and

@@ -38,7 +38,6 @@ func TestExempt(t *testing.T) {
 		{"redis", Token, []Condition{ClockBack, DataLost}, []Condition{ClockBack}},
 		{"redlock", Overlap, []Condition{DataLost}, nil},
 		{"redlock", Overlap, []Condition{DataLost, QuarantineOff}, []Condition{QuarantineOff}},
-		{"redlock", Token, []Condition{ClockForward, Unfenced}, []Condition{Unfenced}},
 		{"mysql", Overlap, []Condition{LeaderPaused}, nil},
 		{"etcd", Signal, []Condition{LeaderPaused}, []Condition{LeaderPaused}},
 		{"etcd", Effect, []Condition{OldData}, nil},

@@ -30,6 +30,5 @@ const (
 	PluginDied  Condition = "plugin-died"
 	// Settings.
 	QuarantineOff  Condition = "quarantine-off"
-	Unfenced       Condition = "unfenced"
 	ReplicasWaited Condition = "replicas-waited"
 )

@@ -28,6 +28,5 @@ var redlock = Terms{
 		{Rules: []Rule{Survives}, All: []Condition{Restarted}},
 		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
 		{Rules: []Rule{Token}, All: []Condition{Restarted, DataLost, ClockBack}},
-		{Rules: []Rule{Token}, All: []Condition{Unfenced}},
 	},
 }

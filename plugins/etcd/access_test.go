@@ -62,7 +62,7 @@ func use(t *testing.T, b *Backend, name string) {
 	must(t, b.Release(t.Context(), r))
 	must(t, <-woken)
 	withdrawn := lock(name, "b")
-	must(t, b.Release(t.Context(), withdrawn))
+	must(t, b.Withdraw(t.Context(), withdrawn.Name, withdrawn.Owner))
 	if _, err := b.TryAcquire(t.Context(), withdrawn); !errors.Is(err, driver.ErrWithdrawn) {
 		t.Errorf("a withdrawn owner: %v", err)
 	}

@@ -68,6 +68,8 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 			renewals = append(renewals, &renewal{r: r, err: &results[i].Err})
 		case op.Kind == driver.OpRelease:
 			apart.Go(func() { results[i].Err = b.Release(ctx, r) })
+		case op.Kind == driver.OpWithdraw:
+			apart.Go(func() { results[i].Err = b.Withdraw(ctx, r.Name, r.Owner) })
 		default:
 			results[i].Err = fmt.Errorf("etcd: %w: operation %d", driver.ErrInvalid, op.Kind)
 		}
@@ -108,7 +110,7 @@ func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finis
 	switch {
 	case b.txns.Known() == nil:
 		return nil, nil
-	case op.Kind == driver.OpRelease && op.Token != 0 && op.Keep <= 0:
+	case op.Kind == driver.OpRelease && op.Keep <= 0:
 		g := b.table.find(op.Name, op.Owner, op.Token)
 		if g == nil {
 			return nil, nil

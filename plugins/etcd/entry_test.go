@@ -72,7 +72,7 @@ func TestEntryOfALateProcess(t *testing.T) {
 	if n := left(); n != 1 {
 		t.Errorf("%d entries of one owner", n)
 	}
-	must(t, b.Release(t.Context(), r)) // it gives up
+	must(t, b.Withdraw(t.Context(), r.Name, r.Owner)) // it gives up
 	if n := left(); n != 0 {
 		t.Errorf("%d entries are left", n)
 	}
@@ -128,7 +128,7 @@ func TestEntryOfAnEarlierProcess(t *testing.T) {
 	acquire(t, after, waiter)
 
 	stranger := connect(t, on(s))
-	must(t, stranger.Release(t.Context(), driver.Request{Name: "jobs", Owner: "late", TTL: late.TTL}))
+	must(t, stranger.Withdraw(t.Context(), "jobs", "late"))
 	if h, err := other.Inspect(t.Context(), "jobs"); err != nil || h.Owner != "waiter" || h.Waiters != 0 {
 		t.Errorf("after the withdrawal of the other waiter: %+v, %v", h, err)
 	}
@@ -141,8 +141,8 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, b.Release(t.Context(), acquire(t, b, lock("jobs", "a"))))
 	second := acquire(t, b, lock("jobs", "b"))
 	for _, owner := range []string{"a", "c"} {
-		must(t, stranger.Release(t.Context(), lock("jobs", owner)))
-		must(t, b.Release(t.Context(), lock("jobs", owner)))
+		must(t, stranger.Withdraw(t.Context(), "jobs", owner))
+		must(t, b.Withdraw(t.Context(), "jobs", owner))
 	}
 	must(t, b.Renew(t.Context(), second))
 	wrong := second
@@ -152,7 +152,7 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 			t.Errorf("the release of another owner's token names %+v", h)
 		}
 	}
-	must(t, stranger.Release(t.Context(), driver.Request{Name: "jobs", Owner: "b", TTL: second.TTL}))
+	must(t, stranger.Withdraw(t.Context(), "jobs", "b"))
 	if h, err := b.Inspect(t.Context(), "jobs"); err != nil || h.Held() {
 		t.Errorf("after the withdrawal: %+v, %v", h, err)
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/lockbench/lockbench/core/driver"
 )
 
 // TestSameRevisionOfTwoGenerations: after a loss of data another owner's lease is on
@@ -57,7 +55,7 @@ func TestSameRevisionOfTwoGenerations(t *testing.T) {
 			t.Fatalf("after the %s of before: %+v, %v", what, h, err)
 		}
 	}
-	must(t, old.Release(t.Context(), driver.Request{Name: "jobs", Owner: "a", TTL: before.TTL}))
+	must(t, old.Withdraw(t.Context(), "jobs", "a"))
 	must(t, fresh.Renew(t.Context(), now))
 
 	over := old.table.end(g)

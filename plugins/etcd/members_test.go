@@ -98,7 +98,7 @@ func TestMemberWithoutAnswer(t *testing.T) {
 	if _, err := b.TryAcquire(ctx, lock("jobs", "a")); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) || ctx.Err() != nil {
 		t.Errorf("acquire from a frozen member: %v", err)
 	}
-	must(t, b.Release(t.Context(), lock("jobs", "a"))) // goes elsewhere
+	must(t, b.Withdraw(t.Context(), "jobs", "a")) // goes elsewhere
 	acquire(t, b, lock("jobs", "b"))
 	must(t, b.Renew(t.Context(), held))
 

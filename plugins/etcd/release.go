@@ -14,14 +14,10 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// Release is one Txn, after a read when an earlier process got the lock.
-// Withdrawing is one, and one more when there was a grant; now and then it needs
-// a lease for the tombstone first. Keep takes a LeaseGrant and a Txn.
+// Release is one Txn, after a read when an earlier process got the lock. Keep
+// takes a LeaseGrant and a Txn.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
-	switch {
-	case r.Token == 0:
-		return b.withdraw(ctx, r, false)
-	case r.Keep > 0:
+	if r.Keep > 0 {
 		return b.keep(ctx, r)
 	}
 	g, err := b.known(ctx, r)
@@ -70,6 +66,12 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 		return nil
 	}
 	return &driver.NotHeldError{Holder: b.holder(ctx, seenIn(s.Generation, s.Ops))}
+}
+
+// Withdraw is one Txn, and one more when there was a grant; now and then it needs
+// a lease for the tombstone first.
+func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
+	return b.withdraw(ctx, driver.Request{Name: name, Owner: owner}, false)
 }
 
 // withdraw puts a tombstone for the owner, whose acquire may still be on its way,

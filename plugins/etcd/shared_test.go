@@ -202,8 +202,7 @@ func TestEntryEndsWithLock(t *testing.T) {
 			must(t, b.Release(t.Context(), r))
 		},
 		"withdraw": func(t *testing.T, b *Backend, _ *servers.Server, r driver.Request) {
-			r.Token = 0
-			must(t, b.Release(t.Context(), r))
+			must(t, b.Withdraw(t.Context(), r.Name, r.Owner))
 		},
 		"break": func(t *testing.T, b *Backend, _ *servers.Server, r driver.Request) {
 			must(t, b.Break(t.Context(), r.Name, r.Token))

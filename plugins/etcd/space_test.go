@@ -200,13 +200,13 @@ func TestWithdrawnWithoutSpace(t *testing.T) {
 	must(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond)))
 	f.armed.Store(true) // the tombstone is put
 	for _, owner := range []string{"a", "b"} {
-		lacksSpace(t, b.Release(t.Context(), lock("jobs", owner)), true)
+		lacksSpace(t, b.Withdraw(t.Context(), "jobs", owner), true)
 	}
 	if all := f.keys(t, b.space.both("jobs")); len(all) != 0 {
 		t.Errorf("left is %+v", all)
 	}
 	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
-	must(t, b.Release(t.Context(), lock("jobs", "b")))
+	must(t, b.Withdraw(t.Context(), "jobs", "b"))
 	if _, err := b.TryAcquire(t.Context(), lock("jobs", "b")); !errors.Is(err, driver.ErrWithdrawn) {
 		t.Errorf("an owner that was withdrawn: %v", err)
 	}

@@ -100,9 +100,6 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 }
 
 func (b *backend) Release(ctx context.Context, r driver.Request) error {
-	if r.Token == 0 {
-		return b.withdraw(ctx, r)
-	}
 	return b.held(ctx, r, func(s *Store, e *entry, now time.Time) error {
 		if r.Keep <= 0 {
 			s.free(e, now)
@@ -116,11 +113,11 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 	})
 }
 
-func (b *backend) withdraw(ctx context.Context, r driver.Request) error {
-	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
-		s.withdrawn.Put(claim{r.Name, r.Owner}, struct{}{})
-		e.leave(r.Owner)
-		if e.grant != nil && e.grant.Owner == r.Owner {
+func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
+	return b.locked(ctx, name, func(s *Store, e *entry, now time.Time) error {
+		s.withdrawn.Put(claim{name, owner}, struct{}{})
+		e.leave(owner)
+		if e.grant != nil && e.grant.Owner == owner {
 			s.free(e, now)
 		}
 		return nil
@@ -145,6 +142,8 @@ func (b *backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 			results[i].Err = b.Renew(ctx, op.Request)
 		case driver.OpRelease:
 			results[i].Err = b.Release(ctx, op.Request)
+		case driver.OpWithdraw:
+			results[i].Err = b.Withdraw(ctx, op.Name, op.Owner)
 		default:
 			results[i].Err = fmt.Errorf("memory: %w: operation %d", driver.ErrInvalid, op.Kind)
 		}

@@ -34,7 +34,7 @@ func TestWithdrawnOwnersAreForgottenAfterAWhile(t *testing.T) {
 		b := s.Open()
 		withdraw := func(owner string) {
 			t.Helper()
-			if err := b.Release(t.Context(), driver.Request{Name: "jobs", Owner: owner}); err != nil {
+			if err := b.Withdraw(t.Context(), "jobs", owner); err != nil {
 				t.Fatalf("withdrawing %s: %v", owner, err)
 			}
 		}

@@ -62,9 +62,9 @@ func (b *Backend) batcherOf(op driver.Op) *batcher {
 		return b.acquirer(op.Name)
 	case op.Kind == driver.OpRenew:
 		return &b.renewals
-	case op.Kind == driver.OpRelease && op.Token != 0 && op.Keep > 0:
+	case op.Kind == driver.OpRelease && op.Keep > 0:
 		return &b.shortens
-	case op.Kind == driver.OpRelease && op.Token != 0:
+	case op.Kind == driver.OpRelease:
 		return &b.releases
 	}
 	return nil
@@ -74,8 +74,8 @@ func (b *Backend) single(ctx context.Context, op driver.Op) driver.Result {
 	switch l := b.batcherOf(op); {
 	case l != nil:
 		return l.one(ctx, op.Request)
-	case op.Kind == driver.OpRelease:
-		return driver.Result{Err: b.Release(ctx, op.Request)}
+	case op.Kind == driver.OpWithdraw:
+		return driver.Result{Err: b.Withdraw(ctx, op.Name, op.Owner)}
 	}
 	return driver.Result{Err: fmt.Errorf("mysql: %w: operation %d", driver.ErrInvalid, op.Kind)}
 }

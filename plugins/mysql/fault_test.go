@@ -44,7 +44,7 @@ func TestAbandonedStatement(t *testing.T) {
 				must(t, host.Close(t.Context()))
 			}
 			withdrawn := make(chan error, 1)
-			go func() { withdrawn <- w.b.Release(t.Context(), r) }()
+			go func() { withdrawn <- w.b.Withdraw(t.Context(), r.Name, r.Owner) }()
 			eventually(t, "the withdrawal is in the server", func() bool {
 				select {
 				case err := <-withdrawn:

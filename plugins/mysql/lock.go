@@ -67,10 +67,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 
 // Release is one statement, and a second one if somebody waits.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
-	switch {
-	case r.Token == 0:
-		return b.withdraw(ctx, r)
-	case r.Keep > 0:
+	if r.Keep > 0 {
 		return b.shortens.one(ctx, r).Err
 	}
 	return b.releases.one(ctx, r).Err
@@ -173,7 +170,7 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// withdraw waits for what is on its way from this process, and is nothing more
+// Withdraw waits for what is on its way from this process, and is nothing more
 // when all of it was refused. Else it shares a statement, on connections of
 // their own: the others may all be busy with what is to be withdrawn.
 //
@@ -182,7 +179,8 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 // server, and its successor does not know where they are; and one may still lie
 // unread in a socket. The tombstone stands in the row that such a statement
 // must lock, and is read under that lock.
-func (b *Backend) withdraw(ctx context.Context, r driver.Request) error {
+func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
+	r := driver.Request{Name: name, Owner: owner}
 	if err := ready(ctx, r); err != nil {
 		return err
 	}

@@ -197,7 +197,7 @@ func TestDemotion(t *testing.T) {
 			"acquire":  second(b.TryAcquire(t.Context(), want("other", time.Second))),
 			"renew":    b.Renew(t.Context(), r),
 			"release":  b.Release(t.Context(), r),
-			"withdraw": b.Release(t.Context(), want("other", time.Second)),
+			"withdraw": b.Withdraw(t.Context(), "other", "o"),
 			"proclaim": b.Proclaim(t.Context(), r),
 			"check":    b.Check(t.Context()),
 		} {

@@ -146,7 +146,7 @@ func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name s
 	}))
 	say(fmt.Sprint("listed ", found), nil)
 	say("release", b.Release(ctx, next))
-	say("withdraw", b.Release(ctx, want(name, time.Second)))
+	say("withdraw", b.Withdraw(ctx, name, want(name, time.Second).Owner))
 	row()
 	return strings.Join(log, "; ")
 }

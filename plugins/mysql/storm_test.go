@@ -70,7 +70,7 @@ func TestCancelledWaiters(t *testing.T) {
 					}
 				}
 				began := time.Now()
-				if err := b.Release(context.Background(), r); err != nil {
+				if err := b.Withdraw(context.Background(), r.Name, r.Owner); err != nil {
 					t.Errorf("withdrawing: %v", err)
 				}
 				if time.Since(began) >= mysql.SettleFor {
@@ -278,7 +278,7 @@ func TestManyLockedRows(t *testing.T) {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_ = w.b.Renew(short, r)
-			_ = w.b.Release(short, want(r.Name, ttl))
+			_ = w.b.Withdraw(short, r.Name, want(r.Name, ttl).Owner)
 		})
 	}
 	pause(t, 2*ttl)

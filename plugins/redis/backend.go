@@ -89,9 +89,14 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpRenew, Request: r}).Err
 }
 
-// Release ends a lease, or withdraws an owner; see driver.Lock.
+// Release ends a lease; see driver.Lock.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpRelease, Request: r}).Err
+}
+
+// Withdraw undoes what owner did; see driver.Lock.
+func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
+	return b.do(ctx, driver.Op{Kind: driver.OpWithdraw, Request: driver.Request{Name: name, Owner: owner}}).Err
 }
 
 // Batch does many operations in one round trip; see driver.Batcher.
@@ -118,7 +123,7 @@ func explain(op driver.Op, res driver.Result) driver.Result {
 	switch {
 	case op.Kind == driver.OpAcquire:
 		verb = "acquire"
-	case op.Kind == driver.OpRelease && op.Token == 0:
+	case op.Kind == driver.OpWithdraw:
 		verb = "withdraw"
 	case op.Kind == driver.OpRelease:
 		verb = "release"

@@ -34,13 +34,17 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 				if token != 0 && err == nil {
 					r.Token = token
 				}
-				if err := b.Release(t.Context(), r); err != nil {
+				end := func() error { return b.Release(t.Context(), r) }
+				if r.Token == 0 {
+					end = func() error { return b.Withdraw(t.Context(), r.Name, r.Owner) }
+				}
+				if err := end(); err != nil {
 					t.Errorf("%s: clean up: %v", r.Owner, err)
 				}
 				if _, err := b.TryAcquire(t.Context(), r); r.Token == 0 && !errors.Is(err, driver.ErrWithdrawn) {
 					t.Errorf("%s: acquire after the clean-up: %v", r.Owner, err)
 				} else if r.Token != 0 && err == nil {
-					must(t, b.Release(t.Context(), driver.Request{Name: r.Name, Owner: r.Owner}))
+					must(t, b.Withdraw(t.Context(), r.Name, r.Owner))
 				}
 			}
 		})
@@ -78,7 +82,7 @@ func TestLateAcquireIsRefused(t *testing.T) {
 		t.Errorf("acquire from a frozen server: %v", err)
 	}
 	must(t, s.Resume())
-	must(t, b.Release(t.Context(), r))
+	must(t, b.Withdraw(t.Context(), r.Name, r.Owner))
 	if v := c.Get(t.Context(), "a").Val(); strings.HasPrefix(v, "late ") {
 		t.Errorf("a withdrawn owner holds the lock: %q", v)
 	}

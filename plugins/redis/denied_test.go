@@ -34,8 +34,7 @@ func TestOutOfMemory(t *testing.T) {
 	for i := range 40 {
 		ops = append(ops, driver.Op{Kind: driver.OpRenew, Request: acquire(t, b, lease(fmt.Sprint("held", i), "o"))})
 	}
-	withdrawn := driver.Op{Kind: driver.OpRelease, Request: acquire(t, b, lease("withdrawn", "o"))}
-	withdrawn.Token = 0
+	withdrawn := driver.Op{Kind: driver.OpWithdraw, Request: acquire(t, b, lease("withdrawn", "o"))}
 	ops = append([]driver.Op{{Kind: driver.OpAcquire, Request: lease("new", "o")}}, append(ops, withdrawn)...)
 	must(t, c.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
 	for i, res := range b.Batch(t.Context(), ops) {

@@ -20,7 +20,7 @@ func TestForeignHolder(t *testing.T) {
 	if by := held(t, err); by.Owner != "their secret ?" || by.Token != 0 || by.TTL <= 20*time.Second || by.TTL > 50*time.Second {
 		t.Errorf("refused: %+v", by)
 	}
-	must(t, b.Release(ctx, lease("x", "o1")))
+	must(t, b.Withdraw(ctx, "x", "o1"))
 	if err := b.Break(ctx, "x", 0); err == nil {
 		t.Error("broke a foreign holder")
 	}

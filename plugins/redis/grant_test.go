@@ -102,7 +102,7 @@ func TestFirstUseOfAGrant(t *testing.T) {
 		"release":              func(r driver.Request) error { return b.Release(ctx, r) },
 		"release that keeps":   func(r driver.Request) error { return b.Release(ctx, keep(r)) },
 		"release of a batch":   func(r driver.Request) error { return b.Batch(ctx, releases(t, b, r))[1].Err },
-		"withdrawal":           func(r driver.Request) error { r.Token = 0; return b.Release(ctx, r) },
+		"withdrawal":           func(r driver.Request) error { return b.Withdraw(ctx, r.Name, r.Owner) },
 		"break by an operator": func(r driver.Request) error { return b.Break(ctx, r.Name, r.Token) },
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 			}
 		}
 		for _, w := range []string{"next", "second", "third"} {
-			must(t, b.Release(ctx, driver.Request{Name: "a", Owner: w}))
+			must(t, b.Withdraw(ctx, "a", w))
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestTokensRiseThroughABatch(t *testing.T) {
 	gone.Token = 0
 	results := b.Batch(ctx, []driver.Op{
 		{Kind: driver.OpAcquire, Request: lease("x", "x")}, {Kind: driver.OpRelease, Request: holder},
-		{Kind: driver.OpAcquire, Request: lease("y", "y")}, {Kind: driver.OpRelease, Request: gone},
+		{Kind: driver.OpAcquire, Request: lease("y", "y")}, {Kind: driver.OpWithdraw, Request: gone},
 		{Kind: driver.OpAcquire, Request: lease("z", "z")},
 	})
 	tokens := []uint64{results[0].Token, given(t, b, next).Token, results[2].Token, given(t, b, after).Token, results[4].Token,
@@ -369,7 +369,7 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 		var work sync.WaitGroup
 		work.Go(func() { _, _ = waiter.Wait(wctx, gone, time.Minute) })
 		work.Go(func() { must(t, holders.Release(ctx, holder)) })
-		work.Go(func() { cancel(); must(t, waiter.Release(ctx, gone)) })
+		work.Go(func() { cancel(); must(t, waiter.Withdraw(ctx, gone.Name, gone.Owner)) })
 		work.Wait()
 		_, err := waiter.TryAcquire(ctx, gone)
 		if !errors.Is(err, driver.ErrWithdrawn) {

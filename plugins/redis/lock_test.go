@@ -60,12 +60,12 @@ func TestBatchKeepsOrder(t *testing.T) {
 		ops = append(ops,
 			driver.Op{Kind: driver.OpAcquire, Request: lease("same", "a")},
 			driver.Op{Kind: driver.OpAcquire, Request: lease("same", "b")},
-			driver.Op{Kind: driver.OpRelease, Request: lease("same", "c")})
+			driver.Op{Kind: driver.OpWithdraw, Request: lease("same", "c")})
 	}
 	results := b.Batch(t.Context(), ops)
 	must(t, results[0].Err)
 	for i, r := range results[1:] {
-		if ops[i+1].Kind == driver.OpRelease {
+		if ops[i+1].Kind == driver.OpWithdraw {
 			must(t, r.Err)
 			continue
 		}

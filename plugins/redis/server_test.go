@@ -24,7 +24,7 @@ func everything(ctx context.Context, b *Backend) map[string]error {
 	held := r
 	held.Token = 1
 	errs := map[string]error{"check": b.Check(ctx), "renew": b.Renew(ctx, held), "release": b.Release(ctx, held),
-		"withdraw": b.Release(ctx, r), "proclaim": b.Proclaim(ctx, held), "wait": backendtest.Err(b.Wait(ctx, r, time.Second)),
+		"withdraw": b.Withdraw(ctx, r.Name, r.Owner), "proclaim": b.Proclaim(ctx, held), "wait": backendtest.Err(b.Wait(ctx, r, time.Second)),
 		"break": b.Break(ctx, "a", 1), "observe": b.Observe(ctx, "a", func(driver.Holder) {}),
 		"list": b.List(ctx, "", func(driver.Holder) bool { return true })}
 	_, errs["acquire"] = b.TryAcquire(ctx, r)

@@ -290,7 +290,7 @@ func TestWaitReplicas(t *testing.T) {
 	r = lease("a", "o2")
 	eventually(t, "granted", func() bool {
 		if r.Token, err = b.TryAcquire(t.Context(), r); err != nil {
-			must(t, b.Release(t.Context(), driver.Request{Name: r.Name, Owner: r.Owner}))
+			must(t, b.Withdraw(t.Context(), r.Name, r.Owner))
 			r.Owner += "x"
 		}
 		return err == nil

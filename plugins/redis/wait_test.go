@@ -188,7 +188,7 @@ func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	must(t, backendtest.Err(b.Wait(ctx, lease("a", "w2"), time.Millisecond)))
 	must(t, b.Release(ctx, holder)) // w1 is granted the lock
 	before := published(t, c)
-	must(t, b.Release(ctx, lease("a", "w1"))) // and gives up
+	must(t, b.Withdraw(ctx, "a", "w1")) // and gives up
 	if n := published(t, c) - before; n != 1 {
 		t.Errorf("%.0f pushes, want one to the next", n)
 	}
@@ -203,7 +203,7 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 	ctx := t.Context()
 	acquire(t, b, lease("busy", "first"))
 	must(t, backendtest.Err(b.Wait(ctx, lease("busy", "w"), time.Millisecond)))
-	must(t, b.Release(ctx, lease("busy", "gave up")))
+	must(t, b.Withdraw(ctx, "busy", "gave up"))
 	must(t, b.Release(ctx, acquire(t, b, lease("a", "o")))) // the script is known
 	must(t, c.ConfigResetStat(ctx).Err())
 	const cycles = 20

@@ -50,9 +50,6 @@ func (b *Backend) acquire(r driver.Request) *operation {
 	if err := b.checkTTL(r.TTL); err != nil {
 		return a.refuse(err)
 	}
-	if !b.fenced() && b.tombstones.refuse(r.Owner) {
-		return a.refuse(driver.ErrWithdrawn)
-	}
 	a.queue = b.queueOf(r.Name, r.Owner)
 	x := a.take()
 	if a.queue >= 0 && b.contention.out(r.Name, r.Owner) {
@@ -161,12 +158,7 @@ func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 // get the lease, and the owner gives up its place in the queue.
 func (a *acquisition) granted(token uint64) (more bool) {
 	b, key := a.b, a.now.key
-	a.r.Token = token
-	if b.fenced() {
-		a.token = token
-	} else {
-		b.tombstones.live.Put(a.r.Owner, struct{}{})
-	}
+	a.r.Token, a.token = token, token
 	if b.leaveQueues(a.r.Owner) && a.queue >= 0 {
 		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
@@ -270,14 +262,8 @@ func (a *acquisition) undo(err error) (more bool) {
 // then. An undo that comes late, over a connection that broke, meets a later
 // attempt of its owner, which has neither of those tokens. What it may find of
 // that is a grant without a token, and such a one does not count for a majority.
-//
-// Without fencing there is nothing to tell attempts from each other, and an
-// owner whose undo may come late is refused, see undone.
 func (a *acquisition) heads() string {
-	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0)
-	if a.b.fenced() {
-		heads += "\n" + a.r.Owner + " " + a.guessed()
-	}
+	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
 		heads += "\n" + redisnode.LeaseID(a.r.Owner, a.now.token)
 	}
@@ -297,9 +283,6 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	}
 	for i, asked := range a.now.targets {
 		if asked && !votes[i].yes() {
-			if !a.b.fenced() {
-				a.b.tombstones.undone.Put(a.r.Owner, struct{}{})
-			}
 			return false
 		}
 	}

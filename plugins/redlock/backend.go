@@ -40,7 +40,6 @@ type Backend struct {
 
 	contention contention
 	observers  observe.Poller
-	tombstones tombstones // used without fencing
 
 	mu      sync.Mutex // guards node.runID
 	changed wake.All   // with each change of a node's state
@@ -78,7 +77,6 @@ func open(o Options) (*Backend, error) {
 	}
 	b.contention.init()
 	b.observers.Every, b.observers.Look, b.observers.Go = observeEvery, b.look, b.background.Go
-	b.tombstones.init()
 	clients := make([]*goredis.Client, len(addrs))
 	links := make([]*redisnode.Links, len(addrs))
 	for i, a := range addrs {
@@ -127,7 +125,7 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 		return driver.ErrClosed
 	}
 	for _, x := range requests {
-		if x.kind == kindAcquire && x.token == 0 && b.fenced() {
+		if x.kind == kindAcquire && x.token == 0 {
 			x.token = b.guess()
 		}
 		if x.givesUp() {
@@ -142,8 +140,6 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 	}
 	return nil
 }
-
-func (b *Backend) fenced() bool { return b.opts.Fencing == "quorum" }
 
 // disconnected is called when a session with n has ended.
 func (b *Backend) disconnected(n *node) {

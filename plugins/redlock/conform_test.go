@@ -21,17 +21,14 @@ import (
 )
 
 // store is a set of nodes for one case.
-type store struct {
-	servers.Nodes
-	fencing string
-}
+type store struct{ servers.Nodes }
 
-func newStore(t drivertest.T, fencing string) store {
+func newStore(t drivertest.T) store {
 	t.Helper()
 	nodes, err := redisserver.StartNodes(t.Context(), 5, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	must(t, err)
 	t.Cleanup(func() { must(t, nodes.Close()) })
-	s := store{nodes, fencing}
+	s := store{nodes}
 	must(t, s.admit(t.Context()))
 	return s
 }
@@ -87,7 +84,7 @@ func cancels(t testing.TB) int {
 }
 
 func (s store) config(prefix string) driver.Config {
-	return driver.Config{"address": s.Addr(), "prefix": prefix, "node_timeout": "100ms", "fencing": s.fencing}
+	return driver.Config{"address": s.Addr(), "prefix": prefix, "node_timeout": "100ms"}
 }
 
 func (s store) open(t drivertest.T, prefix string) driver.Backend {
@@ -104,7 +101,7 @@ func TestConformance(t *testing.T) {
 	_ = start(t, 1, nil) // skips without redis-server
 	cancels := cancels(t)
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
-		s := newStore(t, "quorum")
+		s := newStore(t)
 		return &drivertest.Harness{
 			Open:      func(t drivertest.T) driver.Backend { return s.open(t, "case:") },
 			Other:     func(t drivertest.T) driver.Backend { return s.open(t, "other:") },
@@ -118,27 +115,15 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceOfPlugin(t *testing.T) {
 	t.Parallel() // most cases wait most of the time
-	conformOfPlugin(t, "quorum")
-}
-
-// Without fencing it is not the token that tells a release that keeps the lock
-// from a withdrawal. It comes before what runs in parallel, which keeps the
-// machine busy enough.
-func TestConformanceOfPluginUnfenced(t *testing.T) {
-	conformOfPlugin(t, "none", "L7 a killed host's AtLeast is kept", "L7 AtLeast keeps the lock of a short job",
-		"L7 release with Keep shortens the lease and never lengthens it")
-}
-
-func conformOfPlugin(t *testing.T, fencing string, only ...string) {
 	_ = start(t, 1, nil)
 	cancels := cancels(t)
 	binary := plugintest.Build(t, "./lockplugin-redlock")
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
-		s := newStore(t, fencing)
+		s := newStore(t)
 		h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("case:") })(t)
 		other := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("other:") })(t)
 		h.Other, h.Store, h.Leftovers = other.Open, conform.Store(s.admit, s.Nodes...), s.leftovers
 		h.Cancels = cancels
 		return h
-	}, only...)
+	})
 }

@@ -19,7 +19,7 @@ import (
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://:hush-hush@a,b:1,[::1]\nprefix=~", "", "redlock")
 	f.Add("address=a,b,a\nmax_ttl=-1s\nnode_timeout=1h", "hush-hush", "x")
-	f.Add("address=a,b,c,d\nfencing=maybe\npool_size=-1", "", "~")
+	f.Add("address=a,b,c,d\npool_size=-1", "", "~")
 	f.Fuzz(func(t *testing.T, text, password, name string) {
 		cfg := configtest.Read(text)
 		if cfg["password"] == "" {
@@ -84,7 +84,7 @@ func FuzzVotes(f *testing.F) {
 	f.Add("o 7 0:", "o 7 0:", "p 9 1:lv", int64(100), int64(-1), int64(-2), byte(0))
 	f.Add("o 0 0:", "foreign", "", int64(0), int64(1<<40), int64(-3), byte(0x3))
 	f.Fuzz(func(t *testing.T, raw1, raw2, raw3 string, ms1, ms2, ms3 int64, odd byte) {
-		b := &Backend{quorum: 2, opts: Options{Fencing: "quorum"}}
+		b := &Backend{quorum: 2}
 		raws, times := []string{raw1, raw2, raw3}, []int64{ms1, ms2, ms3}
 		votes := make([]vote, 3)
 		shown, longest := map[string]int{}, time.Duration(0)

@@ -35,7 +35,7 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
 		// A grant that has no token yet may come to nothing.
-		return v.answer != seen || b.fenced() && strings.HasPrefix(v.raw, v.holder(name).Owner+" 0 ")
+		return v.answer != seen || strings.HasPrefix(v.raw, v.holder(name).Owner+" 0 ")
 	})
 	most := plurality(holders(name, shown))
 	if len(most) == 0 || len(most)+len(votes)-len(shown) < b.quorum {

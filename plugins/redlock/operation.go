@@ -69,6 +69,8 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 			begun[i] = b.renew(op.Request)
 		case driver.OpRelease:
 			begun[i] = b.release(op.Request)
+		case driver.OpWithdraw:
+			begun[i] = b.withdraw(op.Request)
 		default:
 			o := &operation{b: b, verb: "batch", r: op.Request}
 			begun[i] = o.refuse(fmt.Errorf("%w: operation %d of a batch", driver.ErrInvalid, op.Kind))

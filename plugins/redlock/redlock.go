@@ -30,7 +30,7 @@
 // tells of a third: a node that restarts without its data votes again for a
 // lock that it had granted. Here is what this package changes.
 //
-//   - Tokens (Fencing "quorum", the default). Every grant's token is above what
+//   - Tokens. Every grant's token is above what
 //     a majority of nodes has seen, and is written to a majority in the same
 //     step that checks that the grant is still there, before the grant is
 //     returned. A node's counter is never below its own clock in microseconds.
@@ -124,18 +124,14 @@ func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 // overtakes.
 func (o Options) properties() driver.Properties {
 	conf.Fill(&o)
-	fencing := driver.FencingQuorum
-	if o.Fencing == "none" {
-		fencing = driver.FencingNone
-	}
 	return driver.Properties{
 		Name:           "redlock",
-		Fencing:        fencing,
+		Fencing:        driver.FencingQuorum,
 		Scope:          driver.ScopeShared,
 		TTLMin:         o.ttlMin(),
 		TTLStep:        time.Millisecond,
 		TTLMax:         o.MaxTTL,
-		TimedTokens:    fencing == driver.FencingQuorum,
+		TimedTokens:    true,
 		Durability:     "unknown",
 		SurvivesPlugin: true,
 		Capabilities: []driver.Capability{

@@ -11,43 +11,38 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Release ends a lease on a majority, or withdraws an owner; see driver.Lock.
+// Release ends a lease on a majority; see driver.Lock.
 //
 // A node that cannot be reached, or refuses to write, is told again until it
 // does, for as long as this backend is open; until then the lease stands there
 // for the rest of its TTL, on fewer nodes than a majority. Of what a node must be
 // told again the last 10,000 requests are remembered; when this backend is closed
 // earlier, and the release had no Keep, other hosts find out, see lookForOver.
-//
-// A withdrawal is confirmed once a majority refuses the owner: then no
-// majority can grant to it any more, whatever is still on its way to the rest.
-// When fewer nodes confirm it, the error wraps driver.ErrUnavailable.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.release(r))[0].Err
 }
 
-// release is one round that ends a lease, or withdraws an owner: then what is
-// not there is no error. The next waiter is woken after a majority is free.
-//
-// Without fencing both have no token. A request with Keep is the release of a
-// lease all the same, also of one that this process knows nothing of, or has
-// tried to release before: a withdrawal would free what must stay taken.
+// Withdraw is confirmed once a majority refuses the owner: then no majority can
+// grant to it any more, whatever is still on its way to the rest. When fewer
+// nodes confirm it, the error wraps driver.ErrUnavailable. See driver.Lock.
+func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
+	return b.do(ctx, b.withdraw(driver.Request{Name: name, Owner: owner}))[0].Err
+}
+
+// release is one round that ends a lease. The next waiter is woken after a
+// majority is free.
 func (b *Backend) release(r driver.Request) *operation {
 	o := b.operation("release", r, kindRelease, "")
 	// Rounded up, so that the lock is not free too early.
 	o.now.ms, o.now.kept = millis.Count(r.Keep), o.sent.Add(r.Keep)
-	if r.Token != 0 {
-		return o.decided(o.ended)
-	}
+	return o.decided(o.ended)
+}
+
+// withdraw is one round in which what is not there is no error.
+func (b *Backend) withdraw(r driver.Request) *operation {
 	b.leaveQueues(r.Owner)
-	known := !b.fenced() && b.tombstones.end(r.Owner)
-	if !b.fenced() && r.Keep > 0 {
-		return o.decided(o.ended)
-	}
-	o.verb = "withdraw"
-	if !known {
-		o.now.kind, o.now.ms = kindWithdraw, redisnode.TombstoneFor.Milliseconds()
-	}
+	o := b.operation("withdraw", r, kindWithdraw, "")
+	o.now.ms, o.now.kept = redisnode.TombstoneFor.Milliseconds(), o.sent
 	return o.decided(func() error {
 		err := o.ended()
 		var lost *driver.NotHeldError
@@ -104,7 +99,7 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 		return
 	}
 	for owner, hs := range holders(name, votes) {
-		if len(hs) >= b.quorum || b.fenced() && hs[0].Token == 0 {
+		if len(hs) >= b.quorum || hs[0].Token == 0 {
 			continue
 		}
 		key := b.keys.Lock(name)

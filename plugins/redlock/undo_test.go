@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"strings"
@@ -98,47 +97,37 @@ func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 // An undo that comes late, over a connection that its host gave up, finds the
 // next grant of the same owner, which has the barest majority, and leaves it.
 func TestLateUndo(t *testing.T) {
-	for _, fencing := range []string{"quorum", "none"} {
-		t.Run("fencing="+fencing, func(t *testing.T) {
-			ctx, more := t.Context(), driver.Config{"fencing": fencing}
-			nodes := start(t, 3, nil)
-			must(t, initialise(ctx, config(nodes, more)))
-			late, addr := delayUndo(t, nodes[0])
-			cfg := config(nodes, more)
-			cfg["address"] = strings.Join([]string{addr, nodes[1].Addr(), nodes[2].Addr()}, ",")
-			b := connect(t, cfg)
-			must(t, b.Check(ctx))
-			cutOff(t, b, nodes[2:])
+	ctx := t.Context()
+	nodes := start(t, 3, nil)
+	must(t, initialise(ctx, config(nodes, nil)))
+	late, addr := delayUndo(t, nodes[0])
+	cfg := config(nodes, nil)
+	cfg["address"] = strings.Join([]string{addr, nodes[1].Addr(), nodes[2].Addr()}, ",")
+	b := connect(t, cfg)
+	must(t, b.Check(ctx))
+	cutOff(t, b, nodes[2:])
 
-			foreign := plain(t, nodes[1])
-			must(t, foreign.SetNX(ctx, "a", "somebody", 0).Err())
-			r := lease("a", "o1")
-			r.TTL = 30 * time.Second
-			_, err := b.TryAcquire(ctx, r)
-			held(t, err)
-			eventually(t, "the undo is told again", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
-			must(t, foreign.Del(ctx, "a").Err())
+	foreign := plain(t, nodes[1])
+	must(t, foreign.SetNX(ctx, "a", "somebody", 0).Err())
+	r := lease("a", "o1")
+	r.TTL = 30 * time.Second
+	_, err := b.TryAcquire(ctx, r)
+	held(t, err)
+	eventually(t, "the undo is told again", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
+	must(t, foreign.Del(ctx, "a").Err())
 
-			if fencing == "none" {
-				if _, err := b.TryAcquire(ctx, r); !errors.Is(err, driver.ErrWithdrawn) {
-					t.Fatalf("acquire by an owner whose undo is on its way: %v", err)
-				}
-				r.Owner = "o2"
-			}
-			r = acquire(t, b, r)
-			close(late.arrives)
-			<-late.arrived
-			if n := keyCount(t, nodes[:2], "a"); n != 2 {
-				t.Errorf("after the late undo the lock is on %d of its 2 nodes", n)
-			}
-			must(t, nodes[2].Resume())
-			other := connect(t, config(nodes, more))
-			voting(t, other, nodes...)
-			_, err = other.TryAcquire(ctx, lease("a", "other"))
-			held(t, err)
-			must(t, b.Renew(ctx, r))
-		})
+	r = acquire(t, b, r)
+	close(late.arrives)
+	<-late.arrived
+	if n := keyCount(t, nodes[:2], "a"); n != 2 {
+		t.Errorf("after the late undo the lock is on %d of its 2 nodes", n)
 	}
+	must(t, nodes[2].Resume())
+	other := connect(t, config(nodes, nil))
+	voting(t, other, nodes...)
+	_, err = other.TryAcquire(ctx, lease("a", "other"))
+	held(t, err)
+	must(t, b.Renew(ctx, r))
 }
 
 // An undo takes what its own attempt may have left, and nothing else.
@@ -242,33 +231,29 @@ func TestCloseTellsAgain(t *testing.T) {
 // A release that a node has missed is made up for when the host that made it is
 // gone, and also when another node cannot be reached.
 func TestMissedReleaseOutlivesTheHost(t *testing.T) {
-	for _, fencing := range []string{"quorum", "none"} {
-		t.Run("fencing="+fencing, func(t *testing.T) {
-			ctx, nodes := t.Context(), start(t, 3, nil)
-			cfg := config(nodes, driver.Config{"fencing": fencing})
-			must(t, initialise(ctx, cfg))
-			b, other := connect(t, cfg), connect(t, cfg)
-			must(t, b.Check(ctx))
-			must(t, other.Check(ctx))
-			r := lease("a", "o1")
-			r.TTL = time.Minute
-			r = acquire(t, b, r)
-			eventually(t, "the lock is on 3 nodes", func() bool { return keyCount(t, nodes, "a") == 3 })
-			c := plain(t, nodes[2])
-			must(t, c.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
-			must(t, b.Release(ctx, r))
-			must(t, b.Close(ctx))
-			must(t, c.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
-			if n := keyCount(t, nodes[2:], "a"); n != 1 {
-				t.Fatal("the node has not missed the release")
-			}
-			must(t, nodes[0].Stop())
-			began, end := time.Now(), r.TTL/2
-			acquireSoon(t, other, "a")
-			if took := time.Since(began); took > end {
-				t.Errorf("granted after %v, with a TTL of %v", took, r.TTL)
-			}
-		})
+	ctx, nodes := t.Context(), start(t, 3, nil)
+	cfg := config(nodes, nil)
+	must(t, initialise(ctx, cfg))
+	b, other := connect(t, cfg), connect(t, cfg)
+	must(t, b.Check(ctx))
+	must(t, other.Check(ctx))
+	r := lease("a", "o1")
+	r.TTL = time.Minute
+	r = acquire(t, b, r)
+	eventually(t, "the lock is on 3 nodes", func() bool { return keyCount(t, nodes, "a") == 3 })
+	c := plain(t, nodes[2])
+	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
+	must(t, b.Release(ctx, r))
+	must(t, b.Close(ctx))
+	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "0").Err())
+	if n := keyCount(t, nodes[2:], "a"); n != 1 {
+		t.Fatal("the node has not missed the release")
+	}
+	must(t, nodes[0].Stop())
+	began, end := time.Now(), r.TTL/2
+	acquireSoon(t, other, "a")
+	if took := time.Since(began); took > end {
+		t.Errorf("granted after %v, with a TTL of %v", took, r.TTL)
 	}
 }
 

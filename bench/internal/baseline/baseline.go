@@ -29,11 +29,13 @@ import (
 
 // Baseline is a library that is measured beside a backend, on the same server.
 type Baseline struct {
-	Name    string         // in reports and results.txt
-	Doc     string         // one line
-	Backend string         // the backend whose server and configuration it uses
-	Module  string         // Go module path, for the version in run.json
-	Fencing driver.Fencing // "": that of the backend, whose library it is
+	Name    string // in reports and results.txt
+	Doc     string // one line
+	Backend string // the backend whose server and configuration it uses
+	Module  string // Go module path, for the version in run.json
+	// NoTokens reports whether its grants have none. Else they are those of the
+	// backend, whose library it is.
+	NoTokens bool
 	// Reference reports whether it is what the backend is compared with.
 	Reference bool
 	// Open connects. cfg is the checked configuration of the backend.

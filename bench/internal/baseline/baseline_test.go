@@ -40,8 +40,8 @@ func excludes(t *testing.T, bl Baseline, plain, url driver.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if (lease.Token() == 0) != (bl.Fencing == driver.FencingNone) {
-		t.Errorf("token %d with fencing %s", lease.Token(), bl.Fencing)
+	if (lease.Token() == 0) != bl.NoTokens {
+		t.Errorf("token %d, without tokens: %t", lease.Token(), bl.NoTokens)
 	}
 	if err := lease.Renew(t.Context()); err != nil {
 		t.Errorf("renew: %v", err)

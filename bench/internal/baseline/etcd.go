@@ -48,7 +48,6 @@ var etcdMutexBaseline = Baseline{
 	Doc:       "concurrency.Mutex of the etcd client, in a session of its caller's",
 	Backend:   "etcd",
 	Module:    etcdModule,
-	Fencing:   driver.FencingStrict,
 	Reference: true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		c, err := dialEtcd(cfg)

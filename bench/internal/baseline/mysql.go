@@ -24,7 +24,7 @@ var leaseRowBaseline = Baseline{
 	Doc:       "a plain lease row in a table, asking every 10 ms",
 	Backend:   "mysql",
 	Module:    "github.com/go-sql-driver/mysql",
-	Fencing:   driver.FencingNone,
+	NoTokens:  true,
 	Reference: true,
 	Open: onMySQL(func(ctx context.Context, db *sql.DB) (locks, error) {
 		_, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+leaseTable+
@@ -115,11 +115,11 @@ func (l *leaseRow) must(changed bool, err error) error {
 // connection, without a TTL: nothing is written, so it is as fast as a trip,
 // and a lost machine keeps it until the server gives the connection up.
 var getLockBaseline = Baseline{
-	Name:    "get-lock",
-	Doc:     "GET_LOCK on a connection for each lease; no TTL, no token, nothing written",
-	Backend: "mysql",
-	Module:  "github.com/go-sql-driver/mysql",
-	Fencing: driver.FencingNone,
+	Name:     "get-lock",
+	Doc:      "GET_LOCK on a connection for each lease; no TTL, no token, nothing written",
+	Backend:  "mysql",
+	Module:   "github.com/go-sql-driver/mysql",
+	NoTokens: true,
 	Open: onMySQL(func(_ context.Context, db *sql.DB) (locks, error) {
 		return func(name string, _ time.Duration) (load.Lock, error) {
 			sum := sha256.Sum256([]byte(name)) // the server allows 64 characters, and folds their case

@@ -30,22 +30,22 @@ var (
 )
 
 var goredisBaseline = Baseline{
-	Name:    "go-redis",
-	Doc:     "the bare client: SET NX PX and EVALSHA, retrying every 10 ms",
-	Backend: "redis",
-	Module:  "github.com/redis/go-redis/v9",
-	Fencing: driver.FencingNone,
-	Open:    onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
+	Name:     "go-redis",
+	Doc:      "the bare client: SET NX PX and EVALSHA, retrying every 10 ms",
+	Backend:  "redis",
+	Module:   "github.com/redis/go-redis/v9",
+	NoTokens: true,
+	Open:     onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
 }
 
 // pipelinedBaseline shows what batching gives without a process in between and
 // without tokens: the most that a client can have.
 var pipelinedBaseline = Baseline{
-	Name:    "go-redis-pipelined",
-	Doc:     "the bare client, which sends what callers ask for at the same time in one pipeline",
-	Backend: "redis",
-	Module:  "github.com/redis/go-redis/v9",
-	Fencing: driver.FencingNone,
+	Name:     "go-redis-pipelined",
+	Doc:      "the bare client, which sends what callers ask for at the same time in one pipeline",
+	Backend:  "redis",
+	Module:   "github.com/redis/go-redis/v9",
+	NoTokens: true,
 	Open: onRedis(func(c goredis.UniversalClient) (locks, error) {
 		pipelines, ok := c.(interface {
 			AutoPipeline() (*goredis.AutoPipeliner, error)
@@ -106,7 +106,7 @@ var redislockBaseline = Baseline{
 	Doc:       "bsm/redislock, retrying every 100 ms",
 	Backend:   "redis",
 	Module:    "github.com/bsm/redislock",
-	Fencing:   driver.FencingNone,
+	NoTokens:  true,
 	Reference: true,
 	Open: onRedis(func(c goredis.UniversalClient) (locks, error) {
 		client := redislock.New(c)
@@ -146,11 +146,11 @@ func (l *redislockLock) obtain(ctx context.Context, opts *redislock.Options) (lo
 const redsyncModule = "github.com/go-redsync/redsync/v4"
 
 var redsyncBaseline = Baseline{
-	Name:    "redsync",
-	Doc:     "go-redsync/redsync on one node, with its own retry delay",
-	Backend: "redis",
-	Module:  redsyncModule,
-	Fencing: driver.FencingNone,
+	Name:     "redsync",
+	Doc:      "go-redsync/redsync on one node, with its own retry delay",
+	Backend:  "redis",
+	Module:   redsyncModule,
+	NoTokens: true,
 	Open: onRedis(func(c goredis.UniversalClient) (locks, error) {
 		return redsyncLocks("redsync:", redsyncgoredis.NewPool(c)), nil
 	}),
@@ -161,7 +161,7 @@ var redsyncNodesBaseline = Baseline{
 	Doc:       "go-redsync/redsync on the same nodes as redlock, with its own retry delay",
 	Backend:   "redlock",
 	Module:    redsyncModule,
-	Fencing:   driver.FencingNone,
+	NoTokens:  true,
 	Reference: true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		nodes, err := redisserver.DialNodes(cfg)
@@ -202,11 +202,11 @@ func confirmed(ok bool, err error) error {
 }
 
 var rueidislockBaseline = Baseline{
-	Name:    "rueidislock",
-	Doc:     "redis/rueidis/rueidislock with one key a lock, woken by client-side caching",
-	Backend: "redis",
-	Module:  "github.com/redis/rueidis",
-	Fencing: driver.FencingNone,
+	Name:     "rueidislock",
+	Doc:      "redis/rueidis/rueidislock with one key a lock, woken by client-side caching",
+	Backend:  "redis",
+	Module:   "github.com/redis/rueidis",
+	NoTokens: true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		o, err := rueidisOption(cfg)
 		if err != nil {

@@ -17,7 +17,7 @@ var documented = map[string]map[string]check.Class{
 		"failover-planned": check.ClassToken, "evict-at-once": check.ClassToken,
 	},
 	"redlock": {
-		"restart-wiped-open": check.ClassToken, "clock-forward": check.ClassToken, "clock-forward-unfenced": check.ClassDocumented,
+		"restart-wiped-open": check.ClassToken, "clock-forward": check.ClassToken,
 		"evict-at-once": check.ClassToken,
 	},
 	"mysql": {"restart-wiped": check.ClassToken, "failover": check.ClassToken, "clock-forward": check.ClassToken},
@@ -47,12 +47,8 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 // is injected.
 func twoHolders(backend string, f faults.Fault) results.Round {
 	const ms = 1_000_000
-	fencing := "durable"
-	if f.Config["fencing"] == "none" {
-		fencing = "none"
-	}
 	return results.Round{
-		Backend: backend, Kind: results.KindPlugin, Fencing: fencing, Fault: f.Name, Conditions: f.Produces, Round: 1, Names: 1, Hits: 1,
+		Backend: backend, Kind: results.KindPlugin, Fencing: "durable", Fault: f.Name, Conditions: f.Produces, Round: 1, Names: 1, Hits: 1,
 		TTLms: 2000, InjectedNs: 1000 * ms, HealedNs: 4000 * ms,
 		Seen: results.Seen{Holds: []results.Hold{
 			{Host: 0, Token: 1, GrantedNs: 2 * ms, ValidNs: 1200 * ms, DoneNs: 1201 * ms},

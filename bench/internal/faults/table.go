@@ -264,12 +264,6 @@ func All() []Fault {
 			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
 		},
 		{
-			Name: "clock-forward-unfenced", Does: "as clock-forward, without tokens (fencing=none)",
-			Produces: []claim.Condition{claim.ClockForward, claim.Unfenced}, RivalAsksLate: true, ActsTTLs: 1.5,
-			OnlyFor: servers.CapVotes, Config: map[string]string{"fencing": "none"}, Control: true,
-			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
-		},
-		{
 			// Turning it forward again would be clock-forward.
 			Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
 			Produces: []claim.Condition{claim.ClockBack}, RivalAsksLate: true, ActsTTLs: 1.5,

@@ -117,15 +117,11 @@ type runner struct {
 
 // roundOf is a round of a fault on a backend, before it is gone through.
 func roundOf(b Backend, f Fault) results.Round {
-	r := results.Round{
+	return results.Round{
 		Backend: b.Name, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
 		Keeps: f.KeepsLeases && !kinds.Of(b.Name).InHost(),
 	}
-	if f.Config["fencing"] == "none" {
-		r.Fencing = "none"
-	}
-	return r
 }
 
 // The numbers of the two hosts in what is recorded.

@@ -67,7 +67,7 @@
 // that its host holds (OnHostDeath may say otherwise), withdraws the owners
 // that wait or whose acquire had an unknown outcome, removes the directory in
 // LOCKPLUGIN_DIR, and exits, all within about a second. What its host holds it
-// knows from TryAcquire, Renew, Batch and Release; a plugin that was
+// knows from TryAcquire, Renew, Batch, Release and Withdraw; a plugin that was
 // started again after a crash learns it from the first renewals.
 //
 // Loss of the host: when there has been no Session for five seconds since the
@@ -237,10 +237,11 @@ func (Notice_Kind) EnumDescriptor() ([]byte, []int) {
 type Op_Kind int32
 
 const (
-	Op_UNKNOWN Op_Kind = 0
-	Op_ACQUIRE Op_Kind = 1
-	Op_RENEW   Op_Kind = 2
-	Op_RELEASE Op_Kind = 3
+	Op_UNKNOWN  Op_Kind = 0
+	Op_ACQUIRE  Op_Kind = 1
+	Op_RENEW    Op_Kind = 2
+	Op_RELEASE  Op_Kind = 3
+	Op_WITHDRAW Op_Kind = 4
 )
 
 // Enum value maps for Op_Kind.
@@ -250,12 +251,14 @@ var (
 		1: "ACQUIRE",
 		2: "RENEW",
 		3: "RELEASE",
+		4: "WITHDRAW",
 	}
 	Op_Kind_value = map[string]int32{
-		"UNKNOWN": 0,
-		"ACQUIRE": 1,
-		"RENEW":   2,
-		"RELEASE": 3,
+		"UNKNOWN":  0,
+		"ACQUIRE":  1,
+		"RENEW":    2,
+		"RELEASE":  3,
+		"WITHDRAW": 4,
 	}
 )
 
@@ -1890,15 +1893,16 @@ const file_lock_proto_rawDesc = "" +
 	"\aUNKNOWN\x10\x00\x12\b\n" +
 	"\x04LOST\x10\x01\x12\b\n" +
 	"\x04DOWN\x10\x02\x12\x06\n" +
-	"\x02UP\x10\x03\"\xa8\x01\n" +
+	"\x02UP\x10\x03\"\xb6\x01\n" +
 	"\x02Op\x120\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1c.lockbench.plugin.v1.Op.KindR\x04kind\x126\n" +
-	"\arequest\x18\x02 \x01(\v2\x1c.lockbench.plugin.v1.RequestR\arequest\"8\n" +
+	"\arequest\x18\x02 \x01(\v2\x1c.lockbench.plugin.v1.RequestR\arequest\"F\n" +
 	"\x04Kind\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\v\n" +
 	"\aACQUIRE\x10\x01\x12\t\n" +
 	"\x05RENEW\x10\x02\x12\v\n" +
-	"\aRELEASE\x10\x03\"9\n" +
+	"\aRELEASE\x10\x03\x12\f\n" +
+	"\bWITHDRAW\x10\x04\"9\n" +
 	"\fBatchRequest\x12)\n" +
 	"\x03ops\x18\x01 \x03(\v2\x17.lockbench.plugin.v1.OpR\x03ops\"y\n" +
 	"\n" +
@@ -1910,7 +1914,7 @@ const file_lock_proto_rawDesc = "" +
 	"\fBreakRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\"\x0e\n" +
-	"\fCloseRequest2\x85\t\n" +
+	"\fCloseRequest2\xcb\t\n" +
 	"\x06Plugin\x12W\n" +
 	"\tConfigure\x12%.lockbench.plugin.v1.ConfigureRequest\x1a#.lockbench.plugin.v1.ConfigureReply\x12M\n" +
 	"\aSession\x12\x1e.lockbench.plugin.v1.Heartbeat\x1a\x1e.lockbench.plugin.v1.Heartbeat(\x010\x01\x12K\n" +
@@ -1918,7 +1922,8 @@ const file_lock_proto_rawDesc = "" +
 	"\n" +
 	"TryAcquire\x12\x1c.lockbench.plugin.v1.Request\x1a\x1f.lockbench.plugin.v1.GrantReply\x12A\n" +
 	"\x05Renew\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12C\n" +
-	"\aRelease\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12Q\n" +
+	"\aRelease\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12D\n" +
+	"\bWithdraw\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12Q\n" +
 	"\aInspect\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply\x12D\n" +
 	"\bProclaim\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12S\n" +
 	"\aObserve\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12H\n" +
@@ -2004,32 +2009,34 @@ var file_lock_proto_depIdxs = []int32{
 	4,  // 26: lockbench.plugin.v1.Plugin.TryAcquire:input_type -> lockbench.plugin.v1.Request
 	4,  // 27: lockbench.plugin.v1.Plugin.Renew:input_type -> lockbench.plugin.v1.Request
 	4,  // 28: lockbench.plugin.v1.Plugin.Release:input_type -> lockbench.plugin.v1.Request
-	15, // 29: lockbench.plugin.v1.Plugin.Inspect:input_type -> lockbench.plugin.v1.InspectRequest
-	4,  // 30: lockbench.plugin.v1.Plugin.Proclaim:input_type -> lockbench.plugin.v1.Request
-	15, // 31: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
-	17, // 32: lockbench.plugin.v1.Plugin.Wait:input_type -> lockbench.plugin.v1.WaitRequest
-	19, // 33: lockbench.plugin.v1.Plugin.Watch:input_type -> lockbench.plugin.v1.WatchRequest
-	23, // 34: lockbench.plugin.v1.Plugin.Batch:input_type -> lockbench.plugin.v1.BatchRequest
-	25, // 35: lockbench.plugin.v1.Plugin.List:input_type -> lockbench.plugin.v1.ListRequest
-	26, // 36: lockbench.plugin.v1.Plugin.Break:input_type -> lockbench.plugin.v1.BreakRequest
-	27, // 37: lockbench.plugin.v1.Plugin.Close:input_type -> lockbench.plugin.v1.CloseRequest
-	10, // 38: lockbench.plugin.v1.Plugin.Configure:output_type -> lockbench.plugin.v1.ConfigureReply
-	14, // 39: lockbench.plugin.v1.Plugin.Session:output_type -> lockbench.plugin.v1.Heartbeat
-	12, // 40: lockbench.plugin.v1.Plugin.Check:output_type -> lockbench.plugin.v1.CheckReply
-	6,  // 41: lockbench.plugin.v1.Plugin.TryAcquire:output_type -> lockbench.plugin.v1.GrantReply
-	5,  // 42: lockbench.plugin.v1.Plugin.Renew:output_type -> lockbench.plugin.v1.Reply
-	5,  // 43: lockbench.plugin.v1.Plugin.Release:output_type -> lockbench.plugin.v1.Reply
-	16, // 44: lockbench.plugin.v1.Plugin.Inspect:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 45: lockbench.plugin.v1.Plugin.Proclaim:output_type -> lockbench.plugin.v1.Reply
-	16, // 46: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
-	18, // 47: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.WaitReply
-	20, // 48: lockbench.plugin.v1.Plugin.Watch:output_type -> lockbench.plugin.v1.WatchReply
-	24, // 49: lockbench.plugin.v1.Plugin.Batch:output_type -> lockbench.plugin.v1.BatchReply
-	16, // 50: lockbench.plugin.v1.Plugin.List:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 51: lockbench.plugin.v1.Plugin.Break:output_type -> lockbench.plugin.v1.Reply
-	5,  // 52: lockbench.plugin.v1.Plugin.Close:output_type -> lockbench.plugin.v1.Reply
-	38, // [38:53] is the sub-list for method output_type
-	23, // [23:38] is the sub-list for method input_type
+	4,  // 29: lockbench.plugin.v1.Plugin.Withdraw:input_type -> lockbench.plugin.v1.Request
+	15, // 30: lockbench.plugin.v1.Plugin.Inspect:input_type -> lockbench.plugin.v1.InspectRequest
+	4,  // 31: lockbench.plugin.v1.Plugin.Proclaim:input_type -> lockbench.plugin.v1.Request
+	15, // 32: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
+	17, // 33: lockbench.plugin.v1.Plugin.Wait:input_type -> lockbench.plugin.v1.WaitRequest
+	19, // 34: lockbench.plugin.v1.Plugin.Watch:input_type -> lockbench.plugin.v1.WatchRequest
+	23, // 35: lockbench.plugin.v1.Plugin.Batch:input_type -> lockbench.plugin.v1.BatchRequest
+	25, // 36: lockbench.plugin.v1.Plugin.List:input_type -> lockbench.plugin.v1.ListRequest
+	26, // 37: lockbench.plugin.v1.Plugin.Break:input_type -> lockbench.plugin.v1.BreakRequest
+	27, // 38: lockbench.plugin.v1.Plugin.Close:input_type -> lockbench.plugin.v1.CloseRequest
+	10, // 39: lockbench.plugin.v1.Plugin.Configure:output_type -> lockbench.plugin.v1.ConfigureReply
+	14, // 40: lockbench.plugin.v1.Plugin.Session:output_type -> lockbench.plugin.v1.Heartbeat
+	12, // 41: lockbench.plugin.v1.Plugin.Check:output_type -> lockbench.plugin.v1.CheckReply
+	6,  // 42: lockbench.plugin.v1.Plugin.TryAcquire:output_type -> lockbench.plugin.v1.GrantReply
+	5,  // 43: lockbench.plugin.v1.Plugin.Renew:output_type -> lockbench.plugin.v1.Reply
+	5,  // 44: lockbench.plugin.v1.Plugin.Release:output_type -> lockbench.plugin.v1.Reply
+	5,  // 45: lockbench.plugin.v1.Plugin.Withdraw:output_type -> lockbench.plugin.v1.Reply
+	16, // 46: lockbench.plugin.v1.Plugin.Inspect:output_type -> lockbench.plugin.v1.InspectReply
+	5,  // 47: lockbench.plugin.v1.Plugin.Proclaim:output_type -> lockbench.plugin.v1.Reply
+	16, // 48: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
+	18, // 49: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.WaitReply
+	20, // 50: lockbench.plugin.v1.Plugin.Watch:output_type -> lockbench.plugin.v1.WatchReply
+	24, // 51: lockbench.plugin.v1.Plugin.Batch:output_type -> lockbench.plugin.v1.BatchReply
+	16, // 52: lockbench.plugin.v1.Plugin.List:output_type -> lockbench.plugin.v1.InspectReply
+	5,  // 53: lockbench.plugin.v1.Plugin.Break:output_type -> lockbench.plugin.v1.Reply
+	5,  // 54: lockbench.plugin.v1.Plugin.Close:output_type -> lockbench.plugin.v1.Reply
+	39, // [39:55] is the sub-list for method output_type
+	23, // [23:39] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
 	23, // [23:23] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name

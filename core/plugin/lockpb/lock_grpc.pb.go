@@ -67,7 +67,7 @@
 // that its host holds (OnHostDeath may say otherwise), withdraws the owners
 // that wait or whose acquire had an unknown outcome, removes the directory in
 // LOCKPLUGIN_DIR, and exits, all within about a second. What its host holds it
-// knows from TryAcquire, Renew, Batch and Release; a plugin that was
+// knows from TryAcquire, Renew, Batch, Release and Withdraw; a plugin that was
 // started again after a crash learns it from the first renewals.
 //
 // Loss of the host: when there has been no Session for five seconds since the
@@ -104,6 +104,7 @@ const (
 	Plugin_TryAcquire_FullMethodName = "/lockbench.plugin.v1.Plugin/TryAcquire"
 	Plugin_Renew_FullMethodName      = "/lockbench.plugin.v1.Plugin/Renew"
 	Plugin_Release_FullMethodName    = "/lockbench.plugin.v1.Plugin/Release"
+	Plugin_Withdraw_FullMethodName   = "/lockbench.plugin.v1.Plugin/Withdraw"
 	Plugin_Inspect_FullMethodName    = "/lockbench.plugin.v1.Plugin/Inspect"
 	Plugin_Proclaim_FullMethodName   = "/lockbench.plugin.v1.Plugin/Proclaim"
 	Plugin_Observe_FullMethodName    = "/lockbench.plugin.v1.Plugin/Observe"
@@ -138,9 +139,11 @@ type PluginClient interface {
 	// ttl_ns, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Renew(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
 	// Release ends a lease, or shortens it to keep_ns if that is positive. Reads
-	// name, owner, token, keep_ns. With token 0 and no keep_ns it withdraws the owner for good.
-	// Errors: NOT_HELD (not for a withdrawal), UNAVAILABLE.
+	// name, owner, token, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Release(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
+	// Withdraw undoes whatever an owner's TryAcquire or Wait did, or may still do:
+	// the owner is refused for good. Reads name, owner. Errors: UNAVAILABLE.
+	Withdraw(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
 	// Inspect returns who holds a lock.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error)
 	// Proclaim replaces the published value. Reads name, owner, token, value.
@@ -229,6 +232,16 @@ func (c *pluginClient) Release(ctx context.Context, in *Request, opts ...grpc.Ca
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Reply)
 	err := c.cc.Invoke(ctx, Plugin_Release_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pluginClient) Withdraw(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Reply)
+	err := c.cc.Invoke(ctx, Plugin_Withdraw_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -375,9 +388,11 @@ type PluginServer interface {
 	// ttl_ns, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Renew(context.Context, *Request) (*Reply, error)
 	// Release ends a lease, or shortens it to keep_ns if that is positive. Reads
-	// name, owner, token, keep_ns. With token 0 and no keep_ns it withdraws the owner for good.
-	// Errors: NOT_HELD (not for a withdrawal), UNAVAILABLE.
+	// name, owner, token, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Release(context.Context, *Request) (*Reply, error)
+	// Withdraw undoes whatever an owner's TryAcquire or Wait did, or may still do:
+	// the owner is refused for good. Reads name, owner. Errors: UNAVAILABLE.
+	Withdraw(context.Context, *Request) (*Reply, error)
 	// Inspect returns who holds a lock.
 	Inspect(context.Context, *InspectRequest) (*InspectReply, error)
 	// Proclaim replaces the published value. Reads name, owner, token, value.
@@ -426,6 +441,9 @@ func (UnimplementedPluginServer) Renew(context.Context, *Request) (*Reply, error
 }
 func (UnimplementedPluginServer) Release(context.Context, *Request) (*Reply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedPluginServer) Withdraw(context.Context, *Request) (*Reply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Withdraw not implemented")
 }
 func (UnimplementedPluginServer) Inspect(context.Context, *InspectRequest) (*InspectReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Inspect not implemented")
@@ -568,6 +586,24 @@ func _Plugin_Release_Handler(srv interface{}, ctx context.Context, dec func(inte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PluginServer).Release(ctx, req.(*Request))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Plugin_Withdraw_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Request)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).Withdraw(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_Withdraw_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).Withdraw(ctx, req.(*Request))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -739,6 +775,10 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Release",
 			Handler:    _Plugin_Release_Handler,
+		},
+		{
+			MethodName: "Withdraw",
+			Handler:    _Plugin_Withdraw_Handler,
 		},
 		{
 			MethodName: "Inspect",

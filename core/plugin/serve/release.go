@@ -123,18 +123,17 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 
 // pending lists the releases and withdrawals to do now. An owner whose acquire
 // is still in flight is withdrawn too: that puts a tombstone for the request on its way.
-// Only what was granted is kept: without fencing that, and not the token, tells
-// a lease from an attempt.
+// Only what was granted is kept.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	for _, e := range t.entries {
-		r := driver.Request{Name: e.name, Owner: e.owner, Token: e.token}
-		if e.granted && e.keepUntil.After(now) {
-			r.Keep = e.keepUntil.Sub(now)
+		op := driver.Op{Kind: driver.OpWithdraw, Request: driver.Request{Name: e.name, Owner: e.owner, Token: e.token}}
+		if e.granted {
+			op.Kind, op.Keep = driver.OpRelease, max(0, e.keepUntil.Sub(now))
 		}
-		ops = append(ops, driver.Op{Kind: driver.OpRelease, Request: r})
+		ops = append(ops, op)
 	}
 	return ops, t.acquires
 }
@@ -151,7 +150,7 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	return int(done.Load())
 }
 
-// each does ops, releases or renewals, and calls done with what came of each, from
+// each does ops, whatever but acquires, and calls done with what came of each, from
 // several goroutines.
 func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op, error)) {
 	batcher := driver.BatcherOf(t.Backend)
@@ -161,6 +160,8 @@ func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op
 			return batcher.Batch(ctx, part)
 		case part[0].Kind == driver.OpRenew:
 			return []driver.Result{{Err: t.Backend.Renew(ctx, part[0].Request)}}
+		case part[0].Kind == driver.OpWithdraw:
+			return []driver.Result{{Err: t.Backend.Withdraw(ctx, part[0].Name, part[0].Owner)}}
 		}
 		return []driver.Result{{Err: t.Backend.Release(ctx, part[0].Request)}}
 	}

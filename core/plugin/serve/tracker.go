@@ -17,7 +17,7 @@ type entry struct {
 	// granted is false while the owner waits, is being granted, or had an
 	// acquire whose outcome is unknown: then it must be withdrawn.
 	granted bool
-	token   uint64 // of the grant; zero without fencing
+	token   uint64 // of the grant
 	ttl     time.Duration
 	// keepUntil is the instant to which the lock must stay taken.
 	keepUntil time.Time
@@ -156,10 +156,10 @@ func (t *tracker) forget(owner string) {
 	delete(t.entries, owner)
 }
 
-// ended forgets r's owner after a request that ended its lease or found none.
-func (t *tracker) ended(r driver.Request, err error) {
+// ended forgets owner after a request that ended its lease or found none.
+func (t *tracker) ended(owner string, err error) {
 	if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrWithdrawn) {
-		t.forget(r.Owner)
+		t.forget(owner)
 	}
 }
 
@@ -195,7 +195,7 @@ func (t *tracker) Renew(ctx context.Context, r driver.Request) error {
 	}
 	err := t.Backend.Renew(ctx, r)
 	if err != nil {
-		t.ended(r, err)
+		t.ended(r.Owner, err)
 	}
 	return err
 }
@@ -203,7 +203,14 @@ func (t *tracker) Renew(ctx context.Context, r driver.Request) error {
 // Release implements driver.Lock.
 func (t *tracker) Release(ctx context.Context, r driver.Request) error {
 	err := t.Backend.Release(ctx, r)
-	t.ended(r, err)
+	t.ended(r.Owner, err)
+	return err
+}
+
+// Withdraw implements driver.Lock.
+func (t *tracker) Withdraw(ctx context.Context, name, owner string) error {
+	err := t.Backend.Withdraw(ctx, name, owner)
+	t.ended(owner, err)
 	return err
 }
 
@@ -219,10 +226,10 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, err
 }
 
-// Properties implements driver.Backend. The session can do a WaitAcquire.
+// Properties implements driver.Backend. The session can do more than the backend.
 func (t *tracker) Properties() driver.Properties {
 	p := t.Backend.Properties()
-	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWaitAcquirer)
+	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWaitAcquirer, driver.CapWithdraw)
 	return p
 }
 
@@ -238,9 +245,9 @@ func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// Start implements driver.Starter. A release needs no entry.
+// Start implements driver.Starter. What ends a lease needs no entry.
 func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
-	if op.Kind != driver.OpRelease {
+	if op.Kind == driver.OpAcquire || op.Kind == driver.OpRenew {
 		if err := t.enter(op); err != nil {
 			done(driver.Result{Err: err})
 			return
@@ -257,8 +264,8 @@ func (t *tracker) leaveOp(op driver.Op, r driver.Result) {
 	switch {
 	case op.Kind == driver.OpAcquire:
 		t.granted(op.Request, r.Token, r.Err)
-	case op.Kind == driver.OpRelease || r.Err != nil:
-		t.ended(op.Request, r.Err)
+	case op.Kind != driver.OpRenew || r.Err != nil:
+		t.ended(op.Owner, r.Err)
 	}
 }
 

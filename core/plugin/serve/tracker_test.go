@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,7 +103,7 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 		t.Error(err)
 	}
 	known(2, "a refusal of a waiter")
-	if err := f.Release(ctx, req("a", "2")); err != nil {
+	if err := f.Withdraw(ctx, "a", "2"); err != nil {
 		t.Error(err)
 	}
 	known(1, "a withdrawal")
@@ -215,63 +214,6 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 				t.Errorf("a batch of the dead host: %v", results)
 			}
 		})
-	}
-}
-
-// unfenced answers acquires as it is told to, without tokens, renews whatever it
-// is asked for, and records releases.
-type unfenced struct {
-	bare
-	answer error
-
-	mu       sync.Mutex
-	released map[string]driver.Request // by owner
-}
-
-func (u *unfenced) TryAcquire(context.Context, driver.Request) (uint64, error) { return 0, u.answer }
-
-func (u *unfenced) Renew(context.Context, driver.Request) error { return nil }
-
-func (u *unfenced) Release(_ context.Context, r driver.Request) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.released[r.Owner] = r
-	return nil
-}
-
-// Without tokens a lease is kept like any other, and an attempt whose outcome is
-// unknown is withdrawn, whatever it was asked with.
-func TestDeathKeepsWithoutTokens(t *testing.T) {
-	u := &unfenced{released: map[string]driver.Request{}}
-	f := newFixture(t, func(inner driver.Backend) driver.Backend {
-		u.bare = bare{inner}
-		return u
-	})
-	ask := func(owner string, keep time.Duration, answer error) {
-		u.answer = answer
-		r := req("a", owner)
-		r.Keep = keep
-		if _, err := f.TryAcquire(t.Context(), r); !errors.Is(err, answer) {
-			t.Fatal(err)
-		}
-	}
-	ask("kept", time.Hour, nil)
-	ask("kept", time.Hour, driver.ErrHeld) // it does not end the lease
-	ask("plain", 0, nil)
-	ask("unknown", time.Hour, driver.ErrUnavailable)
-	renewed := req("a", "renewed") // by a plugin before this one
-	renewed.Keep = time.Hour
-	again := newTracker(u)
-	if err := again.Renew(t.Context(), renewed); err != nil {
-		t.Fatal(err)
-	}
-	f.die(t)
-	fixture{again, f.other}.die(t)
-	for owner, keeps := range map[string]bool{"kept": true, "plain": false, "unknown": false, "renewed": true} {
-		r, ok := u.released[owner]
-		if !ok || r.Token != 0 || keeps && r.Keep < 59*time.Minute || !keeps && r.Keep != 0 {
-			t.Errorf("%s: released %t with %+v", owner, ok, r)
-		}
 	}
 }
 

@@ -29,7 +29,7 @@ func encode(o driver.Op) (op, error) {
 	case o.Kind == driver.OpRenew:
 		id := LeaseID(r.Owner, r.Token)
 		return op{kind: "r", name: r.Name, id: id, tail: lastIndex(id), ms: r.TTL.Milliseconds()}, nil
-	case o.Kind == driver.OpRelease && r.Token == 0:
+	case o.Kind == driver.OpWithdraw:
 		return op{kind: "w", name: r.Name, id: r.Owner, ms: TombstoneFor.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease:
 		id := LeaseID(r.Owner, r.Token)

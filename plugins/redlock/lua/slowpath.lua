@@ -71,7 +71,6 @@ end
 -- the text for that, and what the token has to exceed.
 local function place(text)
   local owner, guess, rest = split(text)
-  if guess == '0' then return text end -- without fencing
   local floor = math.max(last, now)
   if tonumber(guess) > floor then return text, nil, guess end
   return owner .. ' 0 ' .. rest, floor

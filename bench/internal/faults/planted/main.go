@@ -111,6 +111,10 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 	return heldBy(b.run(ctx, release, r).Int())
 }
 
+func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
+	return heldBy(b.run(ctx, release, driver.Request{Name: name, Owner: owner}).Int())
+}
+
 func heldBy(own int, err error) error {
 	switch {
 	case err != nil:

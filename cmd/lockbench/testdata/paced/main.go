@@ -54,3 +54,8 @@ func (b backend) Release(ctx context.Context, r driver.Request) error {
 	time.Sleep(b.pace)
 	return b.Backend.Release(ctx, r)
 }
+
+func (b backend) Withdraw(ctx context.Context, name, owner string) error {
+	time.Sleep(b.pace)
+	return b.Backend.Withdraw(ctx, name, owner)
+}

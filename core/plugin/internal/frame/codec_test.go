@@ -46,13 +46,14 @@ func messages(t *testing.T) []message {
 	next := r
 	next.Owner, next.Value = "next", []byte{}
 	var ops []driver.Op
-	for _, k := range []driver.OpKind{driver.OpAcquire, driver.OpRenew, driver.OpRelease} {
+	for _, k := range []driver.OpKind{driver.OpAcquire, driver.OpRenew, driver.OpRelease, driver.OpWithdraw} {
 		ops = append(ops, driver.Op{Kind: k, Request: r})
 	}
 	return []message{
 		{kind: kindAcquire, budget: time.Hour, request: r},
 		{kind: kindRenew, request: r},
 		{kind: kindRelease, request: r},
+		{kind: kindWithdraw, request: driver.Request{Name: r.Name, Owner: r.Owner}},
 		{kind: kindInspect, request: driver.Request{Name: "é\x00"}},
 		{kind: kindProclaim, request: r},
 		{kind: kindWait, request: r, max: time.Second},

@@ -81,7 +81,10 @@ func (sieve) Properties() driver.Properties {
 func (s sieve) TryAcquire(_ context.Context, r driver.Request) (uint64, error) { return s.answer(r) }
 func (s sieve) Renew(_ context.Context, r driver.Request) error                { return s.only(r) }
 func (s sieve) Release(_ context.Context, r driver.Request) error              { return s.only(r) }
-func (s sieve) Proclaim(_ context.Context, r driver.Request) error             { return s.only(r) }
+func (s sieve) Withdraw(_ context.Context, name, owner string) error {
+	return s.only(driver.Request{Name: name, Owner: owner})
+}
+func (s sieve) Proclaim(_ context.Context, r driver.Request) error { return s.only(r) }
 
 func (s sieve) only(r driver.Request) error {
 	_, err := s.answer(r)

@@ -15,12 +15,12 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// maxUnderWay is how many requests of a class one host may have under way; a host
+// maxUnderWay is how many requests of a kind one host may have under way; a host
 // waits with more, and a plugin refuses them. Thousands of locked rows keep as
 // many acquires and withdrawals, and a renewal must never wait for these.
 const maxUnderWay = 16 << 10
 
-// slotBits is how much of an id is the number of a slot, of which all classes
+// slotBits is how much of an id is the number of a slot, of which all kinds
 // together have fewer. The rest counts, so that the reply to a call that was
 // given up fits no later one.
 const (
@@ -60,7 +60,6 @@ const grace = 50 * time.Millisecond
 type call struct {
 	id    uint64
 	kind  kind
-	class class
 	ops   int    // of a batch
 	start uint64 // its position in the stream
 	answer
@@ -203,7 +202,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 			defer l.out.mu.Unlock()
 			return nil, false, unsent(l.lost)
 		}
-		room := l.noRoom(m.class())
+		room := l.noRoom(m.kind)
 		if room == nil {
 			break
 		}
@@ -216,7 +215,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 		l.out.mu.Lock()
 	}
 	c = callPool.Get().(*call)
-	c.kind, c.class, c.ops, c.start = m.kind, m.class(), len(m.ops), l.out.position()
+	c.kind, c.ops, c.start = m.kind, len(m.ops), l.out.position()
 	l.enter(c)
 	write := l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
 	others := l.under.calls() > 1
@@ -228,8 +227,8 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns what to wait for before a request of class k may be queued.
-func (l *Link) noRoom(k class) <-chan struct{} {
+// noRoom returns what to wait for before a request of kind k may be queued.
+func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
 	}
@@ -247,7 +246,7 @@ func (l *Link) enter(c *call) {
 	l.count++
 	c.id = l.count<<slotBits | uint64(slot)
 	l.slots[slot] = c
-	l.under.add(c.class, 1)
+	l.under.add(c.kind, 1)
 }
 
 // leave returns the call with that id and forgets it, nil if there is none.
@@ -260,7 +259,7 @@ func (l *Link) leave(id uint64) *call {
 	c := l.slots[slot]
 	l.slots[slot] = nil
 	l.free = append(l.free, slot)
-	if l.under.add(c.class, -1); l.under.of[c.class] == maxUnderWay-1 {
+	if l.under.add(c.kind, -1); l.under.of[c.kind] == maxUnderWay-1 {
 		l.out.freed()
 	}
 	return c

@@ -48,6 +48,11 @@ func (l *Link) Release(ctx context.Context, r driver.Request) error {
 	return l.simple(ctx, kindRelease, &r)
 }
 
+// Withdraw implements [driver.Lock].
+func (l *Link) Withdraw(ctx context.Context, name, owner string) error {
+	return l.simple(ctx, kindWithdraw, &driver.Request{Name: name, Owner: owner})
+}
+
 // Proclaim implements [driver.Elector].
 func (l *Link) Proclaim(ctx context.Context, r driver.Request) error {
 	return l.simple(ctx, kindProclaim, &r)

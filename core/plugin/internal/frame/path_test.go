@@ -30,13 +30,9 @@ func (*far) Properties() driver.Properties {
 func (f *far) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	return f.acquire(ctx, r)
 }
-func (*far) Renew(context.Context, driver.Request) error { return nil }
-func (f *far) Release(ctx context.Context, r driver.Request) error {
-	if r.Token > 0 {
-		return nil
-	}
-	return f.wait(ctx)
-}
+func (*far) Renew(context.Context, driver.Request) error       { return nil }
+func (*far) Release(context.Context, driver.Request) error     { return nil }
+func (f *far) Withdraw(ctx context.Context, _, _ string) error { return f.wait(ctx) }
 func (f *far) Wait(ctx context.Context, _ driver.Request, _ time.Duration) (driver.Grant, error) {
 	return driver.Grant{}, f.wait(ctx)
 }
@@ -136,7 +132,7 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 			}
 		})
 		work.Go(func() {
-			if err := p.Release(t.Context(), driver.Request{Name: "slow"}); err != nil {
+			if err := p.Withdraw(t.Context(), "slow", "o"); err != nil {
 				t.Errorf("withdrawal: %v", err)
 			}
 		})

@@ -22,27 +22,20 @@ const (
 	kindCancel
 	_ // was a WaitAcquire whose reply has no span
 	kindWaitAcquire
+	kindWithdraw
+	kinds // their number and one
 )
 
 // waits reports whether requests of kind k last.
 func (k kind) waits() bool { return k == kindWait || k == kindWaitAcquire }
 
-// class is the requests that are counted together: those of one kind, but
-// withdrawals, which follow acquires, apart from releases of leases.
-type class kind
-
-const (
-	classWithdraw class = 0 // no kind has this number
-	classes             = class(kindWaitAcquire) + 1
-)
-
 // load counts requests.
 type load struct {
-	of  [classes]int
+	of  [kinds]int
 	all int
 }
 
-func (l *load) add(k class, n int) {
+func (l *load) add(k kind, n int) {
 	l.of[k] += n
 	l.all += n
 }
@@ -60,13 +53,6 @@ type message struct {
 	ops     []driver.Op   // for kindBatch
 }
 
-func (m *message) class() class {
-	if m.kind == kindRelease && m.request.Token == 0 {
-		return classWithdraw
-	}
-	return class(m.kind)
-}
-
 // append writes the payload of a request.
 func (m *message) append(b []byte, id uint64) []byte {
 	b = append(b, byte(m.kind))
@@ -78,6 +64,8 @@ func (m *message) append(b []byte, id uint64) []byte {
 	switch m.kind {
 	case kindInspect:
 		return appendText(b, m.request.Name)
+	case kindWithdraw:
+		return appendText(appendText(b, m.request.Name), m.request.Owner)
 	case kindBatch:
 		b = binary.AppendUvarint(b, uint64(len(m.ops)))
 		for i := range m.ops {
@@ -120,6 +108,8 @@ func (rr *requestReader) read(p []byte, m *message) (id uint64, err error) {
 	switch m.kind {
 	case kindInspect:
 		m.request.Name = string(d.name())
+	case kindWithdraw:
+		m.request.Name, m.request.Owner = string(d.name()), string(d.text(maxOwner))
 	case kindBatch:
 		rr.batch(&d, m)
 	case kindWait, kindWaitAcquire:
@@ -147,7 +137,7 @@ func (rr *requestReader) batch(d *decoder, m *message) {
 		op := &m.ops[i]
 		op.Kind = driver.OpKind(d.byte())
 		rr.request(d, &op.Request)
-		if op.Kind < driver.OpAcquire || op.Kind > driver.OpRelease {
+		if op.Kind < driver.OpAcquire || op.Kind > driver.OpWithdraw {
 			d.fail()
 		}
 	}

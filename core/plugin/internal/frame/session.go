@@ -210,18 +210,18 @@ func (s *session) admit(batch []*request) error {
 // enter counts r, and returns false when there are too many. The caller holds
 // out.mu, here and below.
 func (s *session) enter(r *request) bool {
-	if s.under.of[r.class()] >= maxUnderWay {
+	if s.under.of[r.kind] >= maxUnderWay {
 		return false
 	}
 	s.requests[r.id] = r
-	s.under.add(r.class(), 1)
+	s.under.add(r.kind, 1)
 	s.watchDeadline(r)
 	return true
 }
 
 func (s *session) leave(r *request) {
 	delete(s.requests, r.id)
-	s.under.add(r.class(), -1)
+	s.under.add(r.kind, -1)
 }
 
 // reply queues the reply to r, and returns true for the caller to flush.

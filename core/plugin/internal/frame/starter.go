@@ -4,7 +4,7 @@ import "github.com/lockbench/lockbench/core/driver"
 
 // opKinds are the kinds that a driver.Starter can do.
 var opKinds = [...]driver.OpKind{
-	kindAcquire: driver.OpAcquire, kindRenew: driver.OpRenew, kindRelease: driver.OpRelease, kindWaitAcquire: 0,
+	kindAcquire: driver.OpAcquire, kindRenew: driver.OpRenew, kindRelease: driver.OpRelease, kindWithdraw: driver.OpWithdraw,
 }
 
 // startOp hands r to the backend, which calls finish.

@@ -80,6 +80,8 @@ func (s *session) do(r *request) (a answer) {
 		a.err = b.Renew(r, r.request)
 	case kindRelease:
 		a.err = b.Release(r, r.request)
+	case kindWithdraw:
+		a.err = b.Withdraw(r, r.request.Name, r.request.Owner)
 	case kindInspect:
 		a.holder, a.err = b.Inspect(r, r.request.Name)
 	case kindProclaim:

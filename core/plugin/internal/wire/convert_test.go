@@ -75,7 +75,7 @@ func TestNoFieldIsLost(t *testing.T) {
 		t.Errorf("properties: got %+v, want %+v", got, props)
 	}
 	for kind, want := range map[driver.OpKind]lockpb.Op_Kind{
-		driver.OpAcquire: lockpb.Op_ACQUIRE, driver.OpRenew: lockpb.Op_RENEW, driver.OpRelease: lockpb.Op_RELEASE,
+		driver.OpAcquire: lockpb.Op_ACQUIRE, driver.OpRenew: lockpb.Op_RENEW, driver.OpRelease: lockpb.Op_RELEASE, driver.OpWithdraw: lockpb.Op_WITHDRAW,
 	} {
 		op := driver.Op{Kind: kind, Request: request}
 		m := sent(t, fromOp(op), &lockpb.Op{})

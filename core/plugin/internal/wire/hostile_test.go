@@ -232,7 +232,7 @@ func FuzzUnary(f *testing.F) {
 		case 0:
 			granted(u.TryAcquire(ctx, r))
 		case 1:
-			_, _, _ = u.Renew(ctx, r), u.Release(ctx, r), u.Proclaim(ctx, r)
+			_, _, _, _ = u.Renew(ctx, r), u.Release(ctx, r), u.Withdraw(ctx, r.Name, r.Owner), u.Proclaim(ctx, r)
 			_, _ = u.Wait(ctx, r, time.Second)
 		case 2:
 			_, _ = u.Inspect(ctx, "n")

@@ -119,6 +119,12 @@ func (u *Unary) Release(ctx context.Context, r driver.Request) error {
 	return err
 }
 
+// Withdraw implements [driver.Lock].
+func (u *Unary) Withdraw(ctx context.Context, name, owner string) error {
+	_, err := ask(ctx, u.rpc.Withdraw, name, &lockpb.Request{Name: name, Owner: owner})
+	return err
+}
+
 // Proclaim implements [driver.Elector].
 func (u *Unary) Proclaim(ctx context.Context, r driver.Request) error {
 	_, err := ask(ctx, u.rpc.Proclaim, r.Name, fromRequest(r))

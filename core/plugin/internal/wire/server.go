@@ -110,6 +110,11 @@ func (s *Server) Release(ctx context.Context, m *lockpb.Request) (*lockpb.Reply,
 	return s.reply(s.open().Release(ctx, toRequest(m)))
 }
 
+// Withdraw implements the protocol.
+func (s *Server) Withdraw(ctx context.Context, m *lockpb.Request) (*lockpb.Reply, error) {
+	return s.reply(s.open().Withdraw(ctx, m.Name, m.Owner))
+}
+
 // Proclaim implements the protocol.
 func (s *Server) Proclaim(ctx context.Context, m *lockpb.Request) (*lockpb.Reply, error) {
 	return s.reply(s.open().Proclaim(ctx, toRequest(m)))

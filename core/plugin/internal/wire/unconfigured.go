@@ -20,6 +20,7 @@ func (unconfigured) TryAcquire(context.Context, driver.Request) (uint64, error) 
 }
 func (unconfigured) Renew(context.Context, driver.Request) error    { return errNotConfigured }
 func (unconfigured) Release(context.Context, driver.Request) error  { return errNotConfigured }
+func (unconfigured) Withdraw(context.Context, string, string) error { return errNotConfigured }
 func (unconfigured) Proclaim(context.Context, driver.Request) error { return errNotConfigured }
 func (unconfigured) Check(context.Context) error                    { return errNotConfigured }
 func (unconfigured) Close(context.Context) error                    { return nil }
