@@ -257,6 +257,9 @@ func (r Report) grid(t Table) grid {
 	if t.Scenario == takeoverScenario {
 		g.Note = strings.TrimPrefix(g.Note+". "+r.bandNote(t.Mode), ". ")
 	}
+	if t.insideHost() {
+		g.Note = strings.TrimPrefix(g.Note+". A plugin's host hands a lock on inside itself without asking the store: this decides between no backends.", ". ")
+	}
 	return tabulate(g, cols, t.Rows)
 }
 

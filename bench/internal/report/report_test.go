@@ -63,6 +63,9 @@ func TestRoundTrips(t *testing.T) {
 		}
 	}
 	text := output(t, reported(t, cells), "text")
+	if inside := strings.Index(text, "contend, 1 client ("); inside < strings.Index(text, "contend, 2 hosts, store 5ms") || !strings.Contains(text[inside:], "decides between no") {
+		t.Errorf("inside a host is not last: %s", text)
+	}
 	if !strings.Contains(strings.Join(strings.Fields(text), " "), "round trips to the store backend acquire hand-over redis (plugin) 2 (+0.05) 1 (+0.00) ") {
 		t.Error(text)
 	}

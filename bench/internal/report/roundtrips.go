@@ -47,9 +47,8 @@ func (r Report) trips(scenario, unit string, s results.Subject) cell {
 	for _, t := range r.of(scenario) {
 		i := slices.IndexFunc(t.Rows, func(row Row) bool { return row.Name == s.Name && row.Figures[unit].N > 0 })
 		ours := s.Kind == results.KindPlugin
-		inside := scenario == contendScenario && ours && t.Hosts == 0
 		waits := scenario == takeoverScenario && (!ours || t.Mode != "kill-host") // for the TTL
-		if i < 0 || inside || waits {
+		if i < 0 || ours && t.insideHost() || waits {
 			continue
 		}
 		load := t.CellName
