@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,16 @@ type process struct {
 	err     error // of Wait; valid once ended is closed
 }
 
+// Command runs argv in dir, as a process group that ends with dir's owner: its
+// leader's number is in pidFile, which the caller removes when it has ended.
+func Command(ctx context.Context, dir, pidFile string, argv []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", launch, pidFile}, argv...)...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	return cmd
+}
+
 func start(dir string, argv []string) (*process, error) {
 	out, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -37,10 +48,8 @@ func start(dir string, argv []string) (*process, error) {
 	}
 	defer out.Close()
 	pidFile := filepath.Join(dir, "server.pid")
-	cmd := exec.Command("/bin/sh", append([]string{"-c", launch, pidFile}, argv...)...)
-	cmd.Dir = dir
+	cmd := Command(context.Background(), dir, pidFile, argv)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

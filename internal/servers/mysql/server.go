@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -182,9 +181,11 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 		return err
 	}
 	argv := append(append(append([]string(nil), p.tables...), "--datadir="+fresh), asRoot()...)
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	dir, pidFile := filepath.Dir(data), fresh+".pid"
+	cmd := servers.Command(ctx, dir, pidFile, argv)
+	defer os.Remove(pidFile)
 	// One that starts removes the temporary tables of others from their directory.
-	cmd.Env = append(os.Environ(), "TMPDIR="+filepath.Dir(data))
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(argv[0]), err, bytes.TrimSpace(out))
 	}
