@@ -25,7 +25,11 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
 	call.done()
-	a.rtt = c.clock.early().sub(g.sent)
+	now := c.clock.early()
+	c.took(now.sub(g.sent))
+	if errors.Is(err, ErrHeld) {
+		c.queues.want(a.lock.name, now.add(wantedFor))
+	}
 	return a.answered(ctx, g, err)
 }
 

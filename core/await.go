@@ -21,6 +21,8 @@ const (
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// Pauses while the backend does not answer.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
+	// wantedFor is how long a lock that another host had is taken to be wanted there.
+	wantedFor = time.Second
 	// tellEvery is how often a client says that waiting fails.
 	tellEvery = time.Minute
 )
@@ -73,8 +75,13 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	} else {
 		lease, err = a.answered(ctx, g, err)
 	}
+	ended := c.clock.early()
+	spurious := ended.sub(began) < spuriousWake+2*min(c.roundTrip(), maxRTT)
 	switch {
 	case err == nil:
+		if !spurious {
+			c.queues.want(a.lock.name, ended.add(wantedFor))
+		}
 		return lease, true
 	case ctx.Err() != nil:
 		a.answer = before // what was waited for
@@ -84,7 +91,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 		sleep(ctx, min(a.poll.next(), rest))
 		return nil, false
 	case !errors.Is(err, ErrHeld):
-	case c.clock.early().sub(began) >= spuriousWake+2*min(a.rtt, maxRTT):
+	case !spurious:
 		a.poll.reset()
 	default: // woken for nothing: do not spin
 		sleep(ctx, min(a.poll.next()-pollFrom, rest))
@@ -98,7 +105,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 func (a *contender) doubts(ctx context.Context, g grant, began instant) bool {
 	c := a.lock.c
 	left := lifeOf(g.span) - c.clock.now().sub(g.sent)
-	return ctx.Err() == nil && (left < 2*a.rtt || g.sent < began && c.clock.sleptSince(g.sent))
+	return ctx.Err() == nil && (left < 2*c.roundTrip() || g.sent < began && c.clock.sleptSince(g.sent))
 }
 
 // waitFailed says so, once in tellEvery for all waiters of the client. What a

@@ -36,6 +36,12 @@ type calls struct {
 	wake    chan struct{}
 }
 
+// took notes what a request took that does not wait in the store.
+func (c *Client) took(d time.Duration) { c.rtt.Store(int64(d)) }
+
+// roundTrip is what the last of them took, zero before the first.
+func (c *Client) roundTrip() time.Duration { return time.Duration(c.rtt.Load()) }
+
 func (cs *calls) init(c *Client) {
 	cs.c = c
 	cs.wake = make(chan struct{}, 1)

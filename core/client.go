@@ -117,6 +117,7 @@ type Client struct {
 
 	served    atomic.Bool  // the store has answered an acquire or a check
 	waitsTold atomic.Int64 // instant at which a failed wait is told again
+	rtt       atomic.Int64 // what the last request took that did not wait; see took
 	closing   atomic.Bool
 	ops       atomic.Int64  // public calls under way
 	idle      chan struct{} // gets a signal when ops falls to zero while closing

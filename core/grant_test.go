@@ -11,7 +11,13 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-const ownSpan = 500 * time.Millisecond
+const (
+	ownSpan = 500 * time.Millisecond
+	ownAge  = 100 * time.Millisecond // of the sign of life when it is granted
+)
+
+// untilFirst is how long after the grant its first renewal is sent.
+var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
 // granted lets a waiter of c be granted the lock of another owner by the store
 // itself, and returns its lease a moment after it has it.
@@ -42,7 +48,7 @@ func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
-		f.own, f.age = ownSpan, 100*time.Millisecond
+		f.own, f.age = ownSpan, ownAge
 		f.before = func(_ context.Context, op string, _ driver.Request) error {
 			if op == "renew" {
 				time.Sleep(10 * time.Millisecond)
@@ -54,8 +60,9 @@ func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	})
 }
 
-// TestOwnGrant: the waiter does not ask, and its deadline is that of the first
-// span, from the sign of life, until the renewal is back that it sends at once.
+// TestOwnGrant: the waiter does not ask, and its deadline is that of the first span,
+// from the sign of life, until a renewal is back. That is sent when a third of what
+// was left is gone.
 func TestOwnGrant(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -63,13 +70,18 @@ func TestOwnGrant(t *testing.T) {
 		if left := time.Until(l.Deadline()); left != short || !l.Valid() || l.State() != Held || f.count("acquire") != 1 {
 			t.Errorf("%v are left, want %v; valid %t, %v, after %d acquires", left, short, l.Valid(), l.State(), f.count("acquire"))
 		}
+		time.Sleep(untilFirst - time.Millisecond)
+		if n := f.count("renew"); n != 0 {
+			t.Errorf("%d renewals before it is due", n)
+		}
+		time.Sleep(time.Millisecond + 1)
 		synctest.Wait()
 		if n := f.count("renew"); n != 1 {
 			t.Errorf("%d renewals are under way", n)
 		}
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
-		if left, want := time.Until(l.Deadline()), defaultTTL-driftOf(defaultTTL)-10*time.Millisecond; left != want {
+		if left, want := time.Until(l.Deadline()), defaultTTL-driftOf(defaultTTL)-10*time.Millisecond; left < want-time.Millisecond || left > want {
 			t.Errorf("after the renewal %v are left, want %v", left, want)
 		}
 		time.Sleep(time.Minute)
@@ -87,7 +99,7 @@ func TestOwnGrantIsLost(t *testing.T) {
 		fails error
 		in    time.Duration
 	}{
-		{"revoked", &NotHeldError{}, 0}, {"unreachable", ErrUnavailable, ownSpan - 100*time.Millisecond},
+		{"revoked", &NotHeldError{}, untilFirst}, {"unreachable", ErrUnavailable, ownSpan - 100*time.Millisecond},
 	} {
 		withOwn(t, func(t *testing.T, f *fake, c *Client) {
 			f.before = func(_ context.Context, op string, _ driver.Request) error {
@@ -106,12 +118,24 @@ func TestOwnGrantIsLost(t *testing.T) {
 	}
 }
 
-// TestOwnGrantReleasedAtOnce: the release does not overtake the first renewal,
-// which with Keep would lengthen what the release has shortened.
-func TestOwnGrantReleasedAtOnce(t *testing.T) {
+// TestOwnGrantReleased: at once, without a renewal. Later the release does not
+// overtake the first renewal, which with Keep would lengthen what the release has
+// shortened.
+func TestOwnGrantReleased(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
-		synctest.Wait()
+		time.Sleep(10 * time.Millisecond)
+		if err := l.Release(t.Context()); err != nil || f.owner("a") != "" {
+			t.Errorf("%v, and %q holds it", err, f.owner("a"))
+		}
+		time.Sleep(time.Second)
+		if n := f.count("renew"); n > 0 {
+			t.Errorf("renewed %d times", n)
+		}
+	})
+	withOwn(t, func(t *testing.T, f *fake, c *Client) {
+		l := granted(t, f, c, nil)
+		time.Sleep(untilFirst + time.Millisecond)
 		if err := l.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -148,7 +172,7 @@ func TestOwnGrantThatIsAskedFor(t *testing.T) {
 func TestOwnGrantIsHandedOver(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
-		synctest.Wait()
+		time.Sleep(untilFirst + time.Millisecond)
 		deadline := l.Deadline()
 		next := make(chan *Lease, 1)
 		go func() { next <- acquire(t, l.lock) }()
@@ -190,7 +214,7 @@ func TestOwnGrantOfFixedLength(t *testing.T) {
 		began := time.Now()
 		l := granted(t, f, c, &LockOptions{TTL: 2 * time.Second, NoRenew: true})
 		<-l.Done()
-		if took := time.Since(began); f.count("renew") != 1 || took != lifeOf(2*time.Second) {
+		if took := time.Since(began); f.count("renew") != 1 || took != untilFirst+lifeOf(2*time.Second) {
 			t.Errorf("over after %v and %d renewals", took, f.count("renew"))
 		}
 	})
@@ -259,16 +283,17 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 	}
 }
 
-// TestOwnGrantFarAway: the first renewal gets all of the time, and where that is
-// less than it may take, as the last acquire did, the store is asked instead.
+// TestOwnGrantFarAway: the first renewal gets all of the time, twice what the last
+// acquire took, and where less is left the store is asked instead.
 func TestOwnGrantFarAway(t *testing.T) {
 	for _, tc := range []struct {
-		rtt   time.Duration
-		asked int
-	}{{150 * time.Millisecond, 1}, {220 * time.Millisecond, 2}} {
+		rtt, renewal time.Duration
+		asked        int
+	}{{150 * time.Millisecond, 150 * time.Millisecond, 1}, {180 * time.Millisecond, 300 * time.Millisecond, 1}, {220 * time.Millisecond, 220 * time.Millisecond, 2}} {
 		withOwn(t, func(t *testing.T, f *fake, c *Client) {
 			f.before = func(ctx context.Context, op string, _ driver.Request) error {
-				if (op == "renew" || op == "acquire") && !sleep(ctx, tc.rtt) {
+				takes := map[string]time.Duration{"acquire": tc.rtt, "renew": tc.renewal}[op]
+				if takes > 0 && !sleep(ctx, takes) {
 					return ErrUnavailable
 				}
 				return nil
@@ -300,16 +325,46 @@ func TestOwnGrantReleasedInDoubt(t *testing.T) {
 			return ErrUnavailable
 		})
 		l := granted(t, f, c, nil)
-		synctest.Wait()
+		renewed := time.Now().Add(untilFirst)
+		time.Sleep(untilFirst + time.Millisecond)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		c.opts.CleanupBudget = 100 * time.Millisecond // less than the renewal may take
-		sent := time.Now()
 		err := l.Release(ctx)
 		var unknown *IndeterminateError
-		if !errors.As(err, &unknown) || unknown.FreeAt.Before(sent.Add(defaultTTL)) {
+		if !errors.As(err, &unknown) || unknown.FreeAt.Before(renewed.Add(defaultTTL)) {
 			t.Errorf("%v", err)
 		}
 		close(silent)
 	})
+}
+
+// TestWaitsFirst: a lock that another host had just now is waited for at once where the
+// store grants it by itself, and asked for first where it does not, or a while later.
+func TestWaitsFirst(t *testing.T) {
+	for _, tc := range []struct {
+		span, pause time.Duration
+		asked       int
+	}{{ownSpan, 0, 1}, {0, 0, 2}, {ownSpan, wantedFor, 2}} {
+		withOwn(t, func(t *testing.T, f *fake, c *Client) {
+			f.props.FirstSpan = tc.span
+			if err := granted(t, f, c, nil).Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(tc.pause)
+			f.steal("a")
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if _, err := lockOf(t, c, "a", nil).Acquire(ctx); !errors.Is(err, ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("while it is held: %v", err)
+			}
+			if n := f.count("acquire"); n != tc.asked || f.count("wait") != 2 || f.count("withdraw") != 1 {
+				t.Errorf("asked %d times, waited %d times, withdrawn %d times", n, f.count("wait"), f.count("withdraw"))
+			}
+			f.forget("a")
+			if l := acquire(t, lockOf(t, c, "a", nil)); !l.Valid() || f.owner("a") != l.Owner() {
+				t.Errorf("valid %t, and %q holds the free lock", l.Valid(), f.owner("a"))
+			}
+		})
+	}
 }

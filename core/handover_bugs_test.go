@@ -119,8 +119,8 @@ var handoverBugs = []struct {
 		caught: "TestOwnGrant",
 	},
 	{
-		name: "the store's own grant is not renewed at once", file: "schedule.go",
-		right: "l.due = g.got.add(-early)", wrong: "l.due = g.sent.add(every - early)", does: true,
+		name: "the store's own grant is renewed as one for the TTL", file: "schedule.go",
+		right: "l.due = g.got.add(l.firstPause(g.got))", wrong: "l.due = g.sent.add(every - early)", does: true,
 		caught: "TestOwnGrant",
 	},
 	{
@@ -135,7 +135,12 @@ var handoverBugs = []struct {
 	},
 	{
 		name: "a first renewal that cannot come in time", file: "await.go",
-		right: "left < 2*a.rtt", wrong: "false",
+		right: "left < 2*c.roundTrip()", wrong: "false",
+		caught: "TestOwnGrantFarAway",
+	},
+	{
+		name: "a first renewal that waits for too long", file: "schedule.go",
+		right: "return max(0, min(left/3, left-2*l.c.roundTrip()))", wrong: "return left / 3", does: true,
 		caught: "TestOwnGrantFarAway",
 	},
 	{

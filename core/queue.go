@@ -55,9 +55,13 @@ type queues struct {
 }
 
 type shard struct {
-	mu    sync.Mutex
-	names map[string]*queue // entries in use only
+	mu     sync.Mutex
+	names  map[string]*queue  // entries in use only
+	others map[string]instant // until when other hosts are taken to want a lock, some of them
 }
+
+// mostOthers bounds the names that a shard knows of as wanted by other hosts.
+const mostOthers = 64
 
 // queue is guarded by its shard's mutex, and so are the fields of contender
 // that say so.
@@ -173,6 +177,25 @@ func (q *queues) ended(lease *Lease) {
 		e.head.wake()
 	}
 	s.drop(name, e)
+}
+
+// want notes that other hosts want name, until then as it seems.
+func (q *queues) want(name string, until instant) {
+	s := q.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.others == nil || len(s.others) >= mostOthers {
+		s.others = map[string]instant{}
+	}
+	s.others[name] = until
+}
+
+// wanted reports whether that is so.
+func (q *queues) wanted(name string, now instant) bool {
+	s := q.shard(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now < s.others[name]
 }
 
 // holder returns the live lease of this host, nil if there is none.

@@ -45,7 +45,11 @@ func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	}
 	sent := l.c.clock.early()
 	doubt, err := l.free(ctx, rest)
-	return l.c.sched.endRelease(ctx, l, doubt, err, l.c.clock.early().sub(sent))
+	took := l.c.clock.early().sub(sent)
+	if doubt == nil && err == nil {
+		l.c.took(took)
+	}
+	return l.c.sched.endRelease(ctx, l, doubt, err, took)
 }
 
 // drainRenewal waits for a renewal under way, but keeps half of the budget for

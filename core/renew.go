@@ -190,6 +190,7 @@ func (s *scheduler) renewed(l *Lease, sent, got instant) {
 		ev.Slack = l.endAt.sub(got)
 	}
 	l.extend(l.lock.opts.TTL, sent, got)
+	s.c.took(got.sub(sent))
 	l.state, l.suspectErr = Held, nil
 	l.due = max(l.due.add(l.lock.opts.RenewEvery), got)
 	if l.lock.opts.NoRenew {

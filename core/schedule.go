@@ -72,11 +72,11 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
 	// The first renewal is up to a tenth early, so that leases that were
-	// granted together do not stay together for ever. That of a short one is due.
+	// granted together do not stay together for ever.
 	early := time.Duration(mrand.Int64N(int64(every/10) + 1))
 	switch {
 	case l.short():
-		l.due = g.got.add(-early)
+		l.due = g.got.add(l.firstPause(g.got))
 	case l.lock.opts.NoRenew:
 		l.due = never
 	default:
@@ -96,6 +96,17 @@ func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
 	}
 	s.enter(l)
 	return true
+}
+
+// firstPause is how long after now a short lease is renewed first: when a third of
+// what is left of it is gone, so that one that is released soon costs no renewal,
+// but no later than it must be for two round trips as long as the last one took.
+// Until then the deadline is that of the short span, as it is while a renewal is
+// under way, and a holder that waits for its lease to be confirmed need not: the
+// store keeps owner and token for all of the span.
+func (l *Lease) firstPause(now instant) time.Duration {
+	left := l.endAt.sub(now)
+	return max(0, min(left/3, left-2*l.c.roundTrip()))
 }
 
 func (s *scheduler) enter(l *Lease) {

@@ -134,7 +134,9 @@ type Waiter interface {
 	// may be missed. A release wakes one waiter, not all (K5). The place in
 	// the queue outlives the call, until a grant, a withdrawal, or some time
 	// without a Wait or TryAcquire: two seconds at least, and about that where
-	// the lock is free.
+	// the lock is free. A store that grants by itself (see [Grant]) is waited for
+	// without a TryAcquire first where other hosts have had the lock just now: Wait
+	// then returns when the lease that it found is over.
 	// When ctx ends it returns ctx.Err().
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
@@ -147,7 +149,7 @@ type Waiter interface {
 // more, and only to an owner whose process it has heard of lately. The waiter
 // does not know when the grant was made, but when it was not made yet: at Sent,
 // when its process sent the last sign of life that the store had seen by then.
-// It renews at once, beside its work, and the grant lives for the TTL from then on.
+// It renews in time, beside its work, and the grant lives for the TTL from then on.
 // One that is late is only a hint to it, and a backend may always return the
 // zero Grant instead: TryAcquire then tells of the grant.
 type Grant struct {

@@ -26,7 +26,7 @@ func lua(name string) string {
 var (
 	operateScript = NewScript("", lua("queue"), "leave = leave, refuse = refuse, grant_next = grant_next",
 		lua("lease")+lua("slowpath"), lua("operate"))
-	waitScript     = newScript("wait")
+	waitScript     = wholeScript(lua("head") + "local " + known + "\n" + lua("queue") + lua("read") + lua("wait"))
 	signScript     = wholeScript(lua("head") + lua("sign"))
 	proclaimScript = newScript("proclaim")
 	breakScript    = newScript("break")

@@ -54,13 +54,18 @@ type pushed struct {
 // over, and then every waiter is woken, or with the queue, which a waiter enters
 // again after refreshEvery.
 func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (woken bool, g driver.Grant, err error) {
+	over := time.Now().Add(most)
 	end := time.NewTimer(most)
 	defer end.Stop()
 	for {
 		place := n.enter(r)
 		if !n.Wakeups.stands(place) {
-			if free, err := n.enqueue(ctx, r); free || err != nil {
+			free, left, err := n.enqueue(ctx, r)
+			if free || err != nil {
 				return free, g, err
+			}
+			if left > 0 {
+				end.Reset(min(time.Until(over), left+time.Millisecond))
 			}
 		}
 		select {
@@ -78,11 +83,12 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 }
 
 // enqueue enters r.Owner into the queue of r.Name, and reports whether that is
-// free and it is that owner's turn. Where releases grant, it is told so by a push.
-func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, err error) {
+// free and it is that owner's turn. Where releases grant, it is told so by a push,
+// and left is what the holder has left of its lease, zero where that is not known.
+func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
 	script, args := n.opts.Turns, []any{r.Owner, n.opts.ID}
 	if script == nil {
@@ -91,14 +97,17 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, err er
 	sent := time.Now()
 	reply, err := n.call(ctx, n.invoke(script, []string{n.opts.Keys.Lock(r.Name)}, true, args))
 	if err != nil {
-		return false, err
+		return false, 0, err
 	}
-	yes, ok := reply.(int64)
+	number, ok := reply.(int64)
 	if !ok {
-		return false, decode(r.Name, reply).Err
+		return false, 0, decode(r.Name, reply).Err
 	}
 	n.Wakeups.entered(r.Owner, sent, epoch)
-	return yes == 1, nil
+	if n.opts.Turns == nil && number > 0 {
+		left = ttl(number)
+	}
+	return n.opts.Turns != nil && number == 1, left, nil
 }
 
 // entry is what stands in the queue for r behind its owner; see lua/queue.lua.

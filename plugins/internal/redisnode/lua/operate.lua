@@ -72,33 +72,32 @@ for n = 1, (#ARGV - 4) / 4 do
     lib = lib or library(now, last, tombstones_until, queued, observed)
     reply, token = lib.guarded(lib.withdraw, key, id, ms, last)
     last, tombstones_until = token or last, math.huge
-  elseif n == 1 and state[1] ~= nil and (not value or string.find(value, id, 1, true) ~= 1)
-    or (n > 1 or state[1] == nil) and try('GETRANGE', key, '0', rest) ~= id then
-    -- id is "owner token " and rest its last index.
-    lib = lib or library(now, last, tombstones_until, queued, observed)
-    reply, token = lib.guarded(lib.first, key, kind, id, ms, last)
-    last = token or last
-  elseif kind == 'r' then
-    reply = try('PEXPIRE', key, ms)
-  elseif ms == '0' then
-    reply = try('DEL', key)
-    if reply == 1 and (waiters or observed > 0 or n > 1 and queued > 0) then
-      local t = now or try('TIME')
-      if type(t) == 'table' then t = t.err and math.huge or t[1] * 1000000 + t[2] end
-      if n > 1 and queued > t then
-        waiters = try('GET', side .. 'q:{' .. key .. '}')
-        waiters = type(waiters) == 'string' and waiters
-      end
-      if waiters and t < math.huge then
-        queue = queue or library(t, last, tombstones_until, queued, observed, true)
-        local ok, granted = pcall(queue.grant_next, key, waiters, nil, last)
-        last = ok and granted or last
-      end
-      if observed > t then try('PUBLISH', side .. 'o:' .. key, '') end
-    end
   else
-    lib = lib or library(now, last, tombstones_until, queued, observed)
-    reply = lib.guarded(lib.keep, key, ms)
+    -- id is "owner token " and rest its last index.
+    local head = n == 1 and state[1] ~= nil and (value and string.sub(value, 1, #id) or '') or try('GETRANGE', key, '0', rest)
+    if kind == 'd' and ms == '0' and (head == id or head == string.sub(id, 1, -2) .. '+') then
+      if waiters or observed > 0 or n > 1 and queued > 0 then
+        local t = now or try('TIME')
+        if type(t) == 'table' then t = t.err and math.huge or t[1] * 1000000 + t[2] end
+        if n > 1 and queued > t then
+          waiters = try('GET', side .. 'q:{' .. key .. '}')
+          waiters = type(waiters) == 'string' and waiters
+        end
+        if waiters and t < math.huge then
+          queue = queue or library(t, last, tombstones_until, queued, observed, true)
+          local ok, granted = pcall(queue.grant_next, key, waiters, nil, last or state[1] and tonumber(string.sub(state[1], 1, 16)))
+          token = ok and granted
+          last = token or last
+        end
+        if observed > t then try('PUBLISH', side .. 'o:' .. key, '') end
+      end
+      reply = token and 1 or try('DEL', key)
+    elseif kind == 'r' and head == id then
+      reply = try('PEXPIRE', key, ms)
+    else
+      lib = lib or library(now, last, tombstones_until, queued, observed)
+      reply = lib.guarded(lib.use, key, kind, id, ms)
+    end
   end
   if type(reply) == 'table' and reply.err then reply = {REFUSED, reply.err} end
   replies[n] = reply

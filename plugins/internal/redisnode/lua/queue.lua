@@ -12,8 +12,7 @@
 -- The sign was sent before it was here, and so before the grant was made: the
 -- owner lets go before the store does, however late the push is.
 --
--- The functions are few, and call none of another file: to make one costs more
--- than a command.
+-- The functions are few, and call none of another file: each costs more than a command.
 local KEY_MS = 3500
 
 -- holder returns the head of key's value (owner, token and label fit) and its
@@ -41,15 +40,18 @@ end
 local function enter(key, text, owner, entry)
   local q, from = side .. 'q:{' .. key .. '}', text and string.find(text, '\n' .. owner .. ' ', 1, true)
   local line = entry and '\n' .. owner .. ' ' .. entry
-  if not from then
-    if not line then return nil end
-    call('SETRANGE', q, text and #text or 0, line)
-    text = (text or '') .. line
+  if not (from or line) then return nil end
+  if not text then
+    text = line
+    call('SET', q, text, 'PX', KEY_MS)
+  elseif not from then
+    call('SETRANGE', q, #text, line)
+    text = text .. line
   elseif line and string.sub(text, from, from + #line - 1) ~= line then -- the plugin was replaced
     text = string.sub(text, 1, from - 1) .. line .. string.sub(text, string.find(text, '\n', from + 1, true) or #text + 1)
     call('SET', q, text, 'KEEPTTL')
   end
-  if call('PTTL', q) < KEY_MS - 1000 then call('PEXPIRE', q, KEY_MS) end
+  if text ~= line and call('PTTL', q) < KEY_MS - 1000 then call('PEXPIRE', q, KEY_MS) end
   if queued < now + KEY_MS * 1000 then
     queued = now + KEY_MS * 1000 + 500000
     call('SETRANGE', control, 32, format('%016.0f', queued))
@@ -57,17 +59,18 @@ local function enter(key, text, owner, entry)
   return text
 end
 
--- grant_next grants the free lock key to the first waiter in its queue text whose
+-- grant_next grants the lock key to the first waiter in its queue text whose
 -- process lives and listens, unless that is me, who asks itself. Those before it
 -- lose their places, and the one behind it is told to ask when the grant would end
--- unused. It returns the token, above floor, nil when it grants nothing.
+-- unused. It returns the token, above floor, nil when it grants nothing: then key is
+-- as it was, or deleted. floor is the last token if the caller has read it.
 --
 -- The push comes last: what it says was done. Without a last token the control
 -- string is on another node of a Cluster, where PUBLISH counts only the listeners
 -- of this node.
 local function grant_next(key, text, me, floor)
   local q, at, token = side .. 'q:{' .. key .. '}', 1, nil
-  local last = tonumber(call('GETRANGE', control, '0', '15'))
+  local last = floor or tonumber(call('GETRANGE', control, '0', '15'))
   while last do
     local owner, process, ms, tail, behind = string.match(text, '^\n(%S+) (%S+) (%d+) ([^\n]*)()', at)
     if not owner or owner == me then
@@ -77,10 +80,10 @@ local function grant_next(key, text, me, floor)
     local sign = call('GET', control .. process)
     if sign then
       if not token then
-        token = math.max(last + 1, (floor or 0) + 1, now)
+        token = math.max(last + 1, now)
         call('SETRANGE', control, 0, format('%016.0f', token))
       end
-      tail = string.gsub(tail, '%%(%d)', {['0'] = '%', ['1'] = '\n'})
+      if string.find(tail, '%', 1, true) then tail = string.gsub(tail, '%%(%d)', {['0'] = '%', ['1'] = '\n'}) end
       call('SET', key, owner .. format(' %.0f+', token) .. tail, 'PX', ms)
       local rest = string.sub(text, behind)
       if rest == '' then call('DEL', q) else call('SET', q, rest, 'KEEPTTL') end

@@ -13,13 +13,10 @@ local function keep(key, keep_ms)
   return 1
 end
 
--- first renews or releases a lease that the store granted to a waiter.
-local function first(key, kind, id, ms, floor)
-  if not settle(key, id) then return not_held(key) end
-  if kind == 'r' then return call('PEXPIRE', key, ms) end
-  if ms ~= '0' then return keep(key, ms) end
-  call('DEL', key)
-  return 1, freed(key, floor)
+-- use renews a lease that the store granted to a waiter, or keeps any for a while.
+local function use(key, kind, id, ms)
+  if not settle(key, id) and not held_by(key, id, #id - 1) then return not_held(key) end
+  return kind == 'r' and call('PEXPIRE', key, ms) or keep(key, ms)
 end
 
 -- withdraw puts a tombstone for owner first: its acquire may still be on the way.
@@ -52,4 +49,4 @@ local function take_back(replies, refused)
   end
 end
 
-return {guarded = guarded, pass_on = pass_on, first = first, keep = keep, withdraw = withdraw, take_back = take_back}
+return {guarded = guarded, pass_on = pass_on, use = use, withdraw = withdraw, take_back = take_back}

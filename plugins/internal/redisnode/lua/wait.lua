@@ -1,12 +1,13 @@
 -- Enters an owner into the queue, or keeps its place, and is a sign of life of its
 -- process. ARGV after the head: owner, entry, process, sign, for how many
--- milliseconds that stands. A free lock is granted to the first. Replies 0.
+-- milliseconds that stands. A free lock is granted to the first. Replies the
+-- remaining milliseconds of the holder, 0 when there is none or no end of it.
 local key, owner = KEYS[1], ARGV[5]
-local s, denied = read_state(side .. 'q:{' .. key .. '}', key)
+local s, denied = read_state(side .. 'q:{' .. key .. '}')
 if denied then return denied end
 if tombstones_until > now and call('ZSCORE', tombstones, owner) then return {WITHDRAWN} end
 call('SET', control .. ARGV[7], ARGV[8], 'PX', ARGV[9])
-if last == 0 then write_state(1, 0) end -- this prefix has granted nothing yet
-local text = enter(key, s[2] or nil, owner, ARGV[6])
-if not s[3] and call('EXISTS', key) == 0 and grant_next(key, text) then changed(key) end
-return 0
+if last == 0 then call('SETRANGE', control, 0, format('%016.0f', 0)) end -- this prefix has granted nothing yet
+local text, left = enter(key, s[2] or nil, owner, ARGV[6]), call('PTTL', key)
+if left == -2 and grant_next(key, text, nil, last) and observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
+return math.max(left, 0)
