@@ -276,7 +276,7 @@ func TestWaitReplicas(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 		t.Errorf("acquire without a replica: %v", err)
 	}
-	must(t, b.Release(t.Context(), r))
+	must(t, b.Withdraw(t.Context(), r.Name, r.Owner))
 	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "0 replicas and wait_replicas is 1") {
 		t.Errorf("check without a replica: %v", err)
 	}
