@@ -208,11 +208,11 @@ func near(ts []Table) []Table {
 	})
 }
 
-// mostHosts is the first mode's table of most hosts and fewest callers in each. What
+// mostHosts is the table of most hosts and fewest callers in each. What
 // passes a lock on inside one host is not the backend.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
-		if t.Hosts > most.Hosts && t.Mode == ts[0].Mode {
+		if t.Hosts > most.Hosts {
 			most, ok = t, true
 		}
 	}

@@ -30,7 +30,6 @@ var Kind = &servers.Kind{
 		s, err := Start(ctx, nil)
 		return servers.Nodes{s}, err
 	},
-	Push:     "#70100Query execution was interrupted", // the end of a wait
 	Services: []string{"mysql"},
 	Address:  func(at []string) string { return At(at[0]) },
 	HostIn:   regexp.MustCompile(`@tcp\(([^()]*)\)`), // as go-sql-driver/mysql writes it
