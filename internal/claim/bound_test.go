@@ -28,7 +28,7 @@ func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 		"plugins/redlock/node.go":                 {"pause = min(2*pause+20*time.Millisecond, time.Second)"},
 		"plugins/mysql/internal/statement/row.go": {"return min(ttl/2, 2*time.Second)"},
 		"plugins/mysql/owners.go":                 {"goneFor = time.Minute"},
-		"plugins/etcd/reservation.go":             {"entryFor = 2 * time.Second"},
+		"plugins/etcd/waiter.go":                  {"entryFor = 2 * time.Second"},
 		"plugins/etcd/lease.go":                   {"tombstoneFor = time.Minute", "tombstoneUse = 10 * time.Second"},
 		"plugins/memory/memory.go":                {"placeFor = 2 * time.Second"},
 	} {

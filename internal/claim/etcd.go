@@ -12,7 +12,7 @@ var etcd = Terms{
 			Rules: TwiceForLong(), All: []Condition{LeaderPaused},
 			Why: "a leader that goes on (a virtual machine that was paused, a disk that hung) may revoke, by its own books, leases that were renewed at its successor. " +
 				"The holder is told by its watch, in milliseconds and usually before the next grant, but that is no promise. " +
-				"If it stalled for 10 s, the queue entries of waiters go the same way, and their order is lost",
+				"If it stalled for 2 s, the queue entries of waiters go the same way, and their order is lost, and so do locks that were granted in the queue and not renewed yet",
 		},
 		{
 			Rules: Twice(), All: []Condition{DataLost},

@@ -25,13 +25,15 @@ func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 
 // acquisition is an acquire under way.
 type acquisition struct {
-	b     *Backend
-	r     driver.Request
-	began time.Time
-	again bool // the second try
-	grant *grant
-	entry *entry // nil when the owner has none
-	step  *txn.Step
+	b      *Backend
+	r      driver.Request
+	began  time.Time
+	again  bool // the second try
+	entry  *entry
+	queued bool // the entry is in the queue
+	value  []byte
+	lease  *lease
+	step   *txn.Step
 
 	started   bool
 	keepalive *keepalive.Keepalive // nil when none is needed
@@ -55,20 +57,22 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	return b.acquiring(r, l, now), nil
 }
 
-// acquiring prepares an acquire on l.
+// acquiring prepares an acquire on l. Who waits goes on from its entry; until there is
+// an answer it is not deleted.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
-	a := &acquisition{b: b, r: r, began: now, entry: b.table.touchEntry(r.Name, r.Owner, now)}
-	a.grant = &grant{name: r.Name, owner: r.Owner, label: r.Label, lease: l, deadline: now.Add(r.TTL)}
-	if a.entry != nil {
-		a.grant.entry = a.entry.id
-		b.table.pin(a.entry) // however long the answer takes
-		b.table.keepEntry(a.entry, now)
+	a := &acquisition{b: b, r: r, began: now, lease: l, entry: b.table.queued(r, now)}
+	a.value = record{owner: r.Owner, label: r.Label, value: r.Value}.encode()
+	likely := !b.refused.Has(r.Name)
+	if a.queued = a.entry != nil; a.queued {
+		likely = b.table.mayBeNext(a.entry)
+		b.table.keep(a.entry, 0)
+	} else {
+		a.entry = &entry{name: r.Name, owner: r.Owner, label: r.Label, key: b.space.free(r.Name), lease: l, busy: 1, deadline: now.Add(r.TTL)}
+		b.table.add(a.entry)
 	}
-	a.grant.value = record{owner: r.Owner, label: r.Label, entry: a.grant.entry, value: r.Value}.encode()
-	b.table.expect(a.grant)
 	a.step = a.txn()
 	a.step.Done, a.step.OnAnswer = a.done, a.answered
-	if b.table.mayBeNext(a.entry) || a.entry == nil && !b.refused.Has(r.Name) {
+	if likely {
 		a.step.Beside = a.start
 	} else {
 		a.step.After = true
@@ -81,7 +85,7 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 // what is closed when that is answered.
 func (a *acquisition) start() <-chan struct{} {
 	if !a.started {
-		a.keepalive, a.started = a.b.leases.keepalive(a.grant.lease, a.began), true
+		a.keepalive, a.started = a.b.leases.keepalive(a.lease, a.began), true
 	}
 	if a.keepalive == nil {
 		return nil
@@ -89,53 +93,61 @@ func (a *acquisition) start() <-chan struct{} {
 	return a.keepalive.Done
 }
 
-// txn grants the lock if nobody holds it and nobody waits before this owner.
+// txn grants the lock if nobody has an entry before this owner's.
 func (a *acquisition) txn() *txn.Step {
-	s, name, owner := a.b.space, a.r.Name, a.r.Owner
-	value := a.grant.value
+	s, name, e := a.b.space, a.r.Name, a.entry
+	tombstone := s.tombstone(name, a.r.Owner)
 	req := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.Absent(s.tombstone(name, owner))},
-		Success: []*pb.RequestOp{txn.Put(s.hold(name), value, a.grant.lease.id)},
-		Failure: append(look(s, name), txn.Exists(s.tombstone(name, owner))),
+		Compare: []*pb.Compare{txn.Absent(tombstone)},
+		Success: []*pb.RequestOp{txn.Put(e.key, a.value, a.lease.id)},
+		Failure: []*pb.RequestOp{entries(s, name, 1), txn.Exists(tombstone)},
 	}
-	if a.entry == nil {
-		req.Compare = append(req.Compare, txn.NoneUnder(s.both(name)))
-		return &txn.Step{Name: name, Req: req, Size: len(value)}
+	if !a.queued {
+		req.Compare = append(req.Compare, txn.NoneUnder(s.entries(name)))
+		return &txn.Step{Name: name, Req: req, Size: len(a.value)}
 	}
-	own := s.entry(name, a.entry.id)
-	req.Compare = append(req.Compare,
-		txn.NoneUnder(s.hold(name)), txn.NoneBefore(s.entries(name), a.entry.rev), txn.At(own, a.entry.rev))
-	req.Success = append(req.Success, txn.Move(own, a.grant.lease.id))
-	// The entry goes with the lock: a request that arrives late finds none.
-	return &txn.Step{Name: name, In: a.entry.generation, Twice: true, Req: req, Size: len(value)}
+	from, _ := a.b.table.where(e)
+	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.On(e.key, from.id))
+	// A request that arrives late finds the entry on another lease, or gone.
+	return &txn.Step{Name: name, In: e.generation, Twice: true, Req: req, Size: len(a.value)}
 }
 
 // answered keeps account of the outcome, whether or not the caller still waits.
-// When it is unknown the grant stays, to be deleted at its deadline, and the
-// lease is renewed no more.
+// When it is unknown the entry stays, to be deleted at its deadline.
 func (a *acquisition) answered() {
-	s := a.step
-	if a.entry != nil {
-		a.b.table.unpin(a.entry)
-	}
+	s, t := a.step, a.b.table
+	granted := s.Err == nil && (s.OK || a.done())
+	s.OK = granted
 	switch {
-	case s.Err == nil && s.OK:
-		a.b.table.confirm(a.grant, s.Generation, s.Rev)
+	case granted && !a.queued:
+		t.known(a.entry, s.Generation, s.Rev)
+		fallthrough
+	case granted:
+		t.confirm(a.entry, a.lease, a.began, a.r.TTL, s.Rev)
+	case a.queued:
+		t.tried(a.entry, a.lease, s.Err != nil && !a.b.cluster.Harmless(s.Err))
 	case s.Err == nil, a.b.cluster.Harmless(s.Err):
-		a.b.table.cancel(a.grant)
-	default:
-		a.b.leases.retire(a.grant.lease)
+		if !t.drop(a.entry) {
+			a.b.leases.unload(a.lease)
+		}
 	}
+	t.unpin(a.entry, nil)
 }
 
-// done reports whether a try before has put the key, which stands in the way of
-// this one.
+// done reports whether a try before, or the same request that came twice, has put the
+// key, which stands in the way of this one.
 func (a *acquisition) done() bool {
-	kv := seenIn(a.step.Generation, a.step.Ops).hold
-	if kv == nil || kv.Lease != a.grant.lease.id || !bytes.Equal(kv.Value, a.grant.value) {
+	v := seenIn(a.step.Generation, a.step.Ops)
+	if v.first == nil || v.first.Lease != a.lease.id || string(v.first.Key) != a.entry.key || !bytes.Equal(v.first.Value, a.value) {
 		return false
 	}
-	a.step.Rev = kv.CreateRevision
+	if a.queued {
+		return a.entry.is(v.first, v.generation)
+	}
+	if !a.b.table.owns(a.entry) {
+		return false // it was asked twice by the caller
+	}
+	a.step.Rev = v.first.CreateRevision
 	return true
 }
 
@@ -145,9 +157,9 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 	}
 	switch err := a.step.Err; {
 	case cluster.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, cluster.ErrDataLost): // nothing happened
-		a.b.leases.retire(a.grant.lease)
+		a.b.leases.retire(a.lease)
 		if errors.Is(err, cluster.ErrDataLost) {
-			a.b.table.forgetEntry(a.r.Name, a.r.Owner)
+			a.b.table.drop(a.entry)
 		}
 		return a.retry(ctx, a.b.cluster.Untouched(err))
 	case err != nil:
@@ -156,11 +168,11 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 		return a.refusal(ctx)
 	}
 	a.start()
-	if err := a.b.leases.await(ctx, a.grant.lease, a.keepalive); err != nil {
+	if err := a.b.leases.await(ctx, a.lease, a.keepalive); err != nil {
 		// Granted, but perhaps not for the whole TTL: the caller withdraws it.
 		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
 	}
-	return driver.Result{Token: a.step.Generation.Token(a.step.Rev)}
+	return driver.Result{Token: a.entry.token()}
 }
 
 // retry asks once more after what a caller need not know of.
@@ -181,43 +193,20 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, seenIn(a.step.Generation, a.step.Ops)
 	b.refused.Put(a.r.Name, struct{}{})
-	if a.step.Ops[2].GetResponseRange().GetCount() > 0 {
+	held := &driver.HeldError{}
+	switch {
+	case a.step.Ops[1].GetResponseRange().GetCount() > 0:
 		return driver.Result{Err: driver.ErrWithdrawn}
-	}
-	if v.hold != nil {
-		if b.repeated(v, a.grant) {
-			return driver.Result{Err: fmt.Errorf("etcd: %w: the request was repeated on its way", driver.ErrUnavailable)}
-		}
+	case v.first == nil: // whoever had it is gone
+	case ownerOf(v.first) != a.r.Owner || string(v.first.Key) == b.space.free(a.r.Name) || b.table.confirmed(a.r, v):
 		v.approximateTTL = true
-		return driver.Result{Err: &driver.HeldError{Holder: b.holder(ctx, v)}}
+		held.Holder = b.holder(ctx, v)
+		return driver.Result{Err: held}
+	case !a.queued || !a.entry.is(v.first, v.generation):
+		b.table.inherit(v.first, v.generation)
 	}
-	if v.head != nil && ownerOf(v.head) != a.r.Owner {
-		held := &driver.HeldError{Holder: b.reservation(v)}
-		if a.entry == nil || !b.evict(ctx, v) {
-			return driver.Result{Err: held}
-		}
-		a.again = false // the next entry may be of a silent process too
-		return a.retry(ctx, held)
+	if a.queued && (v.first == nil || !a.entry.is(v.first, v.generation)) {
+		b.table.drop(a.entry)
 	}
-	// Nobody holds it and nobody is before this owner: its entry is not what
-	// this process remembers. The store's answer to the next try is final.
-	if v.head == nil {
-		b.table.forgetEntry(a.r.Name, a.r.Owner)
-	} else {
-		b.table.adoptEntry(v.head, v.generation)
-	}
-	return a.retry(ctx, &driver.HeldError{})
-}
-
-// repeated reports whether the key that refused g is g's own: the client may have
-// sent the request twice, and the first time it was granted.
-func (b *Backend) repeated(v seen, g *grant) bool {
-	if ownerOf(v.hold) != g.owner || v.hold.Lease != g.lease.id {
-		return false
-	}
-	if b.table.find(g.name, g.owner, v.generation.Token(v.hold.CreateRevision)) != nil {
-		return false // it was asked twice by the caller
-	}
-	b.leases.retire(g.lease)
-	return true
+	return a.retry(ctx, held)
 }

@@ -18,8 +18,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	from := b.space.names + prefix
 	end := txn.Beyond(from)
 	next := []byte(from)
-	var open seen // the name whose keys are being read
-	flush := func() bool { return open.hold == nil || emit(b.holder(ctx, open)) }
+	var open seen // the name whose entries are being read
+	flush := func() bool { return open.first == nil || emit(b.holder(ctx, open)) }
 	for {
 		resp, gen, err := b.txns.Read(ctx, txn.Range(&pb.RangeRequest{Key: next, RangeEnd: end, Limit: listPage}))
 		if err != nil {
@@ -27,15 +27,14 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 		}
 		page := resp.Responses[0].GetResponseRange()
 		for _, kv := range page.GetKvs() {
-			name, kind, _ := b.space.parse(string(kv.Key))
-			switch {
-			case kind == kindHold:
+			if open.first == nil || b.space.nameOf(string(kv.Key)) != b.space.nameOf(string(open.first.Key)) {
 				if !flush() {
 					return nil
 				}
-				open = seen{generation: gen, hold: kv}
-			case open.hold != nil && b.sameName(open, name):
-				open.queued++
+				open = seen{generation: gen, first: kv}
+			}
+			if open.entries++; kv.CreateRevision < open.first.CreateRevision {
+				open.first = kv
 			}
 			next = append(kv.Key, 0)
 		}
@@ -46,29 +45,21 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-func (b *Backend) sameName(v seen, name string) bool {
-	own, _, _ := b.space.parse(string(v.hold.Key))
-	return own == name
-}
-
-// Break reads who holds the lock, then deletes that key, and the queue entry that
-// came with it, if the token is still the same.
+// Break reads who holds the lock, then deletes that entry, if the token is still the
+// same.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	v, err := b.look(ctx, name)
 	if err != nil {
 		return err
 	}
-	if v.hold == nil || v.generation.Token(v.hold.CreateRevision) != token {
+	if v.first == nil || v.generation.Token(v.first.CreateRevision) != token {
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
 	s := &txn.Step{Name: name, In: v.generation, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(string(v.hold.Key), v.hold.CreateRevision)},
-		Success: []*pb.RequestOp{txn.Delete(string(v.hold.Key))},
-		Failure: look(b.space, name),
+		Compare: []*pb.Compare{txn.At(string(v.first.Key), v.first.CreateRevision)},
+		Success: []*pb.RequestOp{txn.Delete(string(v.first.Key))},
+		Failure: []*pb.RequestOp{entries(b.space, name, 1)},
 	}}
-	if rec, err := decodeRecord(v.hold.Value); err == nil && rec.entry != "" {
-		s.Req.Success = append(s.Req.Success, txn.Delete(b.space.entry(name, rec.entry)))
-	}
 	s.Done = func() bool { return true } // it is gone, and was there
 	b.txns.Submit(s)
 	return b.finish(ctx, s)

@@ -37,6 +37,7 @@ var claims = driver.Properties{
 	TTLStep:        ttlStep,
 	TTLMax:         ttlMax,
 	FIFO:           true,
+	FirstSpan:      entryFor,
 	Durability:     "raft, majority fsync unless --unsafe-no-fsync",
 	SurvivesPlugin: true,
 	Capabilities: []driver.Capability{
@@ -105,6 +106,7 @@ func (b *Backend) Properties() driver.Properties {
 	p := claims
 	p.Capabilities = slices.Clone(p.Capabilities)
 	p.TTLMin = b.leases.shortest()
+	p.FirstSpan = b.leases.forWaiting().ttl
 	p.Server, _ = b.server.Load().(string)
 	return p
 }

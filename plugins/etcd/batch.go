@@ -111,11 +111,11 @@ func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finis
 	case b.txns.Known() == nil:
 		return nil, nil
 	case op.Kind == driver.OpRelease && op.Keep <= 0:
-		g := b.table.find(op.Name, op.Owner, op.Token)
-		if g == nil {
+		e := b.table.find(op.Name, op.Owner, op.Token)
+		if e == nil {
 			return nil, nil
 		}
-		s := b.releasing(op.Request, g)
+		s := b.releasing(e)
 		return b.finishing(s), s
 	case op.Kind != driver.OpAcquire || b.checkTTL(op.TTL) != nil || ctx.Err() != nil || !b.cluster.Looked():
 		return nil, nil

@@ -6,8 +6,7 @@
 // majority before it is answered. No crash or partition of a minority of members,
 // no restart and no change of leader grants a lock twice or loses one. Tokens rise
 // through all of that. Waiters of all hosts are granted in their order: one loses
-// its queue entry when its process is silent for 10 s, or for 2 to 3 s while a free
-// lock is reserved for it.
+// its queue entry when its process is silent for 2 s.
 //
 // # What breaks it
 //
@@ -15,8 +14,8 @@
 //     revoke leases that were renewed at its successor (etcd-io/etcd#12528 and
 //     #15247). The lock is granted again while the holder's lease is valid. The
 //     holder learns of it by its watch, mostly first; the token shows it to the
-//     resource. After 10 s the same happens to queue entries, and the order is
-//     lost.
+//     resource. After 2 s the same happens to those who wait, whose order is lost,
+//     and to a lock that was granted in the queue and not renewed yet.
 //   - A member that runs with --unsafe-no-fsync may forget what it has
 //     promised; no client can tell.
 //   - Addresses that lead to two clusters. A host that sees both grants nothing
@@ -42,23 +41,48 @@
 //	refused acquire     1 and 1, and 1 read for the TTL when it is not known;
 //	                    1 more read, for all, when it shared its transaction
 //	renew               1 keepalive and 1 read at the same time, no entry;
-//	                    100 locks share the read and about 1,000 the keepalive
+//	                    100 locks share the read and about 1,000 the keepalive;
+//	                    1 and 1 the first time after a grant in the queue
 //	release, proclaim   1 and 1
-//	withdraw            1 and 1, 2 and 2 of a lock that was granted, and a
+//	withdraw            1 and 1, 2 and 2 of what another process has put, and a
 //	                    LeaseGrant for every 256 and every 10 s
 //	release with Keep   2 and 2
 //	inspect             1 read, and 1 for the TTL
 //	wait                1 and 1 for the queue entry; 1 watch, unless one of the same key
-//	                    ended within the last second; 1 read if anything was
-//	                    written in between; a keepalive every 500 ms for all
+//	                    ended within the last second; 1 read if the watch may have missed
+//	                    something; a keepalive every 500 ms for all
+//	grant in the queue  none that anybody waits for; 1 and 1 beside the caller's work
 //
-// So a grant that was waited for is 4 entries: the refusal, the queue
-// entry, the grant, the release.
+// So a grant that was waited for is 4 entries: the refusal, the queue entry, the mark
+// that it is the lock, the release; one more when it is held long enough to be renewed.
+// Between a release and the next grant is one: the release.
 //
 // What is asked for at the same time, up to 120 operations, shares one
 // transaction and its fsync. The first acquire with a TTL, and the first after
 // a time as long as the TTL without one, makes a lease: 1 and 1 more. So does the
 // first wait.
+//
+// # The queue
+//
+// Who finds no entry of a name puts one; who finds others and wants to wait puts one
+// behind them. The entry with the lowest create revision is the lock, so an end of that
+// is the grant of the next, in the same revision, whoever or whatever ended it, and
+// there is no moment at which a lock that is waited for is free.
+//
+//   - Nobody holds it twice: entries come only behind all others, and a compare of
+//     create revision and generation keeps whoever lost his from touching another.
+//   - Tokens are create revisions, and rise: who comes to be the first was put later
+//     than all that were.
+//   - A waiter that sees the end of the entry before its own, and knows that this was
+//     the lock, is the first. It knows when there was none before that when it came, or
+//     by the mark; else it asks.
+//   - What it sees may be late, but its own entry is there for the TTL of the lease of
+//     those who wait, from when the last confirmed keepalive of that was sent: so
+//     long, from then, is the grant, and when that is nearly over it is a question.
+//   - It is on that lease until its first renewal, and this process deletes it when that
+//     does not come: a host that is frozen costs 2 s, and so does one that is lost.
+//   - A request without an answer may be late. One that puts an entry finds the
+//     tombstone of its owner; one that moves one finds it on another lease.
 //
 // # Leases
 //
@@ -103,14 +127,15 @@
 // (see cluster.OutOfSpace). One read tells which these are, so that nothing
 // is left behind that nobody knows of. From then on it refuses what puts a key, and
 // acquires fail at once. Locks that are held are renewed and released; a
-// withdrawal deletes what the owner has, and fails for want of a tombstone.
+// withdrawal deletes what the owner has, and fails for want of a tombstone. A lock that
+// is granted in the queue then is lost after 2 s: its first renewal is refused.
 // Compaction, a change of leader and the restart of a member are passing.
 //
 // # Where is what
 //
 // This package has the algorithm: acquire.go, renew.go, release.go and waiter.go, on
-// the keys of keys.go. What a process knows of its own grants and queue entries is
-// in table.go; which locks share a lease in lease.go. The packages below internal
+// the keys of keys.go. What a process knows of its own entries is in entry.go and
+// table.go; which of them share a lease in lease.go. The packages below internal
 // know nothing of locks: cluster has the members and their connections, txn sends
 // transactions, keepalive keepalives, and watch watches.
 package etcd

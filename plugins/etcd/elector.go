@@ -13,33 +13,32 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
-// Proclaim is one Txn. The key's lease and create revision stay.
+// Proclaim is one Txn. The entry's lease and create revision stay.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
-	g, err := b.known(ctx, r)
+	e, err := b.known(ctx, r)
 	if err != nil {
 		return err
 	}
-	key := b.space.hold(r.Name)
-	value := record{owner: r.Owner, label: g.label, entry: g.entry, value: r.Value}.encode()
-	s := &txn.Step{Name: r.Name, In: g.generation, Size: len(value), Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(key, g.rev)},
-		Success: []*pb.RequestOp{txn.Replace(key, value)},
-		Failure: look(b.space, r.Name),
+	value := record{owner: r.Owner, label: e.label, value: r.Value}.encode()
+	s := &txn.Step{Name: r.Name, In: e.generation, Size: len(value), Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
+		Success: []*pb.RequestOp{txn.Replace(e.key, value)},
+		Failure: []*pb.RequestOp{entries(b.space, r.Name, 1)},
 	}}
 	s.Done = func() bool {
-		kv := seenIn(s.Generation, s.Ops).hold
-		return kv != nil && kv.CreateRevision == g.rev && bytes.Equal(kv.Value, value)
+		v := seenIn(s.Generation, s.Ops)
+		return e.is(v.first, v.generation) && bytes.Equal(v.first.Value, value)
 	}
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
 }
 
-// Observe is pushed by a watch of the name's keys, and reads after each push:
+// Observe is pushed by a watch of the name's entries, and reads after each push:
 // so what it reports is the present, and compaction cannot make it miss an end.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	told := make(chan struct{}, 1)
-	holds := b.space.hold(name)
-	defer b.watches.Drop(b.watches.Changes(holds, txn.Beyond(holds), func(watch.Event) { wake.Up(told) }))
+	all := b.space.entries(name)
+	defer b.watches.Drop(b.watches.Changes(all, txn.Beyond(all), func(watch.Event) { wake.Up(told) }))
 	defer b.cluster.Follow(told)()
 	defer context.AfterFunc(b.cluster.Context(), func() { wake.Up(told) })()
 	return observe.Follow(ctx, 0, func() (h driver.Holder, _ <-chan struct{}, err error) {

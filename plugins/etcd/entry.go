@@ -2,181 +2,88 @@ package etcd
 
 import (
 	"context"
-	"slices"
-	"strconv"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 )
 
-// entry is an owner's entry in the queue of a name. What changes is guarded by
-// table.mu.
+// entry is a place in the queue of a name, which is the lock once nobody is before
+// it. What changes is guarded by table.mu.
 type entry struct {
-	name, owner string
+	name, owner, label string
 
-	id         string          // of its key, see table.newEntry
-	rev        int64           // the key's create revision, by which the queue is ordered; 0 until it is known
+	key        string
+	rev        int64           // the key's create revision; 0 until it is known
 	generation *txn.Generation // in which that counts
-	lease      *lease
-	deadline   time.Time
-	waiting    int          // Wait calls
-	before     *predecessor // what the last Wait has left; nil while there is one
+	lease      *lease          // that the key is on, as far as is known
+	target     *lease          // to which a move without an answer may have put it, or nil
+	deadline   time.Time       // when this process deletes it
+	busy       int             // waits, acquires and renewals under way, during which it does not
+	ending     bool            // it is deleting it
+
+	before *predecessor // what the last Wait has left; nil while there is one
+	held   bool         // it is known to be the lock
+	since  time.Time    // when that was learned
+	seenAt int64        // revision at which the key was seen last
+	watch  *watch.Watch
 }
 
-func (e *entry) who() grantKey { return grantKey{e.name, e.owner} }
+func (e *entry) who() entryKey { return entryKey{e.name, e.owner} }
 
-// newEntry makes an entry of an owner that comes into the queue, and picks its key: the
-// first from number on that this process does not use for that name. A key
-// begins with what only this process has, so that no two processes meet, and is
-// used again: each other key would stay in the server's index until it compacts.
-func (t *table) newEntry(name, owner string, l *lease, number int, now time.Time) *entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := &entry{name: name, owner: owner, lease: l, deadline: now.Add(entryFor)}
-	for e.id == "" || t.ids[grantKey{name, e.id}] != nil {
-		e.id = t.self + strconv.Itoa(number)
-		number++
+// token is that of the lock: revisions of the entries that come to be the lock rise.
+func (e *entry) token() uint64 { return e.generation.Token(e.rev) }
+
+// is reports whether kv, read in gen, is e's key.
+func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
+	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
+}
+
+// short reports whether e is on a lease for those who wait: it is not confirmed yet.
+func (e *entry) short() bool { return e.lease.use == waiting }
+
+// pin keeps e for as long as something takes that asks for it, for entryFor at least
+// after it. The caller holds mu.
+func (t *table) pin(e *entry, now time.Time) *entry {
+	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
+		e.before = nil // its process did not run: it is to be looked at
 	}
-	t.addEntry(e)
+	e.busy++
+	e.linger(now)
 	return e
 }
 
-// addEntry enters e, instead of what its owner had. The caller holds mu.
-func (t *table) addEntry(e *entry) {
-	if t.entries[e.who()] != e {
-		t.removeEntry(e.who())
+// linger counts e's time anew. That of the lock counts from what was confirmed.
+func (e *entry) linger(now time.Time) {
+	if !e.held {
+		e.deadline = now.Add(entryFor)
 	}
-	t.entries[e.who()] = e
-	t.ids[grantKey{e.name, e.id}] = e
+}
+
+// unpin ends what pin began, and leaves before to the next Wait.
+func (t *table) unpin(e *entry, before *predecessor) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.busy--
+	e.before = before
+	e.linger(time.Now())
 	t.due(e.deadline)
 }
 
-// freeID ends the use of a key by user, an entry or a grant that has it. The
-// caller holds mu.
-func (t *table) freeID(name, id string, user any) {
-	if key := (grantKey{name, id}); t.ids[key] == user {
-		delete(t.ids, key)
-	}
-}
-
-// removeEntry forgets the entry of an owner. The caller holds mu.
-func (t *table) removeEntry(w grantKey) {
-	e := t.entries[w]
-	if e == nil {
-		return
-	}
-	delete(t.entries, w)
-	t.freeID(e.name, e.id, e)
-	t.leases.unload(e.lease)
-}
-
-// entered notes what came of putting e into the queue.
-func (t *table) entered(e *entry, s *txn.Step) {
-	t.mu.Lock()
-	known := t.entries[e.who()] == e
-	entered := s.Err == nil && s.OK
-	if entered {
-		e.rev, e.generation = s.Rev, s.Generation
-	}
-	if known && !entered {
-		t.removeEntry(e.who())
-	}
-	var end *txn.Step
-	if entered && !known { // given up meanwhile
-		end = t.deleteEntry(e)
-	}
-	t.mu.Unlock()
-	if end != nil {
-		t.txns.Submit(end)
-	}
-	if s.Err != nil && !t.cluster.Harmless(s.Err) || cluster.Is(s.Err, rpctypes.ErrLeaseNotFound) {
-		t.leases.retire(e.lease)
-	}
-}
-
-// deleteEntry deletes an entry that nobody waits in any more. The caller holds mu.
-func (t *table) deleteEntry(e *entry) *txn.Step {
-	if t.entries[e.who()] == e {
-		t.removeEntry(e.who())
-	}
-	t.ids[grantKey{e.name, e.id}] = e // until it is gone
-	key := t.space.entry(e.name, e.id)
-	s := &txn.Step{Name: e.name, In: e.generation, Twice: true, Req: &pb.TxnRequest{Success: []*pb.RequestOp{txn.Delete(key)}}}
-	if e.rev != 0 {
-		s.Req.Compare = []*pb.Compare{txn.At(key, e.rev)}
-	}
-	s.OnAnswer = func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if s.Err != nil {
-			t.leases.retire(e.lease)
-		}
-		t.freeID(e.name, e.id, e)
-	}
-	return s
-}
-
-// entryOf returns the owner's entry, nil when it has none.
-func (t *table) entryOf(name, owner string) *entry {
+// queued returns the entry of an owner that waits, or was granted the lock in the
+// queue and has not confirmed it, and pins it; nil when there is none.
+func (t *table) queued(r driver.Request, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.entries[grantKey{name, owner}]
-}
-
-// touchEntry returns the owner's entry with its time counted anew, nil when it has
-// none. One whose time was over before this process ran again is looked at: another
-// process may have taken it away. It must not be forgotten, because it would stay
-// at its place for as long as other entries renew the lease.
-func (t *table) touchEntry(name, owner string, now time.Time) *entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.entries[grantKey{name, owner}]
-	if e == nil || e.rev == 0 {
+	e := t.entries[entryKey{r.Name, r.Owner}]
+	if e == nil || e.rev == 0 || e.ending || !e.short() {
 		return nil
 	}
-	if e.waiting == 0 && !now.Before(e.deadline) {
-		e.before = nil
-	}
-	e.deadline = now.Add(entryFor)
-	return e
-}
-
-// pin keeps e for as long as a Wait, or an acquire, takes.
-func (t *table) pin(e *entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e.waiting++
-}
-
-// unpin ends what pin began, and counts e's time anew.
-func (t *table) unpin(e *entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e.waiting--
-	e.deadline = time.Now().Add(entryFor)
-	t.due(e.deadline)
-}
-
-// resumeEntry pins e and returns what its last Wait has left, nil if that is
-// nothing, or if it is time to look at the entry itself.
-func (t *table) resumeEntry(e *entry) *predecessor {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e == nil || e.before == nil {
-		return nil
-	}
-	p := e.before
-	e.before = nil
-	if !t.leases.renewable(e.lease, e.lease.ttl) {
-		return nil
-	}
-	e.waiting++
-	return p
+	return t.pin(e, now)
 }
 
 // mayBeNext reports whether it may be e's turn: its last Wait has not left anything
@@ -184,155 +91,203 @@ func (t *table) resumeEntry(e *entry) *predecessor {
 func (t *table) mayBeNext(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return e != nil && e.before == nil
+	return e.before == nil
 }
 
-// pauseEntry ends a Wait, which leaves to the next one what it waits for, unless
-// that is over.
-func (t *table) pauseEntry(e *entry, p *predecessor, over bool) {
-	t.unpin(e)
+// owns reports whether e is what its owner has.
+func (t *table) owns(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e.before = p; over {
-		e.before = nil
-	}
+	return t.entries[e.who()] == e
 }
 
-// forgetEntry drops an entry that the store does not have, or not as it is remembered.
-func (t *table) forgetEntry(name, owner string) {
+// confirmed reports whether what was seen of r's name is r's own lock, and not one that it
+// has yet to confirm, or one that is being deleted.
+func (t *table) confirmed(r driver.Request, v seen) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.removeEntry(grantKey{name, owner})
+	e, used := t.entries[entryKey{r.Name, r.Owner}], t.keys[string(v.first.Key)]
+	return e != nil && e.is(v.first, v.generation) && !e.short() || used != nil && used.ending
 }
 
-// adoptEntry takes over the entry that kv, read in gen, is of its owner: of an
-// earlier process, or of a request that was repeated on its way. Its lease is
-// retired from the start.
-func (t *table) adoptEntry(kv *mvccpb.KeyValue, gen *txn.Generation) *entry {
-	now := time.Now()
-	name, _, id := t.space.parse(string(kv.Key))
+// inherit records that kv, read in gen, is the entry of its owner: of an earlier
+// process. Its lease is not renewed.
+func (t *table) inherit(kv *mvccpb.KeyValue, gen *txn.Generation) {
 	e := &entry{
-		name: name, owner: ownerOf(kv), id: id, rev: kv.CreateRevision, generation: gen, deadline: now.Add(entryFor),
-		lease: &lease{id: kv.Lease, purpose: t.forEntries(), acked: now, retired: true},
+		name: t.space.nameOf(string(kv.Key)), owner: ownerOf(kv), key: string(kv.Key), rev: kv.CreateRevision, generation: gen,
+		lease: &lease{id: kv.Lease, purpose: purpose{use: waiting}, retired: true}, deadline: time.Now().Add(entryFor),
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.addEntry(e)
-	return e
+	t.remove(t.entries[e.who()])
+	t.entries[e.who()] = e
+	t.due(e.deadline)
 }
 
-// renewEntry counts e's time anew while a Wait lasts, and renews its lease or
-// moves it to one that is renewed. It returns false when the entry may be gone.
-func (t *table) renewEntry(ctx context.Context, e *entry) bool {
+// known notes that e's key was created at rev.
+func (t *table) known(e *entry, gen *txn.Generation, rev int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.generation, e.rev, e.seenAt = gen, rev, rev
+}
+
+// hold notes that e is the lock until then. The caller holds mu.
+func (t *table) hold(e *entry, deadline time.Time) {
+	if old := t.entries[e.who()]; old != e {
+		t.remove(old)
+		t.entries[e.who()] = e
+	}
+	e.held, e.since, e.deadline = true, time.Now(), deadline
+	t.due(deadline)
+	t.losses.add(e)
+}
+
+// confirm notes that e, whose acquire began then, is the lock, and on l for ttl.
+func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
+	t.moved(e, l)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.seenAt = max(e.seenAt, rev)
+	t.hold(e, began.Add(ttl))
+}
+
+// granted makes of e, before which nobody is, the lock, and the grant of it. It lives
+// for as long as the lease of those who wait, counted from the last sign of life that
+// the store has confirmed; it is a question when little of that is left, or when e
+// has not all of its value.
+func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
-	known, l := t.entries[e.who()] == e, e.lease
-	e.deadline = now.Add(entryFor)
-	t.mu.Unlock()
-	switch {
-	case !known:
-		return false
-	case !t.leases.renewable(l, l.ttl):
-		return t.moveEntry(ctx, e, l)
+	defer t.mu.Unlock()
+	sent, span := t.leases.sign(e.lease), min(e.lease.ttl, r.TTL)
+	if t.entries[e.who()] != e || e.ending || !e.short() || e.target != nil || len(r.Value) > maxWaitingValue || now.After(sent.Add(span/2)) {
+		return driver.Grant{}
 	}
-	t.keepLease(l, now)
+	t.hold(e, sent.Add(span))
+	return driver.Grant{Token: e.token(), Sent: sent, For: span}
+}
+
+// moved notes that e's key is on l now.
+func (t *table) moved(e *entry, l *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.lease != l {
+		t.leases.unload(e.lease)
+	}
+	if e.target != l {
+		t.leases.unload(e.target)
+	}
+	e.lease, e.target = l, nil
+}
+
+// tried notes that e's key was not moved to l, or, when unsure, may be there.
+func (t *table) tried(e *entry, l *lease, unsure bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case e.target == l:
+	case unsure:
+		t.leases.unload(e.target)
+		e.target = l
+	default:
+		t.leases.unload(l)
+	}
+}
+
+// where returns the leases that e is on, and may be on.
+func (t *table) where(e *entry) (l, target *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return e.lease, e.target
+}
+
+// beginRenewal keeps e from ending until endRenewal. It
+// returns false when its time is over, or it is being deleted.
+func (t *table) beginRenewal(e *entry, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.ending || !now.Before(e.deadline) {
+		return false
+	}
+	e.busy++
 	return true
 }
 
-// keepEntry is keepLease for one who asks for the lock, whose queue entry is e.
-func (t *table) keepEntry(e *entry, now time.Time) {
+// endRenewal ends what beginRenewal began. deadline and rev are those of a successful
+// renewal, else zero.
+func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
-	l := e.lease
-	t.mu.Unlock()
-	if t.leases.renewable(l, l.ttl) {
-		t.keepLease(l, now)
+	defer t.mu.Unlock()
+	e.busy--
+	if !deadline.IsZero() {
+		e.deadline, e.seenAt = deadline, max(e.seenAt, rev)
+	}
+	t.due(e.deadline)
+}
+
+// end keeps e from being renewed: it is being deleted.
+func (t *table) end(e *entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.ending = true
+}
+
+// ended notes what came of that. When it is not certain that e is gone, and stays
+// away, it is deleted at its deadline, and again and again from then on.
+func (t *table) ended(e *entry, gone bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if gone {
+		t.remove(e)
+		return
+	}
+	e.ending = false
+	if again := time.Now().Add(eraseAgain); e.deadline.Before(again) {
+		e.deadline = again
+	}
+	t.due(e.deadline)
+	if e.held {
+		t.losses.add(e)
 	}
 }
 
-// keepLease renews the lease l of entries, if it is time. Who waits tells others by
-// that, also while its acquires fail, that it is not silent (see evict).
-func (t *table) keepLease(l *lease, now time.Time) {
-	if k := t.leases.keepalive(l, now.Add(-entryRenewal)); k != nil {
-		t.cluster.Go(func() { _ = t.leases.await(t.cluster.Context(), l, k) }) // a lease that is gone shows as an entry that is
+// withdrawing is end for an owner of whom little is known: nil when nothing is. put
+// reports whether its key is known to have been created.
+func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e = t.entries[entryKey{name, owner}]; e == nil {
+		return nil, false
 	}
+	e.ending = true
+	return e, e.rev != 0
 }
 
-// moveEntry puts e on a lease of its own. The one that it is on was made by an
-// earlier process of this host, or has something on it whose end is not known.
-func (t *table) moveEntry(ctx context.Context, e *entry, from *lease) bool {
-	now := time.Now()
-	l, err := t.leases.get(ctx, t.forEntries())
+// left is how long e still lives.
+func (t *table) left(e *entry, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return e.deadline.Sub(now)
+}
+
+// verify reads which of entries are still in the store. It returns those that
+// are not, and the revision at which the others were there.
+func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
+	gone = map[*entry]bool{}
+	reads := make([][]*pb.RequestOp, len(entries))
+	for i, e := range entries {
+		reads[i] = []*pb.RequestOp{txn.Exists(e.key)}
+	}
+	_, err = t.txns.ReadEach(ctx, reads, func(i int, r txn.Found) {
+		if rev == 0 || r.Rev < rev {
+			rev = r.Rev
+		}
+		if kvs := r.Ops[0].GetResponseRange().GetKvs(); len(kvs) == 0 || !entries[i].is(kvs[0], r.Generation) {
+			gone[entries[i]] = true
+		}
+	})
 	if err != nil {
-		return false
+		return nil, 0, t.cluster.Wrap(err)
 	}
-	own := t.space.entry(e.name, e.id)
-	s := &txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(own, e.rev)}, Success: []*pb.RequestOp{txn.Move(own, l.id)},
-		Failure: []*pb.RequestOp{txn.Exists(own)},
-	}}
-	s.Done = func() bool {
-		kvs := s.Ops[0].GetResponseRange().GetKvs()
-		return len(kvs) > 0 && kvs[0].CreateRevision == e.rev && kvs[0].Lease == l.id
-	}
-	s.OnAnswer = func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if s.Err == nil && s.OK && t.entries[e.who()] == e && e.lease == from {
-			t.leases.unload(from)
-			e.lease = l
-			return
-		}
-		t.leases.unload(l)
-		if s.Err != nil && !t.cluster.Harmless(s.Err) || cluster.Is(s.Err, rpctypes.ErrLeaseNotFound) {
-			t.leases.retire(l)
-		}
-	}
-	k := t.leases.keepalive(l, now.Add(-entryRenewal))
-	return t.txns.Do(ctx, s) == nil && s.Err == nil && s.OK && t.leases.await(ctx, l, k) == nil
-}
-
-// maxInherited is how many entries are looked through for one that an earlier
-// process of this host has left.
-const maxInherited = 100
-
-// found is the queue of a name as it was when this process first waited there.
-type found struct {
-	entries    []*mvccpb.KeyValue // not adopted yet
-	generation *txn.Generation
-}
-
-// inheritEntry finds the entry that the owner had in an earlier process, which
-// would stand in the way of its new one. It returns nil when there is none. An
-// earlier process is dead before this one begins, so that one look at each name
-// is enough; after twice the time that an entry outlives it there is none left.
-func (t *table) inheritEntry(ctx context.Context, name, owner string) (*entry, error) {
-	if time.Since(t.began) >= 2*entryFor {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		clear(t.found)
-		return nil, nil
-	}
-	t.mu.Lock()
-	f, known := t.found[name]
-	t.mu.Unlock()
-	if !known {
-		resp, gen, err := t.txns.Read(ctx, entries(t.space, name, maxInherited))
-		if err != nil {
-			return nil, t.cluster.Wrap(err)
-		}
-		f = found{resp.Responses[0].GetResponseRange().GetKvs(), gen}
-	}
-	i := slices.IndexFunc(f.entries, func(kv *mvccpb.KeyValue) bool { return ownerOf(kv) == owner })
-	var kv *mvccpb.KeyValue
-	if i >= 0 {
-		kv = f.entries[i]
-		f.entries = slices.Delete(slices.Clone(f.entries), i, i+1)
-	}
-	t.mu.Lock()
-	t.found[name] = f
-	t.mu.Unlock()
-	if kv == nil {
-		return nil, nil
-	}
-	return t.adoptEntry(kv, f.generation), nil
+	return gone, rev, nil
 }

@@ -66,11 +66,11 @@ func configured(cfg driver.Config) (Options, error) {
 // FuzzRecord: every lease and queue entry is read as it was written, and of a value
 // that was not, nothing is believed.
 func FuzzRecord(f *testing.F) {
-	f.Add("o-2", "label", "o-1", []byte("value"), []byte{recordVersion, 0, 1, 'l', 0xff})
-	f.Add("", "", "", []byte{}, []byte{})
-	f.Add("o", "l\x00", "p", []byte{0}, []byte{recordVersion, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
-	f.Fuzz(func(t *testing.T, owner, label, entry string, value, stored []byte) {
-		want := record{owner: owner, label: label, entry: entry}
+	f.Add("o-2", "label", []byte("value"), []byte{recordVersion, 0, 1, 'l', 0xff})
+	f.Add("", "", []byte{}, []byte{})
+	f.Add("o", "l\x00", []byte{0}, []byte{recordVersion, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Fuzz(func(t *testing.T, owner, label string, value, stored []byte) {
+		want := record{owner: owner, label: label}
 		if len(value) > 0 {
 			want.value = value
 		}
@@ -81,7 +81,7 @@ func FuzzRecord(f *testing.F) {
 		switch {
 		case err != nil && (!errors.Is(err, errRecord) || !reflect.DeepEqual(got, record{})):
 			t.Errorf("%x is %+v, %v", stored, got, err)
-		case err == nil && len(got.owner)+len(got.label)+len(got.entry)+len(got.value) > len(stored):
+		case err == nil && len(got.owner)+len(got.label)+len(got.value) > len(stored):
 			t.Errorf("%x is read as %+v", stored, got)
 		}
 	})
@@ -95,7 +95,7 @@ func FuzzHolder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, rest string, value []byte, rev int64, base uint64, queued int) {
 		b, g := &Backend{space: newSpace("p/"), table: &table{}, ttls: newTTLs(nil)}, &txn.Generation{Base: base % (1 << 62)}
 		kv := &mvccpb.KeyValue{Key: []byte(b.space.names + name + separator + rest), Value: value, CreateRevision: max(1, rev)}
-		h := b.holder(context.Background(), seen{generation: g, hold: kv, queued: max(0, queued)})
+		h := b.holder(context.Background(), seen{generation: g, first: kv, entries: max(0, queued)})
 		if utf8.ValidString(name) && h.Name != name || !h.Held() || h.Waiters < 0 {
 			t.Errorf("%q is held by %+v", kv.Key, h)
 		}

@@ -58,7 +58,8 @@ func TestSameRevisionOfTwoGenerations(t *testing.T) {
 	must(t, old.Withdraw(t.Context(), "jobs", "a"))
 	must(t, fresh.Renew(t.Context(), now))
 
-	over := old.table.end(g)
-	must(t, old.txns.Do(t.Context(), over))
+	old.table.adopt(g)
+	old.table.erase(g)
+	eventually(t, "the old process forgets it", func() bool { return !old.table.owns(g) })
 	must(t, fresh.Renew(t.Context(), now))
 }

@@ -23,22 +23,21 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 
 // holder describes who holds the lock, the zero Holder when nobody does.
 func (b *Backend) holder(ctx context.Context, v seen) driver.Holder {
-	if v.hold == nil {
+	if v.first == nil {
 		return driver.Holder{}
 	}
-	name, _, _ := b.space.parse(string(v.hold.Key))
-	h := driver.Holder{Name: name, Owner: ownerOf(v.hold), Token: v.generation.Token(v.hold.CreateRevision), Waiters: v.queued}
-	if rec, err := decodeRecord(v.hold.Value); err == nil {
-		h.Label, h.Value = rec.label, rec.value
-		if rec.entry != "" && h.Waiters > 0 {
-			h.Waiters-- // the entry of the holder itself
-		}
+	h := driver.Holder{
+		Name: b.space.nameOf(string(v.first.Key)), Owner: ownerOf(v.first), Token: v.generation.Token(v.first.CreateRevision),
+		Waiters: max(0, v.entries-1),
 	}
-	if g := b.table.find(name, h.Owner, h.Token); g != nil {
-		h.TTL = max(time.Millisecond, millis.Up(b.table.left(g, time.Now())))
+	if rec, err := decodeRecord(v.first.Value); err == nil {
+		h.Label, h.Value = rec.label, rec.value
+	}
+	if e := b.table.find(h.Name, h.Owner, h.Token); e != nil {
+		h.TTL = max(time.Millisecond, millis.Up(b.table.left(e, time.Now())))
 		return h
 	}
-	left, err := b.ttls.left(ctx, v.hold.Lease, v.approximateTTL)
+	left, err := b.ttls.left(ctx, v.first.Lease, v.approximateTTL)
 	if err != nil {
 		left = time.Second // held for an unknown time: ask again soon
 	}
@@ -49,7 +48,7 @@ func (b *Backend) holder(ctx context.Context, v seen) driver.Holder {
 // unreadable is the owner of a key that something else has put there.
 const unreadable = "?"
 
-// ownerOf reads who put a lease's key.
+// ownerOf reads who put an entry.
 func ownerOf(kv *mvccpb.KeyValue) string {
 	rec, err := decodeRecord(kv.Value)
 	if err != nil || rec.owner == "" {
@@ -58,14 +57,7 @@ func ownerOf(kv *mvccpb.KeyValue) string {
 	return rec.owner
 }
 
-// look reads who holds name and who waits: two operations, which [seenIn] takes
-// apart. The oldest queue entry comes with its value.
-func look(s space, name string) []*pb.RequestOp {
-	holds := s.hold(name)
-	return []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(holds), RangeEnd: txn.Beyond(holds), Limit: 1}), entries(s, name, 1)}
-}
-
-// entries reads the oldest queue entries of name.
+// entries reads the oldest entries of name: the first is the lock.
 func entries(s space, name string, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -84,32 +76,31 @@ func probe(s space) *pb.TxnRequest {
 	}
 }
 
-// seen is what look found.
+// seen is what entries found first among what was read of a name.
 type seen struct {
 	generation     *txn.Generation  // in which it was read
 	rev            int64            // of the store then; not set by seenIn
-	hold           *mvccpb.KeyValue // nil when nobody holds the lock
-	head           *mvccpb.KeyValue // the oldest queue entry, nil when there is none
-	queued         int              // entries
+	first          *mvccpb.KeyValue // the lock; nil when nobody holds it
+	entries        int              // with the first one
 	approximateTTL bool             // how long the lock is held need not be known exactly
 }
 
 func seenIn(gen *txn.Generation, ops []*pb.ResponseOp) seen {
 	v := seen{generation: gen}
-	if kvs := ops[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
-		v.hold = kvs[0]
+	if len(ops) == 0 {
+		return v
 	}
-	queue := ops[1].GetResponseRange()
-	if kvs := queue.GetKvs(); len(kvs) > 0 {
-		v.head = kvs[0]
+	found := ops[0].GetResponseRange()
+	if kvs := found.GetKvs(); len(kvs) > 0 {
+		v.first = kvs[0]
 	}
-	v.queued = int(queue.GetCount())
+	v.entries = int(found.GetCount())
 	return v
 }
 
 // look reads who holds name and who waits.
 func (b *Backend) look(ctx context.Context, name string) (seen, error) {
-	resp, gen, err := b.txns.Read(ctx, look(b.space, name)...)
+	resp, gen, err := b.txns.Read(ctx, entries(b.space, name, 1))
 	if err != nil {
 		return seen{}, b.cluster.Wrap(err)
 	}

@@ -17,15 +17,23 @@ type lease struct {
 	purpose
 
 	acked   time.Time // when its last acknowledged keepalive, or its grant, was sent
-	retired bool      // is not renewed any more; locks leave it with their next renewal
+	retired bool      // is not renewed any more
 	load    int       // keys that were put on it
 }
 
-// purpose is what a lease is for: locks and queue entries of one TTL, or tombstones.
+// purpose is what a lease is for: locks of one TTL, those who wait, or tombstones.
 type purpose struct {
-	ttl        time.Duration
-	tombstones bool
+	ttl time.Duration
+	use role
 }
+
+type role int
+
+const (
+	locks role = iota
+	waiting
+	tombstones
+)
 
 // maxLoad is how many keys share a lease: when it ends with its host, the server
 // deletes them in one go, during which it does nothing else.
@@ -40,7 +48,7 @@ const (
 	maxTombstones = 256
 )
 
-var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, tombstones: true}
+var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 
 // leases hands out the shared leases, one at a time for each purpose.
 //
@@ -50,11 +58,14 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, tombstones: true}
 //     keepalive goes out beside the Txn of every acquire, one for all that share
 //     it, and counts from its sending.
 //   - A key whose lock is not renewed would live on with the others. So the
-//     backend deletes it at its own deadline (table.run), and once a delete, or
-//     an acquire, has an unknown outcome, the lease is retired: locks move to
-//     another with their next renewal, and what stays dies with it.
+//     backend deletes it at its own deadline (table.run), again and again until that
+//     is confirmed.
 //   - A new process knows none of this, so it never renews a lease of an older
 //     one: it moves each lock that it is asked to renew to a lease of its own.
+//
+// Those who wait have a lease of their own, as short as the server grants: it bounds
+// what a lost machine costs those behind it. The first renewal moves the entry that
+// has become the lock to a lease of its TTL.
 //
 // Note: a lease for each lock, granted in advance and used again after a
 // confirmed release, needs none of this but a keepalive for each lock where
@@ -119,7 +130,7 @@ func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:
 		return false
-	case l.tombstones:
+	case l.use == tombstones:
 		return l.load < maxTombstones && now.Sub(l.acked) < tombstoneUse
 	}
 	return l.load < maxLoad && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
@@ -211,8 +222,19 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// retire stops the renewal of l.
+// sign is when the last keepalive of l was sent that the store has confirmed: l lives
+// for its TTL from then at least.
+func (ls *leases) sign(l *lease) time.Time {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return l.acked
+}
+
+// retire stops the renewal of l, unless it is nil.
 func (ls *leases) retire(l *lease) {
+	if l == nil {
+		return
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.retired = true
@@ -235,10 +257,21 @@ func (ls *leases) retireAll() {
 func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return !l.retired && l.ttl == ttl
+	return !l.retired && l.purpose == purpose{ttl: ttl}
 }
 
+// alive reports whether l is renewed, as far as is known.
+func (ls *leases) alive(l *lease) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return !l.retired
+}
+
+// unload takes a key off l, unless that is nil.
 func (ls *leases) unload(l *lease) {
+	if l == nil {
+		return
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.load--

@@ -24,18 +24,18 @@ const young = 20 * time.Millisecond
 type losses struct {
 	table   *table
 	feeds   feed.Feeds
-	fresh   []*grant // not watched yet, oldest first
-	suspect []*grant // watched, and to be looked for
+	fresh   []*entry // not watched yet, oldest first
+	suspect []*entry // watched, and to be looked for
 	looking bool
 }
 
-// add has g watched once it is old enough, unless it is being deleted then. A
+// add has e watched once it is old enough, unless it is being deleted then. A
 // lock that it is not known to have may be another owner's.
-func (l *losses) add(g *grant) {
-	if !l.feeds.Watched() || g.watch != nil || g.token == 0 {
+func (l *losses) add(e *entry) {
+	if !l.feeds.Watched() || e.watch != nil || !e.held {
 		return
 	}
-	if l.fresh = append(l.fresh, g); len(l.fresh) == 1 {
+	if l.fresh = append(l.fresh, e); len(l.fresh) == 1 {
 		wake.Up(l.table.wake)
 	}
 }
@@ -44,8 +44,8 @@ func (l *losses) add(g *grant) {
 func (l *losses) addAll() {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
-	for _, g := range l.table.grants {
-		l.add(g)
+	for _, e := range l.table.entries {
+		l.add(e)
 	}
 }
 
@@ -67,11 +67,11 @@ func (l *losses) work() {
 	defer t.mu.Unlock()
 	now := time.Now()
 	for len(l.fresh) > 0 && now.Sub(l.fresh[0].since) >= young {
-		g := l.fresh[0]
+		e := l.fresh[0]
 		l.fresh[0] = nil
 		l.fresh = l.fresh[1:]
-		if t.grants[g.who()] == g && g.watch == nil && !g.deleting {
-			g.watch = t.watches.Deletes(t.space.hold(g.name), g.seenAt, func(e watch.Event) { l.heard(g, e) })
+		if t.entries[e.who()] == e && e.watch == nil && !e.ending {
+			e.watch = t.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
 		}
 	}
 	if len(l.suspect) > 0 && !l.looking {
@@ -83,16 +83,16 @@ func (l *losses) work() {
 	}
 }
 
-// heard takes an event of the watch of g's key.
-func (l *losses) heard(g *grant, e watch.Event) {
+// heard takes an event of the watch of e's key.
+func (l *losses) heard(e *entry, ev watch.Event) {
 	switch {
-	case e.Changed > g.rev:
-		l.lost(g)
-	case e.Opened != 0:
+	case ev.Changed > e.rev:
+		l.lost(e)
+	case ev.Opened != 0:
 		l.table.mu.Lock()
 		defer l.table.mu.Unlock()
-		if e.Opened > g.seenAt || e.Opened < g.rev { // less: a member is behind, or the data is gone
-			l.suspect = append(l.suspect, g)
+		if ev.Opened > e.seenAt || ev.Opened < e.rev { // less: a member is behind, or the data is gone
+			l.suspect = append(l.suspect, e)
 			wake.Up(l.table.wake)
 		}
 	}
@@ -100,11 +100,11 @@ func (l *losses) heard(g *grant, e watch.Event) {
 
 // look reads whether suspects are still there. When it fails the stream will
 // break too, and each watch that is opened again makes its lock a suspect.
-func (l *losses) look(suspects []*grant) {
+func (l *losses) look(suspects []*entry) {
 	gone, _, err := l.table.verify(l.table.cluster.Context(), suspects)
 	if err == nil {
-		for g := range gone {
-			l.lost(g)
+		for e := range gone {
+			l.lost(e)
 		}
 	} else {
 		l.table.watches.Reset()
@@ -116,12 +116,12 @@ func (l *losses) look(suspects []*grant) {
 }
 
 // lost announces that a lock is gone, unless this process deletes it itself.
-func (l *losses) lost(g *grant) {
+func (l *losses) lost(e *entry) {
 	l.table.mu.Lock()
-	own := g.deleting
+	own := e.ending
 	l.table.mu.Unlock()
-	if !own && l.table.lost(g) {
-		l.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: g.name, Owner: g.owner, Token: g.token, Err: errDeleted})
+	if !own && l.table.drop(e) {
+		l.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: e.name, Owner: e.owner, Token: e.token(), Err: errDeleted})
 	}
 }
 

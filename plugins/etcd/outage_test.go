@@ -53,7 +53,7 @@ func TestRevokedFromOutside(t *testing.T) {
 	c, operator := hosts(t, s, 1)[0], plain(t, s)
 	l, err := c.Lock("jobs", &core.LockOptions{TTL: 30 * time.Second})
 	must(t, err)
-	key := newSpace(DefaultPrefix).hold("jobs")
+	key := newSpace(DefaultPrefix).free("jobs")
 	var took []time.Duration
 	last := uint64(0)
 	for round := range 60 {

@@ -5,27 +5,23 @@ import (
 	"errors"
 )
 
-// record is what the value of a lease or of a queue entry says: a version byte,
-// then owner, label and entry, each behind its length, then the published value. No
-// two grants have the same, because no two have the same owner.
+// record is what the value of an entry says: a version byte, then owner and label,
+// each behind its length, then the published value. No two grants have the same,
+// because no two have the same owner.
 type record struct {
 	owner string
 	label string
-	// entry is the id of the queue entry that the lock was got from, "" when it
-	// was free. That entry is kept as long as the lock is held: the next waiter
-	// watches it.
-	entry string
 	value []byte
 }
 
-const recordVersion = 2
+const recordVersion = 3
 
 var errRecord = errors.New("a value that this version did not write")
 
 func (r record) encode() []byte {
-	b := make([]byte, 0, 1+3*binary.MaxVarintLen16+len(r.owner)+len(r.label)+len(r.entry)+len(r.value))
+	b := make([]byte, 0, 1+2*binary.MaxVarintLen16+len(r.owner)+len(r.label)+len(r.value))
 	b = append(b, recordVersion)
-	for _, s := range [...]string{r.owner, r.label, r.entry} {
+	for _, s := range [...]string{r.owner, r.label} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
@@ -37,7 +33,7 @@ func decodeRecord(b []byte) (record, error) {
 		return record{}, errRecord
 	}
 	b = b[1:]
-	var part [3]string
+	var part [2]string
 	for i := range part {
 		n, size := binary.Uvarint(b)
 		if size <= 0 || n > uint64(len(b)-size) {
@@ -45,7 +41,7 @@ func decodeRecord(b []byte) (record, error) {
 		}
 		part[i], b = string(b[size:size+int(n)]), b[size+int(n):]
 	}
-	r := record{owner: part[0], label: part[1], entry: part[2]}
+	r := record{owner: part[0], label: part[1]}
 	if len(b) > 0 {
 		r.value = b
 	}

@@ -3,13 +3,19 @@ package etcd
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
-	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
@@ -102,48 +108,47 @@ func TestUnrenewedEnds(t *testing.T) {
 }
 
 // TestUnconfirmedDies loses the reply to an acquire that was granted, and every
-// clean-up with it. The key dies with its lease although another lock of that
-// lease is renewed all the time, and keeps its token.
+// clean-up with it for a while. The key is deleted although another lock of that
+// lease is renewed all the time, which stays where it is.
 func TestUnconfirmedDies(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {
 		s := start(t, &etcdserver.Options{Binary: binary})
-		b, other := connect(t, on(s)), connect(t, on(s))
+		var lose atomic.Bool
+		relay := clustertest.Relay(t, s.Addr(), func(method string, request []byte) error {
+			if lose.Load() && method == pb.KV_Txn_FullMethodName && strings.Contains(string(request), "ghost") {
+				return status.Error(codes.Unavailable, "the answer is lost")
+			}
+			return nil
+		})
+		b, other := connect(t, Options{Address: []string{relay}}), connect(t, on(s))
 		kept := acquire(t, b, short("kept", "a"))
 		shared := b.table.find("kept", "a", kept.Token).lease
+		lose.Store(true)
+		if _, err := b.TryAcquire(t.Context(), short("ghost", "b")); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("its outcome is known: %v", err)
+		}
 		sent := time.Now()
-		loseReply(t, b, short("ghost", "b"))
 		if h, err := other.Inspect(t.Context(), "ghost"); err != nil || !h.Held() {
 			t.Fatalf("there is no ghost: %+v, %v", h, err)
 		}
 		stop := keepRenewing(t, b, kept)
+		<-time.After(time.Second)
+		lose.Store(false)
 		if lived := heldUntil(t, other, "ghost").Sub(sent); lived > 3*time.Second+expiryStep {
 			t.Errorf("the ghost lived %v, TTL 3s", lived)
 		}
 		must(t, stop())
 		must(t, b.Renew(t.Context(), kept))
-		if now := b.table.find("kept", "a", kept.Token); now == nil || now.lease == shared {
-			t.Error("the live lock is still on the lease of the ghost")
+		if now := b.table.find("kept", "a", kept.Token); now == nil || now.lease != shared {
+			t.Error("the live lock is on another lease")
 		}
 		if h, err := other.Inspect(t.Context(), "kept"); err != nil || h.Token != kept.Token {
-			t.Errorf("the live lock after its move: %+v, %v; want token %d", h, err, kept.Token)
+			t.Errorf("the live lock: %+v, %v; want token %d", h, err, kept.Token)
+		}
+		if _, err := b.TryAcquire(t.Context(), short("ghost", "b")); !errors.Is(err, driver.ErrWithdrawn) {
+			t.Errorf("the ghost may come again: %v", err)
 		}
 	})
-}
-
-// loseReply acquires r in the store, and lets the backend take its reply for
-// lost. What would delete the key at its deadline is switched off.
-func loseReply(t *testing.T, b *Backend, r driver.Request) {
-	t.Helper()
-	a, err := b.acquisition(t.Context(), r, time.Now())
-	must(t, err)
-	sent := &txn.Step{Name: r.Name, Req: a.step.Req}
-	must(t, b.txns.Do(t.Context(), sent))
-	if !sent.OK {
-		t.Fatalf("%q was not granted: %v", r.Name, sent.Err)
-	}
-	a.step.Err = context.DeadlineExceeded
-	a.answered()
-	b.table.drop(a.grant)
 }
 
 // TestRestartOfProcess: a new process knows nothing; it renews what it is asked
@@ -169,28 +174,26 @@ func TestRestartOfProcess(t *testing.T) {
 	isNotHeld(t, after.Release(t.Context(), kept))
 }
 
-// TestEntryGivenUpAtTheEnd: a queue entry that was given up while it was put is
-// deleted, and a backend that is closed at that moment does not hang.
+// TestEntryGivenUpAtTheEnd: a backend that is closed while an entry is deleted does
+// not hang.
 func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	must(t, b.Check(t.Context()))
-	l, err := b.leases.get(t.Context(), b.table.forEntries())
+	l, err := b.leases.get(t.Context(), b.leases.forWaiting())
 	must(t, err)
-	e := b.table.newEntry("jobs", "a", l, 0, time.Now())
-	b.table.forgetEntry("jobs", "a")
+	e := b.table.newWaiting(lock("jobs", "a"), l, 0, time.Now())
+	b.table.unpin(e, nil)
 	must(t, b.Close(t.Context()))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.table.entered(e, &txn.Step{OK: true, Rev: 2, Generation: b.txns.Known()})
+		b.table.known(e, b.txns.Known(), 2)
+		b.table.erase(e)
 	}()
 	select {
 	case <-done:
 	case <-time.After(testTimeout):
 		t.Fatal("it hangs")
-	}
-	if len(b.table.ids) != 0 {
-		t.Errorf("keys in use: %v", b.table.ids)
 	}
 }
 
@@ -231,7 +234,7 @@ func TestEntryEndsWithLock(t *testing.T) {
 			eventually(t, "no key is in use", func() bool {
 				b.table.mu.Lock()
 				defer b.table.mu.Unlock()
-				return len(b.table.ids) == 0 || how == "restart"
+				return len(b.table.keys) == 0 || how == "restart"
 			})
 		})
 	}

@@ -85,7 +85,7 @@ func (f *filling) connect(t *testing.T) *Backend {
 	t.Helper()
 	b := connect(t, Options{Address: []string{f.relay}})
 	must(t, b.Check(t.Context()))
-	for _, p := range []purpose{{ttl: lock("", "").TTL}, b.table.forEntries()} {
+	for _, p := range []purpose{{ttl: lock("", "").TTL}, b.leases.forWaiting()} {
 		_, err := b.leases.get(t.Context(), p)
 		must(t, err)
 	}
@@ -157,7 +157,7 @@ func TestGrantedWithoutSpace(t *testing.T) {
 				must(t, b.Renew(t.Context(), r))
 				must(t, b.Release(t.Context(), r))
 			}
-			if !b.leases.renewable(b.table.leaseOf(b.table.find("other", "z", other.Token)), other.TTL) {
+			if !b.leases.alive(b.table.find("other", "z", other.Token).lease) {
 				t.Error("the lease of all was given up")
 			}
 			if all, err := f.operator.Get(t.Context(), b.space.names, clientv3.WithPrefix()); err != nil || all.Count != 2 {
@@ -175,8 +175,8 @@ func TestWaitedForWithoutSpace(t *testing.T) {
 	first, r := acquire(t, b, lock("jobs", "first")), lock("jobs", "next")
 	f.armed.Store(true)
 	must(t, backendtest.Err(b.Wait(t.Context(), r, 10*time.Millisecond)))
-	e := b.table.entryOf("jobs", "next")
-	if all := f.keys(t, b.space.entries("jobs")); e == nil || len(all) != 1 || all[0].Token != uint64(e.lease.id) || !b.leases.renewable(e.lease, e.lease.ttl) {
+	e := b.table.entries[entryKey{"jobs", "next"}]
+	if all := f.keys(t, b.space.entries("jobs")); e == nil || len(all) != 2 || all[1].Token != uint64(e.lease.id) || !b.leases.alive(e.lease) {
 		t.Fatalf("the entry %+v, in the store %+v", e, all)
 	}
 	lacksSpace(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", "late"), 10*time.Millisecond)), false)
@@ -186,7 +186,7 @@ func TestWaitedForWithoutSpace(t *testing.T) {
 	f.armed.Store(true)
 	r = acquire(t, b, r)
 	must(t, b.Release(t.Context(), r))
-	if all := f.keys(t, b.space.both("jobs")); len(all) != 0 || f.full.Load() != 2 {
+	if all := f.keys(t, b.space.entries("jobs")); len(all) != 0 || f.full.Load() != 2 {
 		t.Errorf("%d without space, left is %+v", f.full.Load(), all)
 	}
 }
@@ -202,7 +202,7 @@ func TestWithdrawnWithoutSpace(t *testing.T) {
 	for _, owner := range []string{"a", "b"} {
 		lacksSpace(t, b.Withdraw(t.Context(), "jobs", owner), true)
 	}
-	if all := f.keys(t, b.space.both("jobs")); len(all) != 0 {
+	if all := f.keys(t, b.space.entries("jobs")); len(all) != 0 {
 		t.Errorf("left is %+v", all)
 	}
 	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
@@ -219,17 +219,13 @@ func TestUnknownWithoutSpace(t *testing.T) {
 	b := f.connect(t)
 	kept := short("kept", "a")
 	kept = acquire(t, b, kept)
-	shared := b.table.leaseOf(b.table.find("kept", "a", kept.Token))
 	f.blind.Store(true)
 	f.armed.Store(true)
 	_, err := b.TryAcquire(t.Context(), short("ghost", "b"))
 	lacksSpace(t, err, true)
 	f.blind.Store(false)
-	if all := f.keys(t, b.space.hold("ghost")); len(all) != 1 {
+	if all := f.keys(t, b.space.entries("ghost")); len(all) != 1 {
 		t.Fatalf("there is no ghost: %+v", all)
-	}
-	if b.leases.renewable(shared, kept.TTL) {
-		t.Error("the lease of the ghost is renewed on")
 	}
 	stop := keepRenewing(t, b, kept)
 	heldUntil(t, b, "ghost")
@@ -240,7 +236,7 @@ func TestUnknownWithoutSpace(t *testing.T) {
 // onItsLease fails the test unless r's key is on the lease that b would renew for it.
 func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 	t.Helper()
-	l, all := b.table.leaseOf(b.table.find(r.Name, r.Owner, r.Token)), f.keys(t, b.space.hold(r.Name))
+	l, all := b.table.find(r.Name, r.Owner, r.Token).lease, f.keys(t, b.space.entries(r.Name))
 	if len(all) != 1 || all[0].Token != uint64(l.id) {
 		t.Errorf("renewed is the lease %x, in the store is %+v", l.id, all)
 	}
@@ -274,43 +270,52 @@ func TestMovedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLateMove: a move without an answer that arrives when the lock is on a third
-// lease leaves it there, and one that arrived is found.
+// TestLateMove: a first move without an answer that arrives when the lock is on another
+// lease leaves it there, one that arrived is found, and one that arrives under the next
+// process too.
 func TestLateMove(t *testing.T) {
 	f := startFilling(t)
-	b := f.connect(t)
-	r := acquire(t, b, lock("jobs", "a"))
-	g := b.table.find(r.Name, r.Owner, r.Token)
-	lose := func() (late *txn.Step) {
+	b, next := f.connect(t), f.connect(t)
+	lose := func(name string) (r driver.Request, e *entry, late *txn.Step) {
 		t.Helper()
-		l, err := b.leases.grant(t.Context(), b.table.leaseOf(g).purpose)
+		r = waitsFor(t, b, lock(name, "a"))
+		e = b.table.find(r.Name, r.Owner, r.Token)
+		l, err := b.leases.grant(t.Context(), purpose{ttl: r.TTL})
 		must(t, err)
-		s := b.moving(g, l)
+		s := b.moving(e, l)
 		s.Err = errors.New("no answer")
 		s.OnAnswer()
-		return &txn.Step{Name: s.Name, In: s.In, Req: s.Req}
+		return r, e, &txn.Step{Name: s.Name, In: s.In, Req: s.Req}
 	}
-	late := lose()
+	r, e, late := lose("late")
+	b.leases.retire(e.target) // its lease has ended meanwhile
 	must(t, b.Renew(t.Context(), r))
 	must(t, b.txns.Do(t.Context(), late))
 	if late.Err != nil || late.OK {
 		t.Errorf("the late move was done: %v", late.Err)
 	}
 	f.onItsLease(t, b, r)
-	must(t, b.txns.Do(t.Context(), lose()))
+
+	r, _, late = lose("arrived")
+	must(t, b.txns.Do(t.Context(), late))
 	must(t, b.Renew(t.Context(), r))
 	f.onItsLease(t, b, r)
-	unknown := lose()
-	must(t, b.txns.Do(t.Context(), unknown))
-	b.table.mu.Lock()
-	g.unsure = false // as if it were nobody's
-	b.table.mu.Unlock()
-	must(t, b.Renew(t.Context(), r))
+
+	r, _, late = lose("kept")
+	must(t, b.txns.Do(t.Context(), late))
+	r.Keep = time.Second
+	eventually(t, "it is kept", func() bool { return b.Release(t.Context(), r) == nil })
 	f.onItsLease(t, b, r)
-	r.Keep = 5 * time.Second
-	must(t, b.txns.Do(t.Context(), lose()))
-	must(t, b.Release(t.Context(), r))
-	f.onItsLease(t, b, r)
+
+	r, _, late = lose("adopted")
+	_, err := next.adopt(t.Context(), r)
+	must(t, err)
+	must(t, b.txns.Do(t.Context(), late))
+	if err := next.Renew(t.Context(), r); !errors.Is(err, errElsewhere) {
+		t.Errorf("a move from where it is no more: %v", err)
+	}
+	must(t, next.Renew(t.Context(), r))
+	f.onItsLease(t, next, r)
 }
 
 // TestProclaimedWithoutSpace: a value that was put as the space ended is published,
@@ -342,8 +347,8 @@ func TestUnderAlarm(t *testing.T) {
 		lacksSpace(t, err, false)
 	}
 	lacksSpace(t, b.Check(t.Context()), false)
-	for _, l := range []*lease{b.table.leaseOf(b.table.find("held", "a", held.Token)), b.table.entryOf("held", "b").lease} {
-		if !b.leases.renewable(l, l.ttl) {
+	for _, l := range []*lease{b.table.find("held", "a", held.Token).lease, b.table.entries[entryKey{"held", "b"}].lease} {
+		if !b.leases.alive(l) {
 			t.Errorf("a lease for %v is renewed no more", l.ttl)
 		}
 	}
@@ -430,7 +435,7 @@ func TestOrderWithoutSpace(t *testing.T) {
 	}
 	must(t, f.alarm(pb.AlarmRequest_ACTIVATE))
 	must(t, watcher.Release(t.Context(), first))
-	<-time.After(2*entryFor + time.Second)
+	<-time.After(entryFor / 2)
 	must(t, f.alarm(pb.AlarmRequest_DEACTIVATE))
 	for i := range 4 {
 		select {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
-	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
 // TestAdoptionWithoutSpace: locks whose process is replaced while the store is out
@@ -49,7 +46,7 @@ func TestAdoptionWithoutSpace(t *testing.T) {
 			t.Fatalf("%d of %d locks are not renewed without space: %v", lost, locks, failed)
 		}
 	}
-	resp, err := operator.Get(t.Context(), after.space.hold("jobs-0"))
+	resp, err := operator.Get(t.Context(), after.space.free("jobs-0"))
 	must(t, err)
 	where := resp.Kvs[0].Lease
 	_, err = operator.Compact(t.Context(), resp.Header.Revision)
@@ -65,7 +62,7 @@ func TestAdoptionWithoutSpace(t *testing.T) {
 	for _, r := range held {
 		must(t, after.Renew(t.Context(), r))
 	}
-	resp, err = operator.Get(t.Context(), after.space.hold("jobs-0"))
+	resp, err = operator.Get(t.Context(), after.space.free("jobs-0"))
 	must(t, err)
 	if resp.Kvs[0].Lease == where {
 		t.Error("it is on the lease of the earlier process still")
@@ -102,76 +99,6 @@ func TestGenerationDeletedByHand(t *testing.T) {
 	}
 	if !free {
 		t.Errorf("a lock of before the generation is held %v after its TTL", 3*r.TTL)
-	}
-}
-
-// TestOrderWhenAWaitersProcessDies: the queue entry of a waiter whose process
-// was replaced stays its own for as long as it waits.
-func TestOrderWhenAWaitersProcessDies(t *testing.T) {
-	s := start(t, nil)
-	holder, before, other := connect(t, on(s)), connect(t, on(s)), connect(t, on(s))
-	first := lock("jobs", "a")
-	first.TTL = 3 * entryLease
-	first = acquire(t, holder, first)
-	must(t, backendtest.Err(before.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond)))
-	must(t, backendtest.Err(other.Wait(t.Context(), lock("jobs", "c"), 10*time.Millisecond)))
-	must(t, before.Close(t.Context()))
-	after := connect(t, on(s))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var mu sync.Mutex
-	var order []string
-	var group sync.WaitGroup
-	for owner, b := range map[string]*Backend{"b": after, "c": other} {
-		group.Go(func() {
-			for ctx.Err() == nil {
-				if token, err := b.TryAcquire(ctx, lock("jobs", owner)); err == nil {
-					mu.Lock()
-					order = append(order, owner)
-					mu.Unlock()
-					r := lock("jobs", owner)
-					r.Token = token
-					must(t, b.Release(t.Context(), r))
-					return
-				}
-				_, _ = b.Wait(ctx, lock("jobs", owner), time.Second)
-			}
-		})
-	}
-	<-time.After(entryLease + entryFor) // no lease that is not renewed lives so long
-	must(t, holder.Release(t.Context(), first))
-	group.Wait()
-	if !slices.Equal(order, []string{"b", "c"}) {
-		t.Errorf("b came first, and they were granted in the order %v", order)
-	}
-}
-
-// TestReservationsOfSilentProcesses: the entries of processes that ended while they waited
-// do not stand in the way until their leases end.
-func TestReservationsOfSilentProcesses(t *testing.T) {
-	s := start(t, nil)
-	holder, next, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
-	first := acquire(t, holder, lock("jobs", "first"))
-	var dead []clientv3.LeaseID
-	for _, owner := range []string{"a", "b", "c"} {
-		b := connect(t, on(s))
-		must(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", owner), 10*time.Millisecond)))
-		dead = append(dead, clientv3.LeaseID(b.table.entryOf("jobs", owner).lease.id))
-		must(t, b.Close(t.Context()))
-	}
-	must(t, backendtest.Err(next.Wait(t.Context(), lock("jobs", "next"), 10*time.Millisecond)))
-	must(t, holder.Release(t.Context(), first))
-	eventually(t, "the next one is granted", func() bool {
-		must(t, backendtest.Err(next.Wait(t.Context(), lock("jobs", "next"), 100*time.Millisecond)))
-		_, err := next.TryAcquire(t.Context(), lock("jobs", "next"))
-		return err == nil
-	})
-	for _, id := range dead {
-		left, err := operator.TimeToLive(t.Context(), id)
-		must(t, err)
-		if left.TTL < 0 {
-			t.Errorf("the next one was granted when the lease %x had ended", id)
-		}
 	}
 }
 

@@ -1,12 +1,14 @@
 package etcd
 
 import (
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
@@ -24,125 +26,104 @@ type table struct {
 	leases  *leases
 	watches *watch.Mux
 
-	began   time.Time
 	self    string // what the keys of this process' queue entries begin with
 	wake    chan struct{}
 	mu      sync.Mutex
-	grants  map[grantKey]*grant
-	entries map[grantKey]*entry
-	ids     map[grantKey]any // the entry or the grant that has the key of name and id
-	found   map[string]found
-	next    time.Time // no deadline is before it; zero when there is none
+	entries map[entryKey]*entry
+	keys    map[string]*entry // who has a key of the queue, until it is certain that it is gone
+	first   time.Time         // no deadline is before it; zero when there is none
 	losses  losses
 }
 
-// grantKey names a grant or a queue entry.
-type grantKey struct{ name, owner string }
+// entryKey names the entry of an owner.
+type entryKey struct{ name, owner string }
 
 // newTable returns a table, which works until c is closed.
 func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, watches *watch.Mux) *table {
 	t := &table{
 		space: s, cluster: c, txns: txns, leases: leases, watches: watches,
-		began: time.Now(), self: strconv.FormatUint(rand.Uint64(), 36) + "-", wake: make(chan struct{}, 1),
-		grants: map[grantKey]*grant{}, entries: map[grantKey]*entry{}, ids: map[grantKey]any{}, found: map[string]found{},
+		self: strconv.FormatUint(rand.Uint64(), 36) + "-", wake: make(chan struct{}, 1),
+		entries: map[entryKey]*entry{}, keys: map[string]*entry{},
 	}
 	t.losses.table = t
 	c.Go(t.run)
 	return t
 }
 
-// expect records a grant before its acquire is sent, so that it ends in time even
-// if no answer comes. An owner that asks again keeps the grant it has.
-func (t *table) expect(g *grant) {
-	key := g.who()
+// add enters e before it is put, so that it ends in time even if no answer comes. An
+// owner that asks again keeps what it has.
+func (t *table) add(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.grants[key] == nil {
-		t.grants[key] = g
-		t.due(g.deadline)
+	if old := t.entries[e.who()]; old == nil || old.ending {
+		t.detach(old)
+		t.entries[e.who()] = e
+		t.due(e.deadline)
 	}
 }
 
 // due sees to it that run looks at d. The caller holds mu.
 func (t *table) due(d time.Time) {
-	if t.next.IsZero() || d.Before(t.next) {
-		t.next = d
+	if t.first.IsZero() || d.Before(t.first) {
+		t.first = d
 		wake.Up(t.wake)
 	}
 }
 
-// find returns the grant of owner and token, nil when it is not known here.
-func (t *table) find(name, owner string, token uint64) *grant {
+// find returns the lock of owner and token, nil when it is not known here.
+func (t *table) find(name, owner string, token uint64) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := t.grants[grantKey{name, owner}]
-	if g == nil || g.token == 0 || g.token != token {
+	e := t.entries[entryKey{name, owner}]
+	if e == nil || !e.held || e.token() != token {
 		return nil
 	}
-	return g
+	return e
 }
 
-// confirm turns g into a held lock.
-func (t *table) confirm(g *grant, gen *txn.Generation, rev int64) {
+// adopt records a lock that was read from the store, unless it is known, and returns
+// what is in the table.
+func (t *table) adopt(e *entry) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key := g.who()
-	if old := t.grants[key]; old != nil && old != g {
-		t.remove(old)
+	known := t.entries[e.who()]
+	if known == nil || known.rev != e.rev || !known.generation.Same(e.generation) {
+		known = e
 	}
-	t.grants[key] = g
-	g.token, g.rev, g.generation, g.seenAt, g.since, g.value = gen.Token(rev), rev, gen, rev, time.Now(), nil
-	if g.entry != "" {
-		t.ids[grantKey{g.name, g.entry}] = g
-		if e := t.entries[key]; e != nil && e.id == g.entry { // it moved to the lease of the lock
-			t.removeEntry(key)
-		}
+	if !known.held {
+		t.hold(known, e.deadline)
 	}
-	t.due(g.deadline)
-	t.losses.add(g)
+	return known
 }
 
-// cancel forgets a grant that did not come about.
-func (t *table) cancel(g *grant) {
+// drop forgets e, which is not in the store any more. It returns false when it was
+// not known.
+func (t *table) drop(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.remove(g) {
-		t.leases.unload(g.lease)
-	}
+	return t.remove(e)
 }
 
-// adopt records a grant that was read from the store, unless it is known, and returns
-// the one that is in the table.
-func (t *table) adopt(g *grant) *grant {
-	key := g.who()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if known := t.grants[key]; known != nil && known.token == g.token {
-		return known
-	}
-	t.grants[key] = g
-	t.due(g.deadline)
-	t.losses.add(g)
-	return g
-}
-
-// drop forgets g.
-func (t *table) drop(g *grant) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.remove(g)
-}
-
-// remove forgets g. The caller holds mu.
-func (t *table) remove(g *grant) bool {
-	key := g.who()
-	if t.grants[key] != g {
+// remove forgets e, unless it is nil. The caller holds mu.
+func (t *table) remove(e *entry) bool {
+	if e == nil {
 		return false
 	}
-	delete(t.grants, key)
-	t.freeID(g.name, g.entry, g)
-	t.leases.unload(g.lease)
-	t.watches.Drop(g.watch)
+	if t.keys[e.key] == e {
+		delete(t.keys, e.key)
+	}
+	return t.detach(e)
+}
+
+// detach is remove, but e keeps its key. The caller holds mu.
+func (t *table) detach(e *entry) bool {
+	if e == nil || t.entries[e.who()] != e {
+		return false
+	}
+	delete(t.entries, e.who())
+	t.leases.unload(e.lease)
+	t.leases.unload(e.target)
+	t.watches.Drop(e.watch)
 	return true
 }
 
@@ -159,8 +140,8 @@ func (t *table) run() {
 		}
 		timer.Stop()
 		t.losses.work()
-		if steps := t.overdue(time.Now()); len(steps) > 0 {
-			t.txns.Submit(steps...)
+		for _, e := range t.overdue(time.Now()) {
+			t.erase(e)
 		}
 	}
 }
@@ -169,90 +150,73 @@ func (t *table) pause() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	until := time.Hour
-	if !t.next.IsZero() {
-		until = time.Until(t.next)
+	if !t.first.IsZero() {
+		until = time.Until(t.first)
 	}
 	return max(0, min(until, t.losses.pause()))
 }
 
-// overdue takes out what is over and returns the deletes for it.
-func (t *table) overdue(now time.Time) []*txn.Step {
+// overdue returns what is over, which is not renewed from now on.
+func (t *table) overdue(now time.Time) (over []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.next.IsZero() || now.Before(t.next) {
+	if t.first.IsZero() || now.Before(t.first) {
 		return nil
 	}
-	t.next = time.Time{}
-	var steps []*txn.Step
-	for _, g := range t.grants {
-		switch {
-		case g.deleting:
-		case g.renewing > 0 && !now.Before(g.deadline): // its end calls due
-		case now.Before(g.deadline):
-			t.due(g.deadline)
-		default:
-			g.deleting = true
-			steps = append(append(steps, t.end(g)), t.orphan(g)...)
-		}
-	}
+	t.first = time.Time{}
 	for _, e := range t.entries {
 		switch {
+		case e.ending, e.busy > 0: // whose end calls due
 		case now.Before(e.deadline):
 			t.due(e.deadline)
-		case e.waiting == 0:
-			steps = append(steps, t.deleteEntry(e))
+		default:
+			e.ending = true
+			over = append(over, e)
 		}
 	}
-	return steps
+	return over
 }
 
-// end deletes a grant whose time is over. If that cannot be confirmed its lease
-// is renewed no more. An acquire that may still arrive finds the
-// tombstone of core's withdrawal, or else its lease retired and soon over.
-func (t *table) end(g *grant) *txn.Step {
-	own := txn.At(t.space.hold(g.name), g.rev)
-	if g.rev == 0 {
-		own = txn.Worth(t.space.hold(g.name), g.value)
-	}
-	s := &txn.Step{Name: g.name, In: g.generation, Twice: true, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{own}, Success: []*pb.RequestOp{txn.Delete(t.space.hold(g.name))},
-	}}
-	s.OnAnswer = func() {
-		if s.Err != nil {
-			t.leases.retire(g.lease)
-		}
-		t.drop(g)
-	}
-	return s
-}
+// eraseAgain is how long after a delete without an answer the next one is sent.
+const eraseAgain = 500 * time.Millisecond
 
-// removal deletes g's key and the queue entry that came with it. The caller holds mu.
-func (t *table) removal(g *grant) []*pb.RequestOp {
-	ops := []*pb.RequestOp{txn.Delete(t.space.hold(g.name))}
-	if g.entry != "" {
-		ops = append(ops, txn.Delete(t.space.entry(g.name, g.entry)))
-	}
-	return ops
-}
-
-// lost drops g, which is not in the store any more, and what came with it: its
-// queue entry would hold up others as long as other locks renew the lease.
-func (t *table) lost(g *grant) bool {
+// erase deletes e, whose time is over, again and again until the store says that it
+// is gone: then nothing that others renew keeps what is nobody's. What was put without
+// an answer may come yet, so its owner is withdrawn. Who may not delete lets the
+// lease end.
+func (t *table) erase(e *entry) {
 	t.mu.Lock()
-	if !t.remove(g) {
-		t.mu.Unlock()
-		return false
+	own := []*pb.Compare{txn.At(e.key, e.rev)}
+	if e.short() && e.target == nil { // but not what its owner confirms just now
+		own = append(own, txn.On(e.key, e.lease.id))
 	}
-	steps := t.orphan(g)
+	rev := e.rev
 	t.mu.Unlock()
-	t.txns.Submit(steps...)
-	return true
+	if rev == 0 {
+		t.cluster.Go(func() { t.erased(e, t.withdraw(t.cluster.Context(), e.name, e.owner, false)) })
+		return
+	}
+	s := &txn.Step{Name: e.name, In: e.generation, Twice: true, Req: &pb.TxnRequest{
+		Compare: own, Success: []*pb.RequestOp{txn.Delete(e.key)},
+	}}
+	s.OnAnswer = func() { t.erased(e, s.Err) }
+	t.txns.Submit(s)
 }
 
-// orphan deletes the queue entry that came with g. The caller holds mu.
-func (t *table) orphan(g *grant) []*txn.Step {
-	if g.entry == "" {
-		return nil
+// erased notes what came of that. The deadline of e, or else a timer, brings the next try.
+func (t *table) erased(e *entry, err error) {
+	switch {
+	case t.cluster.Context().Err() != nil:
+	case err == nil, errors.Is(err, cluster.ErrDataLost):
+		t.drop(e)
+	case cluster.Is(err, rpctypes.ErrPermissionDenied):
+		l, target := t.where(e)
+		t.leases.retire(l)
+		t.leases.retire(target)
+		t.drop(e)
+	case t.owns(e):
+		t.ended(e, false)
+	default:
+		time.AfterFunc(eraseAgain, func() { t.erase(e) })
 	}
-	return []*txn.Step{t.deleteEntry(&entry{name: g.name, id: g.entry, lease: g.lease})}
 }

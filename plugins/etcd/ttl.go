@@ -68,8 +68,3 @@ func (t *ttls) of(ctx context.Context, id int64, rough bool) (expiry, error) {
 	t.known.Put(id, e)
 	return e, nil
 }
-
-// silent is for how long, at least, the lease has not been renewed.
-func (e expiry) silent() time.Duration {
-	return e.granted - e.at.Sub(e.asked) - time.Second // what is left was rounded down
-}

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -14,59 +15,129 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 )
 
-// Wait watches the one key whose end makes it this owner's turn: the queue entry
-// before it, or the lock itself when there is none. A lock that was got from an
-// entry keeps that as long as it is held, so that this is one watch for each
-// grant, and a release wakes one waiter. A Wait that runs out of time leaves to the
-// next one of that entry which key that is, and its watch stays open so long.
-func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
-	return driver.Grant{}, b.wait(ctx, r, max)
+const (
+	// entryFor is how long an entry that waits outlives its last Wait or TryAcquire,
+	// and the TTL of its lease, if the server grants one so short. So it is also how
+	// long a lock lives that nobody comes to renew or confirm.
+	entryFor = 2 * time.Second
+	// entryRenewal is how often the lease of those who wait is renewed.
+	entryRenewal = entryFor / 4
+	// maxWaitingValue is how much may be published from the queue: what waits is read
+	// by others, many at a time. Who has more asks.
+	maxWaitingValue = 512
+)
+
+// forWaiting is the purpose of a lease for entries that wait.
+func (ls *leases) forWaiting() purpose {
+	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
 
-func (b *Backend) wait(ctx context.Context, r driver.Request, max time.Duration) error {
-	timeout := time.NewTimer(max)
-	defer timeout.Stop()
+// Wait watches the entry before its own: this is one watch for each waiter, and a
+// release wakes one. When that was the lock, its end is the grant, and the store is
+// asked for nothing. A Wait that runs out of time leaves to the next one of that entry
+// which key it follows, and its watch stays open so long.
+//
+// An entry waits on a lease that is renewed while somebody of this process waits. At
+// the moment of the grant it lives for what is left of that, which this process knows:
+// it counts from when it sent the last keepalive that was confirmed. The first renewal
+// moves it to a lease of its own TTL.
+func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
+	limited, cancel := context.WithTimeout(ctx, max)
+	defer cancel()
 	t := b.table
-	e, before, err := t.queue(ctx, r)
-	if err != nil || before == nil {
-		return err
+	e, p, err := t.queue(ctx, r)
+	if err != nil || e == nil {
+		return driver.Grant{}, err
 	}
-	events, w := t.follow(before)
-	over := true
-	defer func() {
+	many := p != nil && !p.first // came before it, so that others may have come behind it
+	p, err = t.turn(limited, e, p)
+	t.unpin(e, p)
+	switch {
+	case errors.Is(err, errNoEntry):
+		t.drop(e)
+		return driver.Grant{}, nil
+	case err != nil && limited.Err() != nil:
+		return driver.Grant{}, ctx.Err()
+	case err != nil:
+		return driver.Grant{}, err
+	}
+	g := t.granted(e, r)
+	if g.Token != 0 && many {
+		t.mark(e)
+	}
+	return g, nil
+}
+
+// turn waits until nobody is before e, where p is, or returns what is, and why.
+func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
+	for p != nil {
+		events, w := t.follow(p)
+		next, err := t.next(ctx, e, p, events)
 		t.watches.Drop(w)
-		t.pauseEntry(e, before, over)
-	}()
-	if !t.renewEntry(ctx, e) {
-		return nil
+		if err != nil {
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.keep(e, 0) // its place outlives this call
+			}
+			return p, err
+		}
+		p = next
 	}
+	return nil, nil
+}
+
+// next waits until another one than p, or nobody, is before e.
+func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
-	for {
+	for next = p; next == p && err == nil; {
+		if !t.keep(e, entryRenewal) {
+			return nil, errNoEntry
+		}
 		select {
 		case event := <-events:
-			if done, err := t.ended(ctx, before, event); done || err != nil {
-				return err
-			}
+			next, err = t.passed(ctx, e, p, event)
 		case <-renewal.C:
-			if !t.renewEntry(ctx, e) {
-				return nil
-			}
-		case <-timeout.C:
-			over = false
-			return nil
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-b.cluster.Context().Done():
-			return driver.ErrClosed
+			err = ctx.Err()
+		case <-t.cluster.Context().Done():
+			err = driver.ErrClosed
 		}
 	}
+	return next, err
 }
 
-// predecessor is the key whose end makes it a waiter's turn.
+// mark puts e, which is the lock, once more, as it is. Those who came into the queue
+// before it was granted do not know that it is the lock: by this they will, without a
+// question, at its end. Where two take turns there is nobody who would not know.
+func (t *table) mark(e *entry) {
+	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(e.key, e.rev)}, Success: []*pb.RequestOp{txn.Touch(e.key)},
+	}})
+}
+
+// errNoEntry: the entry that this process remembers is not in the store, or the
+// key of a new one is still in use.
+var errNoEntry = errors.New("etcd: queue entry is gone")
+
+// keep renews the lease of e, which waits, unless it has been within the last age. It
+// returns false when it has ended.
+func (t *table) keep(e *entry, age time.Duration) bool {
+	l, _ := t.where(e)
+	if !t.leases.alive(l) {
+		return false
+	}
+	if k := t.leases.keepalive(l, time.Now().Add(-age)); k != nil {
+		t.cluster.Go(func() { _ = t.leases.await(t.cluster.Context(), l, k) }) // a lease that is gone is seen next time
+	}
+	return true
+}
+
+// predecessor is the entry whose end may make it a waiter's turn.
 type predecessor struct {
 	key    string
-	seenAt int64 // the store's revision when key was there
+	rev    int64 // at which it was created
+	first  bool  // it is the lock
+	seenAt int64 // the store's revision when it was there
 }
 
 // follow begins to watch p.
@@ -83,160 +154,199 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 	})
 }
 
-// ended reports whether e is the end of p's key. A watch that was opened after
-// the last look may have missed it, as one may that was opened before it, for
-// which the data may be gone: then the key is read once more.
-func (t *table) ended(ctx context.Context, p *predecessor, e watch.Event) (bool, error) {
+// passed returns what is before e after an event of p's watch: p itself, or nil when it
+// is e's turn. Nothing is put twice but the lock (see mark), so that the end of an
+// entry tells whether it was the lock, unless that was released at once. When it does
+// not, and when the watch may have missed something, the store is asked.
+func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
 	switch {
-	case e.Changed != 0:
-		return true, nil
-	case e.Opened == 0, e.Opened == p.seenAt: // broken, which another opened follows; or known
-		return false, nil
+	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1):
+		return nil, nil
+	case event.Changed == 0 && (event.Opened == 0 || event.Opened == p.seenAt): // broken, which another opened follows; or known
+		return p, nil
 	}
-	resp, _, err := t.txns.Read(ctx, txn.Exists(p.key))
-	if err != nil {
-		return true, t.cluster.Wrap(err)
+	now, err := t.ahead(ctx, e)
+	if err == nil && now != nil && now.rev == p.rev {
+		p.first, p.seenAt = now.first, now.seenAt
+		return p, nil
 	}
-	kvs := resp.Responses[0].GetResponseRange().GetKvs()
-	if len(kvs) == 0 || kvs[0].CreateRevision > p.seenAt {
-		return true, nil
-	}
-	p.seenAt = resp.Header.Revision
-	return false, nil
+	return now, err
 }
 
 // queue sees to it that the owner has an entry, and returns it pinned, with what
-// is before it: nil when it is this owner's turn, and then it is not pinned.
+// is before it: nil when it is this owner's turn. There is none when the
+// caller is to ask.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
-		e := t.touchEntry(r.Name, r.Owner, time.Now())
-		if p := t.resumeEntry(e); p != nil {
-			return e, p, nil
-		}
-		var err error
-		if e == nil {
-			if e, err = t.inheritEntry(ctx, r.Name, r.Owner); err != nil {
+		now := time.Now()
+		e := t.queued(r, now)
+		if e != nil {
+			if p := t.resume(e); p != nil {
+				return e, p, nil
+			}
+			p, err := t.ahead(ctx, e)
+			if err == nil {
+				return e, p, nil
+			}
+			t.unpin(e, nil)
+			if !errors.Is(err, errNoEntry) {
 				return nil, nil, err
 			}
+			t.drop(e)
 		}
-		var p *predecessor
-		if e == nil {
-			e, p, err = t.enter(ctx, r, try, time.Now())
-		} else {
-			p, err = t.ahead(ctx, e)
+		e, p, err := t.enter(ctx, r, try, now)
+		if !errors.Is(err, errNoEntry) {
+			return e, p, err
 		}
-		switch {
-		case errors.Is(err, errNoEntry):
-			t.forgetEntry(r.Name, r.Owner)
-			continue
-		case err != nil || p == nil:
-			return e, nil, err
-		}
-		t.pin(e)
-		return e, p, nil
 	}
-	return nil, nil, nil // taken away each time: let core ask
+	return nil, nil, nil // taken away each time
 }
 
-// errNoEntry: the entry that this process remembers is not in the store, or the
-// key of a new one is still in use.
-var errNoEntry = errors.New("etcd: queue entry is gone")
+// resume returns what the last Wait of e has left, nil if that is nothing, or if it is
+// time to look at the entry itself.
+func (t *table) resume(e *entry) *predecessor {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := e.before
+	e.before = nil
+	return p
+}
 
-// enter puts an entry at the end of the queue, unless the owner has a tombstone.
-// Its key is the first free one from number on.
-func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*entry, *predecessor, error) {
-	l, err := t.leases.get(ctx, t.forEntries())
+// newWaiting makes an entry of an owner that comes into the queue, and picks its key: the
+// first from number on that this process does not use for that name. A key
+// begins with what only this process has, so that no two processes meet, and is
+// used again: each other key would stay in the server's index until it compacts. What
+// was put without an answer is put once more. It is nil for an owner that has asked
+// for the lock.
+func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	who := entryKey{r.Name, r.Owner}
+	switch e := t.entries[who]; {
+	case e == nil, e.ending:
+	case e.rev == 0 && e.short():
+		t.leases.unload(l)
+		return t.pin(e, now)
+	default:
+		return nil
+	}
+	e := &entry{name: r.Name, owner: r.Owner, label: r.Label, lease: l}
+	for e.key == "" || t.keys[e.key] != nil {
+		e.key = t.space.waiting(r.Name, t.self+strconv.Itoa(number))
+		number++
+	}
+	t.keys[e.key] = e
+	t.detach(t.entries[who])
+	t.entries[who] = e
+	return t.pin(e, now)
+}
+
+// enter puts an entry at the end of the queue, unless the owner has a tombstone, and
+// returns it pinned. Its key is the first free one from number on.
+func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (_ *entry, before *predecessor, err error) {
+	l, err := t.leases.get(ctx, t.leases.forWaiting())
 	if err != nil {
 		return nil, nil, err
 	}
-	s, e := t.space, t.newEntry(r.Name, r.Owner, l, number, now)
-	own, tombstone := s.entry(r.Name, e.id), s.tombstone(r.Name, r.Owner)
-	value := record{owner: r.Owner, label: r.Label}.encode()
-	st := &txn.Step{Name: r.Name, Size: len(value), Twice: true, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.Absent(own), txn.Absent(tombstone)},
-		Success: append([]*pb.RequestOp{txn.Put(own, value, l.id)}, ahead(s, r.Name, 0, 2)...),
-		Failure: []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(own)}), txn.Exists(tombstone)},
-	}}
-	tried := false // a try before has put it
-	st.Done = func() bool {
-		kvs := st.Ops[0].GetResponseRange().GetKvs()
-		if tried = len(kvs) > 0 && ownerOf(kvs[0]) == r.Owner && kvs[0].Lease == l.id; tried {
-			st.Rev = kvs[0].CreateRevision
-		}
-		return tried
+	e := t.newWaiting(r, l, number, now)
+	if e == nil {
+		t.leases.unload(l)
+		return nil, nil, nil
 	}
-	st.OnAnswer = func() { t.entered(e, st) }
+	l = e.lease
+	defer func() {
+		if err != nil {
+			t.unpin(e, nil)
+		}
+	}()
+	rec := record{owner: r.Owner, label: r.Label}
+	if len(r.Value) <= maxWaitingValue {
+		rec.value = r.Value
+	}
+	tombstone, value := t.space.tombstone(r.Name, r.Owner), rec.encode()
+	s := &txn.Step{Name: r.Name, Size: len(value), Twice: true, Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.Absent(e.key), txn.Absent(tombstone)},
+		Success: []*pb.RequestOp{txn.Put(e.key, value, l.id), ahead(t.space, r.Name, 0, 3)},
+		Failure: []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(e.key)}), txn.Exists(tombstone)},
+	}}
+	put := false // by a try before
+	s.Done = func() bool {
+		kvs := s.Ops[0].GetResponseRange().GetKvs()
+		if put = len(kvs) > 0 && ownerOf(kvs[0]) == r.Owner && kvs[0].Lease == l.id; put {
+			s.Rev = kvs[0].CreateRevision
+		}
+		return put
+	}
+	s.OnAnswer = func() {
+		switch {
+		case s.Err == nil && (s.OK || s.Done()):
+			t.known(e, s.Generation, s.Rev)
+		case s.Err == nil, t.cluster.Harmless(s.Err):
+			t.drop(e)
+		}
+		if cluster.Is(s.Err, rpctypes.ErrLeaseNotFound) {
+			t.leases.retire(l)
+		}
+	}
 	k := t.leases.keepalive(l, now.Add(-entryRenewal))
-	if err := t.txns.Do(ctx, st); err != nil {
+	if err := t.txns.Do(ctx, s); err != nil {
 		return nil, nil, err
 	}
 	switch {
-	case cluster.Is(st.Err, rpctypes.ErrLeaseNotFound), errors.Is(st.Err, cluster.ErrDataLost):
+	case cluster.Is(s.Err, rpctypes.ErrLeaseNotFound), errors.Is(s.Err, cluster.ErrDataLost):
 		return nil, nil, errNoEntry
-	case st.Err != nil:
-		return nil, nil, t.cluster.Wrap(st.Err)
-	case !st.OK && st.Ops[1].GetResponseRange().GetCount() > 0:
+	case s.Err != nil:
+		return nil, nil, t.cluster.Wrap(s.Err)
+	case put:
+	case !s.OK && s.Ops[1].GetResponseRange().GetCount() > 0:
 		return nil, nil, driver.ErrWithdrawn
-	case !st.OK:
-		return t.occupied(ctx, r, st)
+	case !s.OK:
+		return nil, nil, errNoEntry
 	}
 	if err := t.leases.await(ctx, l, k); err != nil {
 		return nil, nil, t.cluster.Wrap(err)
 	}
-	if tried {
-		p, err := t.ahead(ctx, e)
-		return e, p, err
+	if put {
+		before, err = t.ahead(ctx, e)
+	} else {
+		before = nextTo(e.key, s.Ops[1], s.Rev)
 	}
-	return e, nextTo(own, st.Ops[1:], st.Rev), nil
+	return e, before, err
 }
 
-// occupied goes on from an entry that was there when st came to put it: its own,
-// because the client sends a request twice if a connection breaks, or an earlier
-// one that has not been deleted yet.
-func (t *table) occupied(ctx context.Context, r driver.Request, st *txn.Step) (*entry, *predecessor, error) {
-	kvs := st.Ops[0].GetResponseRange().GetKvs()
-	if len(kvs) == 0 || ownerOf(kvs[0]) != r.Owner {
-		return nil, nil, errNoEntry
-	}
-	e := t.adoptEntry(kvs[0], st.Generation)
-	p, err := t.ahead(ctx, e)
-	return e, p, err
+// ahead reads the newest entries of name that were created before rev (0: all).
+func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
+	all := s.entries(name)
+	return txn.Range(&pb.RangeRequest{
+		Key: []byte(all), RangeEnd: txn.Beyond(all), KeysOnly: true, Limit: limit, MaxCreateRevision: max(0, rev-1),
+		SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_CREATE,
+	})
 }
 
-// ahead reads the newest entries of name that were created before rev (0: all),
-// and the holder's key.
-func ahead(s space, name string, rev int64, limit int64) []*pb.RequestOp {
-	all, holds := s.entries(name), s.hold(name)
-	return []*pb.RequestOp{
-		txn.Range(&pb.RangeRequest{
-			Key: []byte(all), RangeEnd: txn.Beyond(all), KeysOnly: true, Limit: limit, MaxCreateRevision: max(0, rev-1),
-			SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_CREATE,
-		}),
-		txn.Range(&pb.RangeRequest{Key: []byte(holds), RangeEnd: txn.Beyond(holds), KeysOnly: true, Limit: 1}),
-	}
-}
-
-// nextTo picks the key to watch from what ahead read at rev.
-func nextTo(own string, ops []*pb.ResponseOp, rev int64) *predecessor {
-	for _, op := range ops[:2] {
-		for _, kv := range op.GetResponseRange().GetKvs() {
-			if string(kv.Key) != own {
-				return &predecessor{key: string(kv.Key), seenAt: rev}
-			}
+// nextTo picks the entry to watch from what ahead read at rev: the newest but own,
+// which is the lock when there is none before it.
+func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
+	var before *predecessor
+	for _, kv := range op.GetResponseRange().GetKvs() {
+		switch {
+		case string(kv.Key) == own:
+		case before == nil:
+			before = &predecessor{key: string(kv.Key), rev: kv.CreateRevision, first: true, seenAt: rev}
+		default:
+			before.first = false
 		}
 	}
-	return nil
+	return before
 }
 
 // ahead reads what is before e now.
 func (t *table) ahead(ctx context.Context, e *entry) (*predecessor, error) {
-	own := t.space.entry(e.name, e.id)
-	resp, _, err := t.txns.Read(ctx, append(ahead(t.space, e.name, e.rev, 1), txn.Exists(own))...)
+	resp, gen, err := t.txns.Read(ctx, ahead(t.space, e.name, e.rev, 2), txn.Exists(e.key))
 	if err != nil {
 		return nil, t.cluster.Wrap(err)
 	}
-	if kvs := resp.Responses[2].GetResponseRange().GetKvs(); len(kvs) == 0 || kvs[0].CreateRevision != e.rev {
+	if kvs := resp.Responses[1].GetResponseRange().GetKvs(); len(kvs) == 0 || !e.is(kvs[0], gen) {
 		return nil, errNoEntry
 	}
-	return nextTo(own, resp.Responses, resp.Header.Revision), nil
+	return nextTo(e.key, resp.Responses[0], resp.Header.Revision), nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,13 @@ type Generation struct {
 	Base uint64 // in microseconds since 1970 when the generation began
 }
 
+// format begins the value of the generation's key. That of releases whose locks and
+// queue entries were two kinds of key had none. They cannot read this one and refuse
+// everything, and what they have left ends with their leases.
+const format = "2:"
+
 // value is what the generation's key has.
-func (g *Generation) value() []byte { return strconv.AppendUint(nil, g.Base, 10) }
+func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
 
 // Token is that of a lock whose key was created at rev.
 func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
@@ -74,8 +80,16 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 		if len(kvs) == 0 {
 			continue
 		}
-		if g.Base, err = strconv.ParseUint(string(kvs[0].Value), 10, 62); err != nil {
+		base, present := strings.CutPrefix(string(kvs[0].Value), format)
+		if g.Base, err = strconv.ParseUint(base, 10, 62); err != nil {
 			return nil, fmt.Errorf("etcd: key %q: %w", gs.key, err)
+		}
+		if !present { // done once, by the first that is here
+			if _, err := gs.send(ctx, true, &pb.TxnRequest{
+				Compare: []*pb.Compare{Worth(gs.key, kvs[0].Value)}, Success: []*pb.RequestOp{Put(gs.key, g.value(), 0)},
+			}); err != nil {
+				return nil, gs.cluster.Untouched(err)
+			}
 		}
 		break
 	}

@@ -58,6 +58,11 @@ func Move(key string, lease int64) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), IgnoreValue: true, Lease: lease})
 }
 
+// Touch puts the key as it is, by which its version rises.
+func Touch(key string) *pb.RequestOp {
+	return opPut(&pb.PutRequest{Key: []byte(key), IgnoreValue: true, IgnoreLease: true})
+}
+
 // Replace replaces the value; lease and create revision stay.
 func Replace(key string, value []byte) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), Value: value, IgnoreLease: true})

@@ -22,6 +22,9 @@ import (
 type Event struct {
 	Opened  int64 // not 0: changes after this revision are seen from now on
 	Changed int64 // not 0: the revision of the last change
+	// Created and Version are those of the key that this change has deleted, 0 when
+	// they are not known.
+	Created, Version int64
 }
 
 // Watch is one watch. What follows notify is of the present stream, and guarded by
@@ -155,7 +158,7 @@ func (s *stream) create(w *Watch) {
 	s.byID[w.id] = w
 	req := &pb.WatchCreateRequest{Key: []byte(w.key), RangeEnd: w.end, WatchId: w.id, Fragment: true}
 	if w.deletes {
-		req.Filters = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
+		req.Filters, req.PrevKv = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}, true
 	}
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: req}})
 }
@@ -322,8 +325,9 @@ func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 		w.opened = resp.Header.Revision
 		e = Event{Opened: w.opened}
 	case len(resp.Events) > 0:
-		w.changed = resp.Events[len(resp.Events)-1].GetKv().GetModRevision()
-		e = Event{Changed: w.changed}
+		last := resp.Events[len(resp.Events)-1]
+		w.changed = last.GetKv().GetModRevision()
+		e = Event{Changed: w.changed, Created: last.GetPrevKv().GetCreateRevision(), Version: last.GetPrevKv().GetVersion()}
 	}
 	if spare || e == (Event{}) {
 		return nil, e

@@ -1,0 +1,154 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+)
+
+// waitsFor has r wait behind a holder of b's own, which releases, and returns it with the
+// token of its grant.
+func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
+	t.Helper()
+	holder := acquire(t, b, lock(r.Name, "before-"+r.Owner))
+	must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
+	must(t, b.Release(t.Context(), holder))
+	g, err := b.Wait(t.Context(), r, 10*time.Second)
+	must(t, err)
+	if g.Token <= holder.Token {
+		t.Fatalf("granted %+v after token %d", g, holder.Token)
+	}
+	r.Token = g.Token
+	return r
+}
+
+// TestGrantOfTheQueue: the end of the lock is the grant of the next, who is not told
+// more than its entry's lease has left, with the value and the label of its wait; at its
+// first renewal it is moved to a lease of its TTL, its token stays.
+func TestGrantOfTheQueue(t *testing.T) {
+	s := start(t, nil)
+	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
+	holder := acquire(t, other, lock("jobs", "first"))
+	next := lock("jobs", "next")
+	next.Value = []byte("value")
+	must(t, backendtest.Err(b.Wait(t.Context(), next, time.Millisecond)))
+	must(t, other.Release(t.Context(), holder))
+	g, err := b.Wait(t.Context(), next, 10*time.Second)
+	must(t, err)
+	if left := time.Until(g.Sent.Add(g.For)); g.Token <= holder.Token || left <= 0 || left > entryFor || g.For != entryFor {
+		t.Fatalf("granted %+v, with %v left, after token %d", g, left, holder.Token)
+	}
+	if next.Token = g.Token; next.Token == 0 {
+		t.Fatal("no grant")
+	}
+	h, err := other.Inspect(t.Context(), "jobs")
+	must(t, err)
+	if h.Owner != next.Owner || h.Label != next.Label || string(h.Value) != "value" || h.Token != next.Token || h.Waiters != 0 || h.TTL > entryFor {
+		t.Errorf("in the store: %+v", h)
+	}
+	must(t, b.Renew(t.Context(), next))
+	if h, err := other.Inspect(t.Context(), "jobs"); err != nil || h.Token != next.Token || h.TTL <= entryFor {
+		t.Errorf("renewed: %+v, %v", h, err)
+	}
+	kvs, err := operator.Get(t.Context(), b.space.entries("jobs"), clientv3.WithPrefix())
+	must(t, err)
+	if e := b.table.find("jobs", "next", next.Token); len(kvs.Kvs) != 1 || kvs.Kvs[0].Lease != e.lease.id || e.short() {
+		t.Errorf("%v on the lease %x", kvs.Kvs, e.lease.id)
+	}
+	if _, err := b.TryAcquire(t.Context(), next); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("asking again: %v", err)
+	}
+	must(t, b.Release(t.Context(), next))
+	isNotHeld(t, b.Release(t.Context(), next)) // a second time
+}
+
+// TestNoQuestion: a waiter is told by the end of the entry before it that it holds the
+// lock, also when others were before that when it came and that one knew of others; and
+// when one before it gives up it asks, and waits on.
+func TestNoQuestion(t *testing.T) {
+	s := start(t, nil)
+	var reads atomic.Int64
+	relay := clustertest.Relay(t, s.Addr(), func(method string, request []byte) error {
+		var req pb.TxnRequest
+		if method == pb.KV_Txn_FullMethodName && proto.Unmarshal(request, &req) == nil && strings.Contains(req.String(), "max_create_revision") {
+			reads.Add(1)
+		}
+		return nil
+	})
+	other, operator := connect(t, on(s)), plain(t, s)
+	holder := acquire(t, other, lock("jobs", "holder"))
+	grants := make(chan driver.Request, 5)
+	for i := range 5 {
+		b := connect(t, Options{Address: []string{relay}})
+		go func() {
+			r := lock("jobs", fmt.Sprint("o", i))
+			g, err := b.Wait(t.Context(), r, 20*time.Second)
+			if r.Token = g.Token; err != nil {
+				t.Errorf("waiter %d: %v", i, err)
+			}
+			grants <- r
+		}()
+		eventually(t, "it waits", func() bool {
+			h, err := other.Inspect(t.Context(), "jobs")
+			return err == nil && h.Waiters == i+1
+		})
+	}
+	before := reads.Load() // in a watch that was opened late, say
+	ends := func(r driver.Request, want string, asked int64, version int64) driver.Request {
+		t.Helper()
+		must(t, other.Release(t.Context(), r))
+		next := <-grants
+		if next.Owner != want || next.Token <= r.Token {
+			t.Fatalf("granted to %+v, want %s", next, want)
+		}
+		eventually(t, "it is put once more", func() bool {
+			kvs, err := operator.Get(t.Context(), other.space.entries("jobs"), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+			must(t, err)
+			return kvs.Kvs[0].Version == version
+		})
+		if n := reads.Load() - before; n != asked {
+			t.Errorf("the store was asked %d times until %s was granted it, want %d", n, want, asked)
+		}
+		return next
+	}
+	first := ends(holder, "o0", 0, 1) // which knows of nobody who came before it was the next
+	second := ends(ends(first, "o1", 1, 2), "o2", 1, 2)
+	must(t, other.Withdraw(t.Context(), "jobs", "o3"))
+	eventually(t, "the one behind it asks", func() bool { return reads.Load()-before > 1 })
+	select {
+	case r := <-grants:
+		if r.Token != 0 {
+			t.Errorf("granted to %+v", r)
+		}
+	case <-time.After(10 * time.Millisecond):
+	}
+	must(t, other.Release(t.Context(), second))
+	for r := range grants {
+		if r.Owner == "o4" {
+			if r.Token <= second.Token {
+				t.Errorf("granted %+v", r)
+			}
+			break
+		}
+	}
+}
+
+// TestStorm: 32 processes that want one lock and end at random moments never hold it
+// two at a time.
+func TestStorm(t *testing.T) {
+	s := start(t, nil)
+	backendtest.Storm(t, func() (driver.Backend, error) { return Open(&Options{Address: []string{s.Addr()}}) }, 20*time.Second,
+		func() time.Duration { return time.Duration(2+rand.N(2)) * time.Second })
+}
