@@ -53,9 +53,10 @@
 //	                    something; a keepalive every 500 ms for all
 //	grant in the queue  none that anybody waits for; 1 and 1 beside the caller's work
 //
-// So a grant that was waited for is 4 entries: the refusal, the queue entry, the mark
-// that it is the lock, the release; one more when it is held long enough to be renewed.
-// Between a release and the next grant is one: the release.
+// So a grant that was waited for is 2 entries where two hosts take turns, the queue entry
+// and the release, and 3 with the mark that it is the lock where there are more; one more when
+// it is held long enough to be renewed, and one when it was asked for first. Between a
+// release and the next grant is one: the release.
 //
 // What is asked for at the same time, up to 120 operations, shares one
 // transaction and its fsync. The first acquire with a TTL, and the first after
@@ -86,16 +87,11 @@
 //
 // # Leases
 //
-// Locks of one TTL share a lease (see leases). The other way would be a lease
-// for each lock: granted with each acquire, that is a second entry and doubles
-// the latency; granted in advance and used again, the consensus sees no
-// difference, but each lock needs a keepalive of its own, with each acquire and
-// each renewal, where here one serves all: 10,000 held locks with a TTL of 10 s
-// would be 3,000 keepalives a second instead of 3. What sharing costs is that
-// etcd does not end a lock that is not renewed while others on its lease are.
-// The backend deletes it then, at its deadline. Only if the whole machine is
-// lost does such a lock last longer: until the TTL counted from that machine's
-// last keepalive, which is never longer than the TTL after its loss.
+// Locks of one TTL share a lease (see leases, and decision etcd-1 for the other ways).
+// What sharing costs is that etcd does not end a lock that is not renewed while others
+// on its lease are. The backend deletes it then, at its deadline. Only if the whole
+// machine is lost does such a lock last longer: until the TTL counted from that
+// machine's last keepalive, which is never longer than the TTL after its loss.
 //
 // etcd counts TTLs in whole seconds, has a minimum of 1.5 times its election
 // timeout (2 s as it is set up by default), and looks for expired leases twice a

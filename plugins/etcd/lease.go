@@ -66,10 +66,6 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 // Those who wait have a lease of their own, as short as the server grants: it bounds
 // what a lost machine costs those behind it. The first renewal moves the entry that
 // has become the lock to a lease of its TTL.
-//
-// Note: a lease for each lock, granted in advance and used again after a
-// confirmed release, needs none of this but a keepalive for each lock where
-// this needs one for all; doc.go has the count.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
