@@ -15,7 +15,7 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	for _, a := range ops {
 		long = long || b.contended.Has(a.Name)
 	}
-	if len(ops) == 1 && (ops[0].Woken || !long && b.rows.Has(ops[0].Name)) {
+	if len(ops) == 1 && !long && b.rows.Has(ops[0].Name) {
 		n, token, err := s.Exec(ctx, statement.Take(b.table, ops[0]))
 		if err != nil || n > 0 {
 			return []driver.Result{{Token: token}}, nil, err
@@ -25,10 +25,8 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	if err != nil {
 		return nil, nil, err
 	}
-	if !long {
-		if err := b.askInFull(ctx, s, ops, rows); err != nil {
-			return nil, nil, err
-		}
+	if err := b.askInFull(ctx, s, ops, rows, long); err != nil {
+		return nil, nil, err
 	}
 	results := make([]driver.Result, len(ops))
 	for i, a := range ops {
@@ -38,6 +36,15 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 			results[i].Token = r.Token
 			b.rows.Put(a.Name, struct{}{})
 			continue
+		case r.Held() && r.Owner == a.Owner && r.Attempt == statement.StoreGrant:
+			found, token, err := s.Exec(ctx, statement.Confirm(b.table, a))
+			if err != nil {
+				return nil, nil, err
+			}
+			if found > 0 {
+				results[i].Token = token
+				continue
+			}
 		case r.Tombstones:
 			withdrawn, err := b.withdrawn(ctx, s, a)
 			if err != nil {
@@ -49,30 +56,41 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 			}
 		}
 		b.contended.Put(a.Name, struct{}{}) // whoever was refused may wait
-		results[i].Err = &driver.HeldError{Holder: r.Refusal()}
+		results[i].Err = &driver.HeldError{Holder: r.Holder()}
 	}
 	return results, nil, nil
 }
 
 // askInFull asks again, at length, for what the short text has refused although
-// nobody holds it.
-func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row) error {
-	var again []statement.Operation
-	var at []int
-	for i, r := range rows {
-		if !r.Granted(ops[i]) && (!r.Held() || r.Left > r.TTL) {
+// nobody holds it. What is free and waited for is granted to the first waiter
+// before, which may be one of ops.
+func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
+	const most = 3 // somebody else may be quicker each time
+	for range most {
+		var again []statement.Operation
+		var at []int
+		for i, r := range rows {
+			switch {
+			case r.Granted(ops[i]), r.Held() && (long || r.Left <= r.TTL), long && r.Queue == "":
+				continue
+			case long:
+				if err := b.grant(ctx, s, r.Name, statement.Look); err != nil {
+					return err
+				}
+			}
 			again, at = append(again, ops[i]), append(at, i)
 		}
-	}
-	if again == nil {
-		return nil
-	}
-	fresh, err := b.attempt(ctx, s, again, true)
-	if err != nil {
-		return err
-	}
-	for i, r := range fresh {
-		rows[at[i]], ops[at[i]] = r, again[i]
+		if again == nil {
+			return nil
+		}
+		long = true
+		fresh, err := b.attempt(ctx, s, again, long)
+		if err != nil {
+			return err
+		}
+		for i, r := range fresh {
+			rows[at[i]], ops[at[i]] = r, again[i]
+		}
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func open(o Options) (*Backend, error) {
 // start makes a Backend whose sessions begin with setup.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), background: background.New()}}
-	b.queue.link, b.owners = b.link, newOwners()
+	b.queue.link, b.owners, b.signs.process = b.link, newOwners(), newProcess()
 	b.rows.Limit, b.contended.Age = rowsKept, contendedFor
 	b.cluster.Log, b.node.Log = o.Logger, slog.New(slog.DiscardHandler)
 	b.cluster.Addr = "address"
@@ -128,7 +128,7 @@ func (b *Backend) Close(ctx context.Context) error {
 		}
 		b.pool.Close()
 		b.waits.Close()
-		b.sleepLock.close()
+		b.signs.close()
 	})
 }
 

@@ -97,7 +97,6 @@ func (l *batcher) send(ctx context.Context, ops ...statement.Operation) []*pendi
 				p.refuse(fmt.Errorf("mysql: %s %q: %w", l.what, a.Name, driver.ErrWithdrawn))
 				continue
 			}
-			p.Woken = p.owner.woken.Swap(false)
 		}
 		queue = append(queue, p)
 	}

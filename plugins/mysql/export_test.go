@@ -19,13 +19,6 @@ const SlowestAfter = slowestAfter
 // Purge is what a host does every hour.
 func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) }
 
-// WasWoken reports whether owner was woken and has not asked since: then it is
-// taken to be the first in the queue.
-func (b *Backend) WasWoken(owner string) bool {
-	o, known := b.owners.known.Get(owner)
-	return known && o.woken.Load()
-}
-
 // OpenAfter opens a backend each of whose connections has first run prelude,
 // as the server's init_connect would.
 func OpenAfter(opts Options, prelude string) (*Backend, error) {

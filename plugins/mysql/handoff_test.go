@@ -39,8 +39,9 @@ func TestHandoffs(t *testing.T) {
 		go func() {
 			g := grant{request: next}
 			began := time.Now()
-			if _, g.err = waiter.Wait(t.Context(), next, time.Minute); g.err == nil {
-				g.slept = time.Since(began)
+			own, err := waiter.Wait(t.Context(), next, time.Minute)
+			g.slept, g.err, g.request.Token = time.Since(began), err, own.Token
+			if err == nil && own.Token == 0 {
 				g.request.Token, g.err = waiter.TryAcquire(t.Context(), next)
 			}
 			granted <- g
@@ -53,9 +54,10 @@ func TestHandoffs(t *testing.T) {
 		}
 		mine = g.request
 	}
-	most := 8 // ask in vain (two), enter, sleep, acquire (two), release, ring
+	// Where the release meets the waiter on its way to sleep, it asks (three).
+	most := 10 // ask in vain (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
-		most = 4 // each ask is one, enter and sleep are one, release and ring too
+		most = 5 // each ask is one, enter and sleep are one, release and wake too, read
 	}
 	if n := w.statements(t) - before; n > most*handoffs+most*handoffs/10 {
 		t.Errorf("%d statements for %d handoffs, want %d for each", n, handoffs, most)
@@ -82,8 +84,11 @@ func TestNoHostBarges(t *testing.T) {
 						refused.Add(1)
 					}
 					waited.Add(1)
-					if _, err = b.Wait(t.Context(), r, time.Minute); err == nil {
+					var g driver.Grant
+					if g, err = b.Wait(t.Context(), r, time.Minute); err == nil && g.Token == 0 {
 						token, err = b.TryAcquire(t.Context(), r)
+					} else {
+						token = g.Token
 					}
 				}
 				r.Token = token

@@ -91,7 +91,7 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, ops []statem
 func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
 	alone := len(ops) == 1 && b.contended.Has(ops[0].Name)
 	nonce := newNonce()
-	n, wakeID, err := b.endLeases(ctx, s, nonce, ops, alone)
+	n, reply, err := b.endLeases(ctx, s, nonce, ops, alone)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,46 +99,47 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	if int(n) < len(ops) {
 		err = b.missing(ctx, s, ops, results, func(r statement.Row, _ statement.Operation) bool { return len(ops) > 1 && r.FreedBy == nonce })
 	}
+	return results, b.then(ctx, s, ops, reply), err
+}
+
+// then is what is to be done after a statement that has freed rows of ops, and
+// had that reply; nil for nothing.
+func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
-	case wakeID == 0:
-		return results, nil, err
-	case alone:
-		return results, func() { b.notify(ctx, s, ops[0].Name, wakeID) }, err
+	case reply == 0:
+		return nil
+	case len(ops) == 1:
+		return func() { b.next(ctx, s, ops[0].Name, reply) }
 	}
-	return results, func() { b.notifyAll(ctx, s, ops) }, err
+	return func() {
+		var freed []string
+		err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) {
+			if r.Queue != "" && !r.Held() {
+				freed = append(freed, r.Name)
+			}
+		})
+		if err != nil && b.background.Err() == nil {
+			b.opts.Logger.Warn("mysql: looking for waiters", "err", err) // they wake by themselves
+		}
+		for _, name := range freed {
+			b.next(ctx, s, name, reply)
+		}
+	}
 }
 
 // endLeases releases what it finds of ops, and returns how many these are and
-// whom to wake. A block that fails may leave its transaction open: the
+// the reply, see [statement.Release]. A block that fails may leave its transaction open: the
 // server rolls that back when the connection ends.
-func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, wakeID uint64, err error) {
+func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, reply uint64, err error) {
 	if !alone || !s.Server.MariaDB {
 		return s.Exec(ctx, statement.Release(b.table, nonce, ops, alone))
 	}
-	err = s.Query(ctx, statement.ReleaseAndNotify(b.table, nonce, ops[0]), func(v []sqldriver.Value) error {
-		n, wakeID = conn.Int(v[0]), conn.Uint(v[1])
+	err = s.Query(ctx, statement.ReleaseAndWake(b.table, nonce, ops[0]), func(v []sqldriver.Value) error {
+		n, reply = conn.Int(v[0]), conn.Uint(v[1])
 		return nil
 	})
 	s.Broken = s.Broken || err != nil
-	return n, wakeID, err
-}
-
-// notifyAll wakes the first waiters of those of the names that are free.
-func (b *Backend) notifyAll(ctx context.Context, s *conn.Session, ops []statement.Operation) {
-	var freed []statement.Row
-	err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) {
-		if r.Queue != "" && !r.Held() {
-			freed = append(freed, r)
-		}
-	})
-	if err != nil && b.background.Err() == nil {
-		b.opts.Logger.Warn("mysql: looking for waiters to wake", "err", err) // they wake by themselves
-	}
-	for _, r := range freed {
-		b.contended.Put(r.Name, struct{}{})
-		_, wakeID, _ := r.First()
-		b.notify(ctx, s, r.Name, wakeID)
-	}
+	return n, reply, err
 }
 
 // missing fills in a NotHeldError for each operation that was not done.
@@ -155,10 +156,11 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.
 	return nil
 }
 
-// runSingle runs a statement on one row, and wakes the waiter that it names.
+// runSingle runs a statement on one row, and wakes the waiter that it names or
+// grants to the next.
 func (b *Backend) runSingle(text func(table string, r driver.Request) string) func(context.Context, *conn.Session, []statement.Operation) ([]driver.Result, func(), error) {
 	return func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
-		n, wakeID, err := s.Exec(ctx, text(b.table, ops[0].Request))
+		n, reply, err := s.Exec(ctx, text(b.table, ops[0].Request))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -166,7 +168,7 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 		if n == 0 {
 			err = b.missing(ctx, s, ops, results, func(statement.Row, statement.Operation) bool { return false })
 		}
-		return results, func() { b.notify(ctx, s, ops[0].Name, wakeID) }, err
+		return results, b.then(ctx, s, ops, reply), err
 	}
 }
 
@@ -192,18 +194,11 @@ func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 }
 
 func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
-	_, wakeID, err := s.Exec(ctx, statement.Withdraw(b.table, ops))
+	_, reply, err := s.Exec(ctx, statement.Withdraw(b.table, ops))
 	if err != nil {
 		return nil, nil, err
 	}
-	results := make([]driver.Result, len(ops))
-	switch {
-	case wakeID == 0:
-		return results, nil, nil
-	case len(ops) == 1:
-		return results, func() { b.notify(ctx, s, ops[0].Name, wakeID) }, nil
-	}
-	return results, func() { b.notifyAll(ctx, s, ops) }, nil
+	return make([]driver.Result, len(ops)), b.then(ctx, s, ops, reply), nil
 }
 
 // Inspect is one query.

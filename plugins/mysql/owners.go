@@ -44,7 +44,6 @@ type owner struct {
 	stands bool          // it may have a grant or a queue entry
 	idle   chan struct{} // closed when busy falls to zero; nil when nobody waits for that
 
-	woken  atomic.Bool   // its last wait ended early, and it has not asked since: it is the first, as a rule
 	leaves atomic.Bool   // it is withdrawn
 	left   chan struct{} // closed then; nil when nobody waits for that
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // Spec describes the backend to serve.Main and to in-process users.
@@ -44,6 +45,7 @@ var properties = driver.Properties{
 	TimedTokens:    true,
 	Durability:     "unknown",
 	SurvivesPlugin: true,
+	FirstSpan:      statement.FirstSpan,
 	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapBatcher, driver.CapAdmin},
 }
 

@@ -3,8 +3,7 @@ package statement
 import "strconv"
 
 // Acquire asks for many names at once, one row for each. A row is taken
-// when nobody holds it, its owner has no tombstone, and it is not reserved
-// for somebody else.
+// when nobody holds it, its owner has no tombstone, and nobody waits before it.
 //
 // Assignments are made from left to right and see the ones before them. So the
 // first one decides, by leaving the request's own random number in attempt,
@@ -40,22 +39,15 @@ func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) str
 }
 
 // Take takes one lock whose row is there, if nothing stands in the row but an
-// end that has passed and a queue that the owner is the first of: at half of the
-// server's time that [Acquire] costs. It replies the token as the last insert
-// id, and finds no row where there is none or that would have to look closer.
+// end that has passed: at half of the server's time that [Acquire] costs. It replies
+// the token as the last insert id, and finds no row where there is none or that
+// would have to look closer.
 func Take(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)
 	t.add(",label=").bytes(a.Label).add(",value=").blob(a.Value).add(",ttl_us=").uint(uint64(a.TTL.Microseconds()))
-	if a.Woken {
-		t.add(",queue=SUBSTRING(queue,LOCATE(',',queue,2))")
-	}
 	t.add(",expires_at=").later(a.TTL).add(",owner='", a.Owner, "' WHERE name=").bytes(a.Name)
-	t.add(" AND expires_at<=", Now, " AND barred='' AND ")
-	if a.Woken {
-		return t.add("LOCATE(',", a.Owner, ".',queue)=1").String()
-	}
-	return t.add("queue=''").String()
+	return t.add(" AND expires_at<=", Now, " AND barred='' AND queue=''").String()
 }
 
 const (
@@ -70,12 +62,8 @@ const (
 
 	onTakenLong = " ON DUPLICATE KEY UPDATE attempt=IF(" + Free +
 		" AND LOCATE(CONCAT(',',VALUES(owner),','),barred)=0 AND LOCATE(CONCAT(',',VALUES(owner),','),barred_old)=0" +
-		" AND(queue='' OR LOCATE(CONCAT(',',VALUES(owner),'.'),queue)=1" +
-		" OR expires_at NOT BETWEEN " + Now + "-INTERVAL " + reservation + " MICROSECOND AND " + soon + ")" +
-		",VALUES(attempt),attempt)," +
-		// Whoever stood before the new holder has let its reservation pass: one that is
-		// not in the queue itself passes the first. SUBSTRING from 0 is empty.
-		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,GREATEST(LOCATE(CONCAT(',',VALUES(owner),'.'),queue),1)+1)),queue)," +
+		" AND(queue='' OR LOCATE(CONCAT(',',VALUES(owner),'.'),queue)=1),VALUES(attempt),attempt)," +
+		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,2)),queue)," + // from 0 it is empty
 		"barred_old=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred_old)," +
 		"barred=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred)," +
 		// No lease has more than its TTL before it: else the clock was turned

@@ -43,25 +43,22 @@ func (r Row) Holder() driver.Holder {
 	return driver.Holder{Name: r.Name, Owner: r.Owner, Label: r.Label, Token: r.Token, TTL: millis.Up(r.Left), Waiters: r.waiters()}
 }
 
-// Next describes for whom a free lock is reserved, the zero Holder when for none.
-func (r Row) Next() driver.Holder {
-	first, _, rest := r.First()
-	kept := reservationOf(r.TTL) + r.Left
-	if !rest || kept <= 0 || r.Held() || r.Left > skew {
-		return driver.Holder{}
-	}
-	return driver.Holder{Name: r.Name, Owner: first, TTL: millis.Up(kept), Waiters: r.waiters()}
+// Entry is a waiter in the queue.
+type Entry struct {
+	Text    string // as it stands there
+	Process string // which gives signs of life; empty where the plugin is of the release before
 }
 
-// reservationOf is [reservation] after a lease with this TTL.
-func reservationOf(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) }
-
-// First is the entry at the head of the queue.
-func (r Row) First() (owner string, wakeID uint64, ok bool) {
-	entry, _, _ := strings.Cut(strings.TrimPrefix(r.Queue, ","), ",")
-	owner, number, ok := strings.Cut(entry, ".")
-	wakeID, _ = strconv.ParseUint(number, 10, 64)
-	return owner, wakeID, ok
+// Entries are the queue.
+func (r Row) Entries() (all []Entry) {
+	for entry := range strings.SplitSeq(strings.TrimPrefix(r.Queue, ","), ",") {
+		e := Entry{Text: "," + entry}
+		if parts := strings.Split(entry, "."); len(parts) > 2 && Plain(parts[1]) {
+			e.Process = parts[1]
+		}
+		all = append(all, e)
+	}
+	return all
 }
 
 func (r Row) waiters() int { return strings.Count(r.Queue, ",") }
@@ -80,15 +77,8 @@ func (r *Row) Details(text string) {
 }
 
 // Granted reports whether r is a's grant. The owner alone is proof only where an
-// earlier statement for the same request may have been carried out.
+// earlier statement for the same request may have been carried out, and the grant is
+// not the store's own.
 func (r Row) Granted(a Operation) bool {
-	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner
-}
-
-// Refusal describes who holds the lock, or for whom it is reserved.
-func (r Row) Refusal() driver.Holder {
-	if r.Held() {
-		return r.Holder()
-	}
-	return r.Next()
+	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner && r.Attempt != StoreGrant
 }

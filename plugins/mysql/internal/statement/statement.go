@@ -25,23 +25,132 @@ const Now = "UTC_TIMESTAMP(6)"
 // never being below it lets rows be purged, and tables be lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
-// A queue is a text of entries ",owner.wakeid", in the order of arrival; tombstones
-// are ",owner," with one comma between two owners. Both are kept in the row
-// that they are about, so that its row lock makes every step on it atomic, and
-// no statement ever locks more than the rows of the names it is for.
+// A queue is a text of entries, in the order of arrival; tombstones are ",owner,"
+// with one comma between two owners. Both are kept in the row that they are about,
+// so that its row lock makes every step on it atomic, and no statement ever locks
+// more than the rows of the names it is for.
+//
+// An entry is ",owner.process.ttl_us.label.value.wakeid", label and value in
+// hexadecimal, "-" for no value: all that a grant needs. What frees a lock
+// grants it to the first waiter in the same statement, and so does the request that
+// finds it free; the wake id comes last because the release before looks for it there.
 const (
 	// Free: a free row has no owner, and its expires_at says since when it is free. A
 	// lease that was not released ends there too.
 	Free = "(owner='' OR expires_at<=" + Now + ")"
 	held = "owner<>'' AND expires_at>" + Now
-	// headWakeID is the wake id of the first in the queue, if there is one.
-	headWakeID = "CAST(SUBSTRING_INDEX(SUBSTRING_INDEX(SUBSTRING(queue,2),',',1),'.',-1) AS UNSIGNED)"
+	// head is the first entry of the queue, and headWakeID its wake id.
+	head       = "SUBSTRING_INDEX(SUBSTRING(queue,2),',',1)"
+	headWakeID = "CAST(SUBSTRING_INDEX(" + head + ",'.',-1) AS UNSIGNED)"
 	// replyWakeID sends that number back in the reply to an UPDATE, 0 when nobody
 	// waits, as the "last insert id". The value of the expression is always 1.
 	replyWakeID = "IF(LAST_INSERT_ID(IF(queue='',0," + headWakeID + "))>=0,1,1)"
-	// replyAny sends back 1 if somebody waits for one of many.
-	replyAny = "IF(queue='',1,IF(LAST_INSERT_ID(1)=1,1,1))"
+	// replyLook sends back [Look] if somebody waits for one of many.
+	replyLook = "IF(queue='',1,IF(LAST_INSERT_ID(2)=2,1,1))"
 )
+
+// What stands for a wake id where there is none.
+const (
+	NoWakeID = 1 // the waiter polls
+	Look     = 2 // somebody waits, and was not granted the lock
+)
+
+// StoreGrant is in attempt while a grant that the store has made by itself was
+// neither confirmed nor used.
+const StoreGrant = 1
+
+// FirstSpan is for how long the store itself grants a lock at most.
+const FirstSpan = 500 * time.Millisecond
+
+// SignEvery is how often a process that waits gives a sign of life: a user lock
+// that is named after it and the present part of the server's time. A sign counts in its
+// part and in the two after it, for two to three times SignEvery.
+const SignEvery = 200 * time.Millisecond
+
+// part numbers the parts of the server's time in which signs are given.
+var part = "(" + micros + " DIV " + strconv.FormatInt(SignEvery.Microseconds(), 10) + ")"
+
+// Sign gives a sign of life for process. It replies its part, which the next one
+// takes as last, zero for none.
+func Sign(process string, last uint64) string {
+	var t text
+	t.add("SELECT GET_LOCK(CONCAT('", conn.WakePrefix, process, ".',", part, "),0),", part)
+	if last > 0 {
+		t.add(",RELEASE_LOCK('", conn.WakePrefix, process, ".").uint(last).add("')")
+	}
+	return t.String()
+}
+
+// alive is whether a process has given a sign of life lately, NULL if not.
+func alive(process string) string {
+	lock := "IS_USED_LOCK(CONCAT('" + conn.WakePrefix + "'," + process + ",'.'," + part
+	return "COALESCE(" + lock + "))," + lock + "-1))," + lock + "-2)))"
+}
+
+// Alive asks of each process whether it lives, in one row of numbers and NULLs.
+func Alive(processes []string) string {
+	var t text
+	t.add("SELECT ")
+	for i, p := range processes {
+		if i > 0 {
+			t.add(",")
+		}
+		t.add(alive("'" + p + "'"))
+	}
+	return t.String()
+}
+
+// field is the field of that number, from 1, in the first entry.
+func field(number string) string {
+	return "SUBSTRING_INDEX(SUBSTRING_INDEX(" + head + ",'.'," + number + "),'.',-1)"
+}
+
+// free adds assignments by which a row gets free, or is granted to the first in
+// its queue if that one's process lives: the first assignment decides it, and freedBy is
+// what stands in freed_by then. The reply is the wake id of the waiter, [Look] if there are some and the first is silent, and 0 for none.
+func (t *text) free(freedBy string) *text {
+	const granted = "IF(attempt=1,"
+	t.add("attempt=IF(queue<>'' AND ", alive(field("2")), " IS NOT NULL,1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
+	t.add("*IF(LAST_INSERT_ID(", granted, headWakeID, ",IF(queue='',0,2)))>=0,1,1)")
+	t.add(",token=", granted, "GREATEST(token+1,", micros, "),token),ttl_us=", granted, "CAST(", field("3"), " AS UNSIGNED),ttl_us)")
+	t.add(",expires_at=", granted, Now, "+INTERVAL LEAST(ttl_us,").uint(uint64(FirstSpan.Microseconds())).add(") MICROSECOND,", Now, ")")
+	t.add(",label=", granted, "UNHEX(", field("4"), "),''),value=", granted, "IF(", field("5"), "='-',NULL,UNHEX(", field("5"), ")),NULL)")
+	return t.add(",owner=", granted, field("1"), ",''),queue=", granted, "SUBSTRING(queue,LOCATE(',',queue,2)),queue)")
+}
+
+// GrantNext takes silent, the entries of processes that are silent, out of the
+// head of the queue of a free lock, and grants that to the next.
+func GrantNext(table, name, silent string) string {
+	var t text
+	t.add("UPDATE ", table, " SET ")
+	if silent != "" {
+		t.add("queue=SUBSTRING(queue,").uint(uint64(len(silent) + 1)).add("),")
+	}
+	t.free("freed_by").add(" WHERE name=").bytes(name).add(" AND queue<>'' AND ", Free)
+	return t.add(" AND LEFT(queue,").uint(uint64(len(silent))).add(")=").bytes(silent).String()
+}
+
+// Granted reads the token of the store's own grant to r's owner, and for how many
+// microseconds it still lasts.
+func Granted(table string, r driver.Request) string {
+	var t text
+	t.add("SELECT token,TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at) FROM ", table, " WHERE ")
+	return t.granted(r).String()
+}
+
+// Confirm makes the store's own grant to a's owner a lease as any other. It
+// replies the token as the last insert id.
+func Confirm(table string, a Operation) string {
+	var t text
+	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(token),attempt=").uint(a.Nonce).add(",label=").bytes(a.Label).add(",value=").blob(a.Value)
+	t.add(",ttl_us=").uint(uint64(a.TTL.Microseconds())).add(",expires_at=").later(a.TTL).add(" WHERE ")
+	return t.granted(a.Request).String()
+}
+
+// granted adds the condition that r's owner has an unused grant of the store.
+func (t *text) granted(r driver.Request) *text {
+	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
+}
 
 // tombstoneFor is how long a withdrawn owner is refused at least: tombstones are
 // moved on to a second column after that, which is cleared when they are moved next.
@@ -58,7 +167,6 @@ type Operation struct {
 	driver.Request
 	Nonce     uint64 // of an acquire: distinguishes its grant from another one of the owner
 	Again     bool   // an earlier statement may have done it without a reply
-	Woken     bool   // of an acquire: its owner was in the queue, and was woken
 	Tombstone bool   // of a withdrawal: the owner may still ask
 }
 
@@ -70,9 +178,6 @@ func Names(ops []Operation) []string {
 	}
 	return all
 }
-
-// NoWakeID is in the queue for a waiter that polls.
-const NoWakeID = 1
 
 // text builds one statement.
 type text struct{ strings.Builder }
@@ -128,21 +233,6 @@ func Plain(owner string) bool {
 	return owner != "" && len(owner) <= 64 && strings.Trim(owner, alphabet) == ""
 }
 
-// reservation is how long a free lock is reserved for the first in the queue, in
-// microseconds: two seconds, or half of the last lease's TTL if that is less.
-// The others look that often whether it is over, so that a host that is lost
-// while it is the first delays the next grant by no more than the TTL.
-const reservation = "LEAST(ttl_us DIV 2,2000000)"
-
-// skew is by how much a row may have been freed after the statement that reads it
-// began: its clock stands still while it waits for the row, and a release comes
-// before it. A row freed later than that is one whose clock was turned back, and
-// nobody's reservation. [soon] is the same for a statement.
-const (
-	skew = time.Second
-	soon = Now + "+INTERVAL 1 SECOND"
-)
-
 // stateColumns are what [row] is read from.
 const stateColumns = "name,attempt,freed_by,owner,token,label,TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,queue," +
 	"barred<>'' OR barred_old<>''"
@@ -171,34 +261,36 @@ func (t *text) leases(ops []Operation) *text {
 // Renew renews leases that have one TTL in common.
 func Renew(table string, ops []Operation) string {
 	var t text
-	return t.add("UPDATE ", table, byKey, " SET expires_at=").later(ops[0].TTL).add(",ttl_us=").uint(uint64(ops[0].TTL.Microseconds())).add(" WHERE ").leases(ops).String()
+	t.add("UPDATE ", table, byKey, " SET attempt=0,expires_at=").later(ops[0].TTL).add(",ttl_us=").uint(uint64(ops[0].TTL.Microseconds()))
+	return t.add(" WHERE ").leases(ops).String()
 }
 
-// Release releases leases and leaves nonce in their rows. For a lock that is
-// waited for it replies the wake id of the first, else only that somebody waits.
+// Release releases leases and leaves nonce in their rows. A lock that is waited
+// for it grants to the next, see [text.free]; of others it replies [Look] if
+// somebody waits.
 func Release(table string, nonce uint64, ops []Operation, contended bool) string {
-	reply := replyAny
-	if contended {
-		reply = replyWakeID
-	}
 	var t text
-	t.add("UPDATE ", table, byKey, " SET freed_by=").uint(nonce)
-	return t.add("*", reply, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE ").leases(ops).String()
+	t.add("UPDATE ", table, byKey, " SET ")
+	if contended {
+		t.free(strconv.FormatUint(nonce, 10))
+	} else {
+		t.add("freed_by=").uint(nonce).add("*", replyLook, ",expires_at=", Now, ",label='',value=NULL,owner=''")
+	}
+	return t.add(" WHERE ").leases(ops).String()
 }
 
-// ReleaseAndNotify is Release for a lock that is waited for and a server that knows
-// blocks of statements, MariaDB: it wakes the first waiter too. It replies how
-// many leases it found, and the wake id if nobody could be woken by it.
+// ReleaseAndWake is Release for a lock that is waited for and a server that knows
+// blocks of statements, MariaDB: it wakes the waiter too. It replies how many leases
+// it found, and the reply of Release if nobody could be woken by it.
 //
-// The waiter is woken before the commit, so that it is on its way while the
-// commit is written to disk. Its own statement waits for the row lock until then.
-func ReleaseAndNotify(table string, nonce uint64, a Operation) string {
+// The waiter is woken after the commit: what it reads then is on disk.
+func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 	var t text
-	t.add("BEGIN NOT ATOMIC DECLARE n,wake_id BIGINT UNSIGNED DEFAULT 0;START TRANSACTION;")
+	t.add("BEGIN NOT ATOMIC DECLARE n,wake_id BIGINT UNSIGNED DEFAULT 0;")
 	t.add(Release(table, nonce, []Operation{a}, true), ";SET n=ROW_COUNT();SET wake_id=IF(n>0,LAST_INSERT_ID(),0);")
-	t.add("IF wake_id>").uint(NoWakeID).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(conn.ErNoSuchThread).add(",").uint(conn.ErKillDenied)
+	t.add("IF wake_id>").uint(Look).add(" THEN BEGIN DECLARE EXIT HANDLER FOR ").uint(conn.ErNoSuchThread).add(",").uint(conn.ErKillDenied)
 	t.add(" BEGIN END;KILL QUERY IS_USED_LOCK(CONCAT('", conn.WakePrefix, "',LOWER(CONV(wake_id,10,36))));SET wake_id=0;END;END IF;")
-	return t.add("COMMIT;SELECT n,wake_id;END").String()
+	return t.add("SELECT n,wake_id;END").String()
 }
 
 // Shorten ends a lease after keep at the latest. Waiters are woken, for they
@@ -213,8 +305,8 @@ func Shorten(table string, r driver.Request) string {
 
 // Withdraw undoes what owners did to names, and puts tombstones for those that may
 // still ask. A row is made if there is none, because the owner's own request may be on
-// its way to making one. It replies the wake id of the next if it leaves a lock
-// free, or with many only that somebody waits.
+// its way to making one. It replies [Look] if it leaves a lock free that somebody
+// waits for.
 //
 // What it needs of an owner it carries in columns: the owner in label, and in
 // attempt whether to put a tombstone.
@@ -225,10 +317,6 @@ func Withdraw(table string, ops []Operation) string {
 		mine      = "owner=VALUES(label)"
 		position  = "LOCATE(CONCAT(',',VALUES(label),'.'),queue)"
 	)
-	reply := replyWakeID
-	if len(ops) > 1 {
-		reply = replyAny
-	}
 	var t text
 	t.add("INSERT INTO ", table, "(name,expires_at,label,barred,barred_since,attempt)VALUES")
 	for i, a := range ops {
@@ -245,10 +333,10 @@ func Withdraw(table string, ops []Operation) string {
 	t.add(" ON DUPLICATE KEY UPDATE barred_old=IF(", stale, ",barred,barred_old),")
 	t.add("barred=IF(", tombstone, ",CONCAT(IF(barred='' OR ", stale, ",',',barred),VALUES(label),','),barred),")
 	t.add("barred_since=IF(", stale, ",", Now, ",barred_since),")
-	t.add("expires_at=IF(", mine, " OR ", position, "=1 AND ", Free, ",", Now, ",expires_at),")
+	t.add("expires_at=IF(", mine, ",", Now, ",expires_at),")
 	t.add("queue=IF(", position, "=0,queue,CONCAT(LEFT(queue,", position, "-1),SUBSTRING(queue,LOCATE(',',queue,", position, "+1)))),")
 	t.add("label=IF(", mine, ",'',label),value=IF(", mine, ",NULL,value),owner=IF(", mine, ",'',owner),")
-	return t.add("freed_by=IF(", Free, ",", reply, ",freed_by)").String()
+	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
 // without is the queue with entry instead of owner's, which is there.
@@ -261,25 +349,36 @@ func noTombstone(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// Enter enters owner into the queue with a wake id, also while the lock is free:
-// of two hosts that take it for moments the one that asks less often would find
-// it free whenever it comes to enter, and held whenever it asks.
-func Enter(table string, r driver.Request, wakeID uint64) string {
-	entry := "," + r.Owner + "." + strconv.FormatUint(wakeID, 10)
+// Enter enters r's owner into the queue, with a wake id, unless the store has
+// granted it the lock. It does so also while the lock is free: of two hosts that
+// take it for moments the one that asks less often would find it free whenever it
+// comes to enter, and held whenever it asks.
+func Enter(table, process string, r driver.Request, wakeID uint64) string {
+	value := "-"
+	if r.Value != nil && Fits(r) {
+		value = hex.EncodeToString(r.Value)
+	}
+	entry := strings.Join([]string{"," + r.Owner, process, strconv.FormatInt(r.TTL.Microseconds(), 10), hex.EncodeToString([]byte(r.Label)), value,
+		strconv.FormatUint(wakeID, 10)}, ".")
 	var t text
 	t.add("UPDATE ", table, " SET queue=IF(LOCATE(',", r.Owner, ".',queue)=0,CONCAT(queue,'", entry, "'),", without(r.Owner, entry), ")")
-	return t.add(" WHERE name=").bytes(r.Name).add(" AND ", noTombstone(r.Owner)).String()
+	return t.add(" WHERE name=").bytes(r.Name).add(" AND ", noTombstone(r.Owner), " AND NOT(owner='", r.Owner, "' AND expires_at>", Now, ")").String()
 }
 
+// Fits reports whether the store's own grant to r's owner has all of its value. A
+// longer one comes with the request of the owner, which then has to make it.
+func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
+
 // Sleep sleeps until it is time for r's owner to ask. A notification ends it early.
+// It replies for how many microseconds, and -1 where the owner has a tombstone.
 //
 // The row is read in the statement that sleeps. A release that comes before
 // that is seen by it, and one that comes later finds the owner in the queue
 // and interrupts it: nothing is missed between the two.
 func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
-	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,", noTombstone(r.Owner), " FROM ", table, " WHERE name=")
-	return t.bytes(r.Name).String()
+	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1) FROM ", table)
+	return t.add(" WHERE name=").bytes(r.Name).String()
 }
 
 // EnterAndSleep enters the queue like [Enter], and sleeps like [Sleep], by waiting
@@ -292,26 +391,19 @@ func Sleep(table string, r driver.Request, most time.Duration) string {
 // Note: it must be read by a SET. A KILL QUERY that comes at the end of a
 // statement is forgotten with it, also inside a block, but a SET counts as no
 // statement. With SELECT ... INTO a notification was lost in 20 handoffs (10.11).
-func EnterAndSleep(table, lock string, r driver.Request, wakeID uint64, most time.Duration) string {
+func EnterAndSleep(table, process, lock string, r driver.Request, wakeID uint64, most time.Duration) string {
 	var t text
-	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, r, wakeID))
+	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, process, r, wakeID))
 	t.add(";SET pause_us=(SELECT IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1) FROM ", table, " WHERE name=").bytes(r.Name)
-	t.add(");SELECT GET_LOCK('", lock, "',GREATEST(0,COALESCE(pause_us,0))/1000000) AS slept,COALESCE(pause_us,0)>=0;END")
+	t.add(");SELECT GET_LOCK('", lock, "',GREATEST(0,COALESCE(pause_us,0))/1000000) AS slept,COALESCE(pause_us,0);END")
 	return t.String()
 }
 
 // pause is for how many microseconds r's owner has to wait before it asks: not
-// at all when it is its turn, until the lease ends for the first in the queue,
-// and for the others until the first may have let its reservation pass, each a
-// little later than the one before it.
+// at all when the lock is free or its own, and at most until the lease ends.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
-	position := "LOCATE('," + r.Owner + ".',queue)"
-	ahead := "LEFT(queue," + position + "-1)"
-	left := "TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at)"
-	t.add("GREATEST(0,LEAST(").uint(uint64(most.Microseconds()))
-	t.add(",IF(", position, "=0 OR owner='' AND expires_at>", soon, ",0,")
-	t.add("IF(", position, "=1,IF(", Free, ",0,", left, "+1000),")
-	return t.add("LEAST(0,", left, ")+", reservation, "+1000+20000*(LENGTH(", ahead, ")-LENGTH(REPLACE(", ahead, ",',','')))))))")
+	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
+	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
 }
 
 // Inspect reads rows of the given names.
@@ -330,26 +422,18 @@ func List(table, prefix, after string, limit int) string {
 	return t.add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-// Break ends the lease with r's token, whoever its owner is.
+// Break ends the lease with r's token, whoever its owner is, and grants as
+// Release does.
 func Break(table string, r driver.Request) string {
 	var t text
-	t.add("UPDATE ", table, " SET freed_by=", replyWakeID, ",expires_at=", Now, ",label='',value=NULL,owner='' WHERE name=").bytes(r.Name)
+	t.add("UPDATE ", table, " SET ").free("freed_by").add(" WHERE name=").bytes(r.Name)
 	return t.add(" AND token=").uint(r.Token).add(" AND ", held).String()
 }
 
 // Proclaim publishes a value.
 func Proclaim(table string, r driver.Request) string {
 	var t text
-	return t.add("UPDATE ", table, " SET value=").blob(r.Value).add(" WHERE ").lease(r).String()
-}
-
-// Evict takes the first in the queue out of it if wakeID is still its
-// own and the lock still free, and replies the wake id of the next.
-func Evict(table, name string, wakeID uint64) string {
-	var t text
-	t.add("UPDATE ", table, " SET queue=SUBSTRING(queue,LOCATE(',',queue,2)),expires_at=", Now, ",freed_by=", replyWakeID)
-	t.add(" WHERE name=").bytes(name).add(" AND ", Free, " AND queue<>'' AND ", headWakeID, "=").uint(wakeID)
-	return t.String()
+	return t.add("UPDATE ", table, " SET attempt=0,value=").blob(r.Value).add(" WHERE ").lease(r).String()
 }
 
 // Locked finds rows of the given names, or those of them that are not locked.
