@@ -1,10 +1,7 @@
 package claim
 
-import "time"
-
 // mysql are the terms of MariaDB or MySQL.
 var mysql = Terms{
-	Turn: func(ttl time.Duration) time.Duration { return min(ttl/2, 2*time.Second) },
 	Exceptions: []Exception{
 		{
 			Rules: Twice(), All: []Condition{DataLost},

@@ -45,6 +45,7 @@
 //	release              1             1
 //	wake a waiter        1             0, on MariaDB it is part of the release
 //	wait                 2             1, on MariaDB 1 trip
+//	be granted it then   1             0
 //	withdraw             0 or 1        0 or 1
 //	inspect              1             0
 //
@@ -67,12 +68,15 @@
 //
 // Waiters stand in the row's queue, first in first out over all hosts, each
 // blocked in the server on a connection of its own (Options.WaitConnections;
-// those above it ask every 15 to 45 ms). A release wakes the first one by KILL
+// those above it ask every 15 to 45 ms). A release grants the lock to the first one, for
+// half a second, in the same statement, and wakes it by KILL
 // QUERY of the session that holds a lock of a random name (GET_LOCK): no
-// other session is ever killed, whatever server the statement gets to. Where
+// other session is ever killed, whatever server the statement gets to. The waiter reads
+// how long it has the lock, and core renews it. One that does not come costs that half second,
+// and nothing when its process has given no sign of life for the last 0.6 s: one that waits gives five
+// a second, by a statement that changes no row. Where
 // GET_LOCK is refused all waiters ask, every 15 ms at first and then every 120 to
-// 360 ms, and Check fails unless WaitConnections is none. When the first does not come, the next one is let in after two
-// seconds, or after half the TTL if that is less.
+// 360 ms, without order, and Check fails unless WaitConnections is none.
 //
 // A free row is kept for the sake of its token until both are a day old, and then
 // purged: a token that was granted while the clock was ahead takes longer.
@@ -80,8 +84,7 @@
 // # Settings that matter
 //
 // max_connections must hold Connections + WaitConnections + 5 of every host: two
-// for withdrawals, two for statements that end others, one that waiters wait
-// on. Connections are made at a pace of their own: one that is needed no longer
+// for withdrawals, two for statements that end others, one for signs of life. Connections are made at a pace of their own: one that is needed no longer
 // when it is made is kept for the next request, because a server counts
 // handshakes that are cut, and blocks the machine (max_connect_errors).
 // Everything else that the statements rely on is set for each connection,
@@ -106,5 +109,5 @@
 // The texts of all statements, and the rows that they return, are in
 // internal/statement; connections, and what their errors mean, in internal/conn.
 // Here is what uses them: which operations share a statement in batcher.go, what
-// a locked row holds back in locked.go, and the queue in wait.go.
+// a locked row holds back in locked.go, the queue in wait.go, and who in it lives in signs.go.
 package mysql

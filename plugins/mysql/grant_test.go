@@ -1,0 +1,295 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+	"github.com/lockbench/lockbench/plugins/mysql"
+)
+
+// firstSpan is for how long the store itself grants a lock.
+var firstSpan = mysql.Spec.Properties.FirstSpan
+
+// place enters an owner into the queue of a lock that is held, and does not wait.
+func place(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
+	t.Helper()
+	must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
+	return r
+}
+
+// given is who holds a lock, which must be r's owner by a grant of the store.
+func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
+	t.Helper()
+	h, err := b.Inspect(t.Context(), r.Name)
+	must(t, err)
+	if h.Owner != r.Owner || h.Label != r.Label || h.Token == 0 || h.TTL > firstSpan {
+		t.Fatalf("the store has granted %q to %+v, not to %s", r.Name, h, r.Owner)
+	}
+	r.Token = h.Token
+	return r
+}
+
+// TestReleaseGrants: the waiter has the lock with its label and value, for the first
+// span, which it does not count beyond the store's end.
+func TestReleaseGrants(t *testing.T) {
+	w := newFixture(t)
+	waiter := w.host(t)
+	for name, ttl := range map[string]time.Duration{"short": 100 * time.Millisecond, "long": time.Minute} {
+		carried := false
+		for range 20 {
+			holder := acquire(t, w.b, want(name, time.Minute))
+			next := want(name, ttl)
+			next.Label, next.Value = "a,b.c'\n", []byte{}
+			if ttl > time.Second {
+				next.Value = []byte("\x00,.'v")
+			}
+			told := make(chan driver.Grant, 1)
+			go func() {
+				g, err := waiter.Wait(t.Context(), next, 10*time.Second)
+				if err != nil {
+					t.Error(err)
+				}
+				told <- g
+			}()
+			eventually(t, "it sleeps", func() bool { return blocked(t, w.db, asleep) > 0 })
+			must(t, w.b.Release(t.Context(), holder))
+			g := <-told
+			h, err := w.b.Inspect(t.Context(), name)
+			must(t, err)
+			now := time.Now()
+			next.Token = g.Token
+			_ = waiter.Withdraw(t.Context(), name, next.Owner)
+			if g.Token == 0 || h.Owner != next.Owner {
+				continue // this process had no time for as long as the grant is
+			}
+			carried = true
+			if g.Token <= holder.Token || g.For != min(ttl, firstSpan) || h.Token != g.Token {
+				t.Errorf("%s: granted %+v after token %d", name, g, holder.Token)
+			}
+			if g.Sent.Add(g.For).After(now.Add(h.TTL)) {
+				t.Errorf("%s: the waiter counts on %v more, the store has %v", name, g.Sent.Add(g.For).Sub(now), h.TTL)
+			}
+			if h.Label != next.Label || string(h.Value) != string(next.Value) {
+				t.Errorf("%s: the store says %+v", name, h)
+			}
+			break
+		}
+		if !carried {
+			t.Errorf("%s: no wait has brought a grant", name)
+		}
+	}
+}
+
+// TestFirstUseOfAGrant: the first that is done with a grant of the store makes it a
+// lease as any other, which asking again does not renew.
+func TestFirstUseOfAGrant(t *testing.T) {
+	w := newFixture(t)
+	b, ctx := w.b, t.Context()
+	other := func(r driver.Request, kind driver.OpKind) error {
+		beside := acquire(t, b, want(r.Name+" beside", time.Minute))
+		return b.Batch(ctx, []driver.Op{{Kind: kind, Request: beside}, {Kind: kind, Request: r}})[1].Err
+	}
+	for what, use := range map[string]func(r driver.Request) error{
+		"ask": func(r driver.Request) error {
+			token, err := b.TryAcquire(ctx, r)
+			if err == nil && token != r.Token {
+				t.Errorf("the answer has token %d, the grant %d", token, r.Token)
+			}
+			return err
+		},
+		"ask in a batch":       func(r driver.Request) error { return askInBatch(ctx, b, r) },
+		"renew":                func(r driver.Request) error { return b.Renew(ctx, r) },
+		"renewal of a batch":   func(r driver.Request) error { return other(r, driver.OpRenew) },
+		"release":              func(r driver.Request) error { return b.Release(ctx, r) },
+		"release of a batch":   func(r driver.Request) error { return other(r, driver.OpRelease) },
+		"release withdrawal":   func(r driver.Request) error { return b.Withdraw(ctx, r.Name, r.Owner) },
+		"release by operators": func(r driver.Request) error { return b.Break(ctx, r.Name, r.Token) },
+		"release that keeps":   func(r driver.Request) error { r.Keep = time.Minute; return b.Release(ctx, r) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			holder := acquire(t, b, want(what, time.Minute))
+			next := place(t, b, want(what, time.Minute))
+			last := place(t, b, want(what, time.Minute))
+			must(t, b.Release(ctx, holder))
+			next = given(t, b, next)
+			if err := use(next); err != nil {
+				t.Fatalf("first use: %v", err)
+			}
+			if what == "release that keeps" {
+				given(t, b, next)
+				return
+			}
+			if strings.HasPrefix(what, "release") {
+				if last = given(t, b, last); last.Token <= next.Token {
+					t.Errorf("token %d after %d", last.Token, next.Token)
+				}
+				backendtest.NotHeld(t, b.Renew(ctx, next))
+				backendtest.NotHeld(t, b.Release(ctx, next)) // a second time
+				must(t, b.Renew(ctx, given(t, b, last)))
+				return
+			}
+			if h := held(t, second(b.TryAcquire(ctx, next))); h.Owner != next.Owner || h.TTL <= firstSpan {
+				t.Errorf("asking again is refused because of %+v", h)
+			}
+		})
+	}
+}
+
+func askInBatch(ctx context.Context, b *mysql.Backend, r driver.Request) error {
+	return b.Batch(ctx, []driver.Op{
+		{Kind: driver.OpAcquire, Request: want(r.Name+" beside", time.Minute)}, {Kind: driver.OpAcquire, Request: r},
+	})[1].Err
+}
+
+// TestLongValueIsAskedFor: what is published and does not fit the queue is there
+// when its owner asks.
+func TestLongValueIsAskedFor(t *testing.T) {
+	w := newFixture(t)
+	holder := acquire(t, w.b, want("jobs", time.Minute))
+	next := want("jobs", time.Minute)
+	next.Value = []byte(strings.Repeat("v", 5000))
+	told := make(chan driver.Grant, 1)
+	go func() {
+		g, _ := w.b.Wait(t.Context(), next, time.Minute)
+		told <- g
+	}()
+	eventually(t, "it sleeps", func() bool { return blocked(t, w.db, asleep) > 0 })
+	must(t, w.b.Release(t.Context(), holder))
+	if g := <-told; g.Token != 0 {
+		t.Errorf("a grant without its value: %+v", g)
+	}
+	next = acquire(t, w.b, next)
+	if h, err := w.b.Inspect(t.Context(), "jobs"); err != nil || string(h.Value) != string(next.Value) {
+		t.Errorf("published %d bytes, %v", len(h.Value), err)
+	}
+}
+
+// TestFreeLockIsGrantedToTheFirst: what expires is granted to the first that waits,
+// whoever comes to find it free.
+func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
+	w := newFixture(t)
+	b, ctx := w.b, t.Context()
+	for i, find := range []func(r driver.Request) error{
+		func(driver.Request) error { return second(b.TryAcquire(ctx, want("jobs", time.Second))) },
+		func(r driver.Request) error { return second(b.TryAcquire(ctx, r)) },
+		func(r driver.Request) error { return askInBatch(ctx, b, r) },
+	} {
+		holder := acquire(t, b, want("jobs", time.Minute))
+		first, behind := place(t, b, want("jobs", time.Minute)), place(t, b, want("jobs", time.Minute))
+		_, err := w.db.Exec("UPDATE " + table(w.prefix) + " SET expires_at=UTC_TIMESTAMP(6) WHERE name='jobs'")
+		must(t, err)
+		if h := held(t, find(behind)); h.Owner != first.Owner || h.TTL > firstSpan {
+			t.Errorf("way %d: refused because of %+v", i, h)
+		}
+		if first = given(t, b, first); first.Token <= holder.Token {
+			t.Errorf("way %d: token %d after %d", i, first.Token, holder.Token)
+		}
+		must(t, b.Withdraw(ctx, "jobs", first.Owner))
+		must(t, b.Withdraw(ctx, "jobs", behind.Owner))
+	}
+}
+
+// TestKeptLeaseIsNotGranted: a lease that is kept for a while is granted to nobody
+// until that is over.
+func TestKeptLeaseIsNotGranted(t *testing.T) {
+	w := newFixture(t)
+	holder := acquire(t, w.b, want("jobs", time.Minute))
+	next := place(t, w.b, want("jobs", time.Minute))
+	holder.Keep = 300 * time.Millisecond
+	released := time.Now()
+	must(t, w.b.Release(t.Context(), holder))
+	if h := held(t, second(w.b.TryAcquire(t.Context(), next))); h.Owner != holder.Owner {
+		t.Errorf("refused because of %+v", h)
+	}
+	eventually(t, "it is granted the lock", func() bool { return second(w.b.TryAcquire(t.Context(), next)) == nil })
+	if took := time.Since(released); took < holder.Keep {
+		t.Errorf("granted after %v", took)
+	}
+}
+
+// TestCutOffWaiterIsPassedOver: a process that gives no more signs is passed over,
+// although the server does not know yet that its connections are dead. A waiter that
+// misses its wake-up asks and has the grant.
+func TestCutOffWaiterIsPassedOver(t *testing.T) {
+	w := newFixture(t)
+	at := strings.Index(w.address, "tcp(") + len("tcp(")
+	end := at + strings.Index(w.address[at:], ")")
+	if at < len("tcp(") {
+		t.Skip("the server is not reached by TCP")
+	}
+	p, err := inject.NewProxy(w.address[at:end])
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	cut := open(t, mysql.Options{Address: w.address[:at] + p.Addr() + w.address[end:], Prefix: w.prefix})
+	holder := acquire(t, w.b, want("jobs", time.Minute))
+	lost := place(t, cut, want("jobs", time.Minute))
+	next := place(t, w.b, want("jobs", time.Minute))
+	must(t, w.b.Release(t.Context(), holder))
+	lost = given(t, w.b, lost)
+	if got := acquire(t, cut, lost); got.Token != lost.Token {
+		t.Errorf("asked, and was granted token %d instead of %d", got.Token, lost.Token)
+	}
+	lost, holder = place(t, cut, want("jobs", time.Minute)), lost
+	must(t, p.BlackHole())
+	must(t, w.b.Release(t.Context(), holder))
+	next = given(t, w.b, next)
+	must(t, w.b.Renew(t.Context(), next))
+	pause(t, 4*firstSpan)
+	last := place(t, w.b, want("jobs", time.Minute))
+	must(t, w.b.Release(t.Context(), next))
+	given(t, w.b, last)
+	must(t, p.Heal())
+}
+
+// TestWithdrawalCrossesTheGrant: a withdrawal that crosses the grant undoes it.
+func TestWithdrawalCrossesTheGrant(t *testing.T) {
+	w := newFixture(t)
+	waiter, ctx := w.host(t), t.Context()
+	for i := range 100 {
+		holder := acquire(t, w.b, want("jobs", time.Minute))
+		gone := place(t, waiter, want("jobs", time.Minute))
+		wctx, cancel := context.WithCancel(ctx)
+		var work sync.WaitGroup
+		work.Go(func() { _, _ = waiter.Wait(wctx, gone, time.Minute) })
+		work.Go(func() { must(t, w.b.Release(ctx, holder)) })
+		work.Go(func() { cancel(); must(t, waiter.Withdraw(ctx, gone.Name, gone.Owner)) })
+		work.Wait()
+		if _, err := waiter.TryAcquire(ctx, gone); !errors.Is(err, driver.ErrWithdrawn) {
+			t.Fatalf("round %d: asked after the withdrawal: %v", i, err)
+		}
+		release(t, w.b, acquire(t, w.b, want("jobs", time.Minute)))
+	}
+}
+
+// TestGrantOutlivesThePlugin: a waiter whose plugin was replaced has the grant when
+// it asks.
+func TestGrantOutlivesThePlugin(t *testing.T) {
+	w := newFixture(t)
+	before := w.host(t)
+	holder := acquire(t, w.b, want("jobs", time.Minute))
+	next := place(t, before, want("jobs", time.Minute))
+	must(t, w.b.Release(t.Context(), holder))
+	next = given(t, w.b, next)
+	must(t, before.Close(t.Context()))
+	if got := acquire(t, w.host(t), next); got.Token != next.Token {
+		t.Errorf("token %d, and it was granted %d", got.Token, next.Token)
+	}
+}
+
+// TestStorm: 32 processes that want one lock and end at random moments never hold
+// it two at a time, and tokens rise.
+func TestStorm(t *testing.T) {
+	w := newFixture(t)
+	o := mysql.Options{Address: w.address, Prefix: w.prefix, Connections: 2, Logger: slog.New(slog.DiscardHandler)}
+	backendtest.Storm(t, func() (driver.Backend, error) { return mysql.Open(&o) }, 8*time.Second,
+		func() time.Duration { return 300*time.Millisecond + rand.N(time.Second).Truncate(time.Millisecond) })
+}
