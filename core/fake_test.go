@@ -188,10 +188,6 @@ func (f *fake) Proclaim(ctx context.Context, r driver.Request) error {
 	})
 }
 
-func (f *fake) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return driver.PollObserve(ctx, f, name, 10*time.Millisecond, emit)
-}
-
 func (f *fake) Check(ctx context.Context) error {
 	return f.do(ctx, "check", driver.Request{}, func() error { return nil })
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,41 @@ func TestE3ObserversShare(t *testing.T) {
 		if len(c.streams.byName) != 0 {
 			t.Error("the stream is kept")
 		}
+	})
+}
+
+// TestE3LostQuestion: a question that is never answered, with its server gone, neither
+// silences the observer of a backend that core asks, nor keeps it from the next answer.
+func TestE3LostQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		c, _ := open(t, f)
+		e := electorOf(t, c, "jobs", nil)
+		changes := e.Observe(t.Context())
+		if ch := <-changes; ch.Kind != Vacant {
+			t.Fatalf("at first: %v", ch.Kind)
+		}
+		f.hook(func(ctx context.Context, op string, _ driver.Request) error {
+			if op != "inspect" {
+				return nil
+			}
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", driver.ErrUnavailable, ctx.Err())
+		}, nil)
+		began := time.Now()
+		if ch := <-changes; ch.Kind != Stale || time.Since(began) > 3*time.Second {
+			t.Errorf("%v after %v without an answer", ch.Kind, time.Since(began))
+		}
+		f.hook(nil, nil)
+		if _, err := e.Campaign(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for ch := range changes {
+			if ch.Kind == Elected {
+				return
+			}
+		}
+		t.Error("the next leader is not seen")
 	})
 }
 

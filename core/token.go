@@ -34,14 +34,15 @@ var errGrantNumber = errors.New("the backend is broken: a grant number is not be
 // tokens as users see them, where a backend knows grant numbers only.
 type tokenBackend struct {
 	driver.Backend
-	waiter  driver.WaitAcquirer
-	watcher driver.Watcher
-	batcher driver.Batcher
-	admin   driver.Admin
+	waiter   driver.WaitAcquirer
+	observer driver.Observer
+	watcher  driver.Watcher
+	batcher  driver.Batcher
+	admin    driver.Admin
 }
 
 func newTokenBackend(b driver.Backend) tokenBackend {
-	return tokenBackend{b, driver.WaitAcquirerOf(b), driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
+	return tokenBackend{b, driver.WaitAcquirerOf(b), driver.ObserverOf(b), driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
 }
 
 func (e tokenBackend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
@@ -88,7 +89,7 @@ func (e tokenBackend) Inspect(ctx context.Context, name string) (Holder, error) 
 }
 
 func (e tokenBackend) Observe(ctx context.Context, name string, emit func(Holder)) error {
-	return e.Backend.Observe(ctx, name, func(h Holder) { emit(show(h)) })
+	return e.observer.Observe(ctx, name, func(h Holder) { emit(show(h)) })
 }
 
 func (e tokenBackend) Watch(ctx context.Context, emit func(driver.Notice)) error {

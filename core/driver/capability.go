@@ -111,12 +111,30 @@ func capabilityOf[P any](b Backend, capability Capability) P {
 	return p
 }
 
-// PollObserve is an [Elector.Observe] for a backend without a push channel: it
-// inspects name every interval, or sooner when the holder's TTL runs out.
-func PollObserve(ctx context.Context, l Lock, name string, every time.Duration, emit func(Holder)) error {
+// ObserverOf returns b, or an Observer that asks b when its properties declare none.
+func ObserverOf(b Backend) Observer {
+	if o := capabilityOf[Observer](b, CapObserver); o != nil {
+		return o
+	}
+	return asking{b}
+}
+
+// asking is an Observer for a backend that is none.
+type asking struct{ lock Lock }
+
+const (
+	askEvery = 100 * time.Millisecond
+	// askFor bounds a question: one that is lost with its server is never answered.
+	askFor = 2 * time.Second
+)
+
+// Observe inspects name every askEvery, or sooner when the holder's TTL runs out.
+func (a asking) Observe(ctx context.Context, name string, emit func(Holder)) error {
 	var last Holder
 	for first := true; ; first = false {
-		h, err := l.Inspect(ctx, name)
+		question, cancel := context.WithTimeout(ctx, askFor)
+		h, err := a.lock.Inspect(question, name)
+		cancel()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -127,7 +145,7 @@ func PollObserve(ctx context.Context, l Lock, name string, every time.Duration, 
 			emit(h)
 			last = h
 		}
-		pause := every
+		pause := askEvery
 		if h.TTL > 0 {
 			pause = min(pause, h.TTL+time.Millisecond)
 		}

@@ -89,31 +89,19 @@ type Lock interface {
 	// Inspect returns who holds name. A lock that nobody holds is the zero
 	// Holder and no error.
 	Inspect(ctx context.Context, name string) (Holder, error)
-}
 
-// Elector is what an election needs beyond a [Lock]. A leader is the holder of
-// a lease with a value; a lock and an election of one name are the same lock.
-type Elector interface {
 	// Proclaim replaces the published value of the lease of Name, Owner and
 	// Token, compared in the same step. It does not touch the TTL. It returns
-	// a [*NotHeldError] when that lease is no longer there.
+	// a [*NotHeldError] when that lease is no longer there. A leader is the
+	// holder of a lease with a value; a lock and an election of one name are the
+	// same lock.
 	Proclaim(ctx context.Context, r Request) error
-
-	// Observe calls emit with the present holder of name, and again after each
-	// change of owner, token or value; the zero Holder means that nobody
-	// holds it. Calls are made one at a time, in the order of the changes, and
-	// tokens never go back; changes that follow each other closely may be
-	// merged into the newest. It returns ctx.Err() when ctx ends, and the
-	// cause as soon as it can no longer see the store. An author without a
-	// push channel returns [PollObserve](ctx, b, name, every, emit).
-	Observe(ctx context.Context, name string, emit func(Holder)) error
 }
 
 // Backend is a connection to one store. Opening it does not wait for the
 // store: a store that is down is no error until it is asked (K8).
 type Backend interface {
 	Lock
-	Elector
 	// Check asks the store in one round trip whether it would serve requests:
 	// reachable, credentials accepted, rights there, settings safe. A
 	// successful Check also refreshes what Properties knows from the server.
@@ -174,6 +162,19 @@ type WaitAcquirer interface {
 	// The store keeps the grant for span from then at least, zero standing for
 	// the TTL of r. An error of Wait wraps [ErrNotSent] as well: no request followed.
 	WaitAcquire(ctx context.Context, r Request, max time.Duration) (token uint64, waited, span time.Duration, err error)
+}
+
+// Observer is an optional capability: who holds a lock is pushed. Where it is
+// not declared, core inspects the lock ten times a second.
+type Observer interface {
+	// Observe calls emit with the present holder of name, and again after each
+	// change of owner, token or value; the zero Holder means that nobody
+	// holds it. Calls are made one at a time, in the order of the changes, and
+	// tokens never go back; changes that follow each other closely may be
+	// merged into the newest. It returns ctx.Err() when ctx ends, and the
+	// cause as soon as it can no longer see the store: also when a server does
+	// not answer, for seconds at most.
+	Observe(ctx context.Context, name string, emit func(Holder)) error
 }
 
 // Watcher is an optional capability: losses and outages are pushed.

@@ -102,11 +102,12 @@ type Capability string
 
 // The optional capabilities.
 const (
-	CapWaiter  Capability = "waiter"
-	CapWatcher Capability = "watcher"
-	CapBatcher Capability = "batcher"
-	CapAdmin   Capability = "admin"
-	CapStarter Capability = "starter"
+	CapWaiter   Capability = "waiter"
+	CapObserver Capability = "observer"
+	CapWatcher  Capability = "watcher"
+	CapBatcher  Capability = "batcher"
+	CapAdmin    Capability = "admin"
+	CapStarter  Capability = "starter"
 	// CapWaitAcquirer and CapWithdraw are declared by a plugin process written in
 	// Go, for its own client, which refuses one that lacks the latter.
 	CapWaitAcquirer Capability = "waitacquirer2"

@@ -108,7 +108,7 @@ func requestBugs() []bug {
 					return ctx.Err()
 				}
 			}),
-			caught: []string{"E3 elected, updated, vacant, stale in order with a server that stops"},
+			caught: []string{"E3 elected, updated, vacant, stale in order with a server that stops", "E3 an observer whose question is lost says so, and goes on"},
 		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 type whole interface {
 	driver.Backend
 	driver.Waiter
+	driver.Observer
 	driver.Watcher
 	driver.Batcher
 	driver.Admin
@@ -103,10 +104,11 @@ type valve struct {
 	changed      chan struct{} // closed and replaced by set
 	up           context.Context
 	cut          context.CancelFunc // ends what is in flight
+	still        chan struct{}      // closed while it is frozen or down: streams end
 }
 
 func newValve() *valve {
-	v := &valve{changed: make(chan struct{})}
+	v := &valve{changed: make(chan struct{}), still: make(chan struct{})}
 	v.up, v.cut = context.WithCancel(context.Background())
 	return v
 }
@@ -120,9 +122,35 @@ func (v *valve) set(down, frozen bool) {
 	if down {
 		v.cut()
 	}
+	if was := v.down || v.frozen; !was && (down || frozen) {
+		close(v.still)
+	} else if was && !down && !frozen {
+		v.still = make(chan struct{})
+	}
 	v.down, v.frozen = down, frozen
 	close(v.changed)
 	v.changed = make(chan struct{})
+}
+
+// stream ends f when what is behind v stands still, as a backend that listens for
+// heartbeats does.
+func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
+	v.mu.Lock()
+	still := v.still
+	v.mu.Unlock()
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-still:
+			cancel()
+		case <-within.Done():
+		}
+	}()
+	if err := f(within); ctx.Err() != nil || within.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: it stands still", driver.ErrUnavailable)
 }
 
 func (v *valve) do(ctx context.Context, f func(context.Context) error) error {
@@ -174,7 +202,9 @@ func (c *calls) behind(v *valve) *calls {
 			return h, err
 		},
 		observe: func(ctx context.Context, name string, emit func(driver.Holder)) error {
-			return v.do(ctx, func(ctx context.Context) error { return c.observe(ctx, name, emit) })
+			return v.do(ctx, func(ctx context.Context) error {
+				return v.stream(ctx, func(ctx context.Context) error { return c.observe(ctx, name, emit) })
+			})
 		},
 		wait: func(ctx context.Context, r driver.Request, limit time.Duration) (g driver.Grant, err error) {
 			err = v.do(ctx, func(ctx context.Context) (err error) { g, err = c.wait(ctx, r, limit); return err })

@@ -109,3 +109,16 @@ func observeServer(t T, h *Harness) {
 	cs[0].campaign(t, "jobs", 20*time.Second, h.lastingTerm("three"))
 	nextChange(t, changes, observeLimit, core.Elected, "three")
 }
+
+func observeFrozen(t T, h *Harness) {
+	cs := h.clients(t, 2)
+	changes, _ := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
+	nextChange(t, changes, observeLimit, core.Vacant, "")
+	h.Store.Freeze(t)
+	t.Cleanup(func() { h.Store.Resume(t) })
+	nextStale(t, changes)
+	h.Store.Resume(t)
+	nextChange(t, changes, 20*time.Second, core.Vacant, "")
+	cs[0].campaign(t, "jobs", 20*time.Second, h.lastingTerm("next"))
+	nextChange(t, changes, observeLimit, core.Elected, "next")
+}

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/memory"
@@ -49,6 +50,9 @@ func (w *fixture) harness() *Harness {
 func fixtureProperties(b bug) driver.Properties {
 	p := memory.Spec.Properties
 	p.Name, p.Scope, p.SurvivesPlugin = "fixture", driver.ScopeShared, !b.diesWithPlugin
+	if b.noObserver {
+		p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(c driver.Capability) bool { return c == driver.CapObserver })
+	}
 	return p
 }
 

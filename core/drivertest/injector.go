@@ -29,7 +29,6 @@ const (
 	opRelease  = "release"
 	opInspect  = "inspect"
 	opProclaim = "proclaim"
-	opObserve  = "observe"
 )
 
 func newInjector(b driver.Backend) *injector {
@@ -118,10 +117,6 @@ func (g *injector) Inspect(ctx context.Context, name string) (h driver.Holder, e
 
 func (g *injector) Proclaim(ctx context.Context, r driver.Request) error {
 	return g.pass(ctx, opProclaim, func() error { return g.Backend.Proclaim(ctx, r) })
-}
-
-func (g *injector) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return g.pass(ctx, opObserve, func() error { return g.Backend.Observe(ctx, name, emit) })
 }
 
 var errCut = errors.New("cut by the case")

@@ -48,6 +48,13 @@ closed when ctx ends.`,
 			Needs:   []Need{NeedStore},
 			Run:     observeServer,
 		},
+		{
+			Name: "E3 an observer whose question is lost says so, and goes on",
+			Explain: `A server that stands still answers nothing, and no connection breaks. An observer says that it cannot see the store, and
+shows the next leader when the server goes on: a question without a bound silences it for good.`,
+			Needs: []Need{NeedStore},
+			Run:   observeFrozen,
+		},
 	}
 }
 
@@ -64,7 +71,7 @@ func observe(t T, b driver.Backend, name string) *seen {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := b.Observe(ctx, name, func(h driver.Holder) {
+		err := driver.ObserverOf(b).Observe(ctx, name, func(h driver.Holder) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.all = append(s.all, h)

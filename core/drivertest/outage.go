@@ -98,8 +98,10 @@ func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 		"Release":    func(ctx context.Context) error { return a.b.Release(ctx, a.Request) },
 		"Inspect":    func(ctx context.Context) error { _, err := a.b.Inspect(ctx, a.Name); return err },
 		"Proclaim":   func(ctx context.Context) error { return a.b.Proclaim(ctx, a.Request) },
-		"Observe":    func(ctx context.Context) error { return a.b.Observe(ctx, a.Name, func(driver.Holder) {}) },
-		"Check":      a.b.Check,
+		"Observe": func(ctx context.Context) error {
+			return driver.ObserverOf(a.b).Observe(ctx, a.Name, func(driver.Holder) {})
+		},
+		"Check": a.b.Check,
 	}
 	if w := driver.WaiterOf(a.b); w != nil {
 		calls["Wait"] = func(ctx context.Context) error {
@@ -156,7 +158,7 @@ func closedBackend(t T, h *Harness) {
 	observed := make(chan error, 1)
 	started := make(chan struct{}, 1)
 	go func() {
-		observed <- b.Observe(t.Context(), "jobs", func(driver.Holder) {
+		observed <- driver.ObserverOf(b).Observe(t.Context(), "jobs", func(driver.Holder) {
 			select {
 			case started <- struct{}{}:
 			default:

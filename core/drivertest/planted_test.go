@@ -19,6 +19,7 @@ type bug struct {
 
 	// No bugs by themselves, but properties.
 	diesWithPlugin bool // the store ends with its plugin
+	noObserver     bool // core asks who leads
 
 	silentDeath      bool // nobody is told that the plugin died
 	pluginTakesLocks bool // the plugin's death frees its leases
@@ -96,6 +97,7 @@ func TestCasesPassWithoutBug(t *testing.T) {
 	for _, honest := range []bug{
 		{name: "survives"},
 		{name: "dies with its plugin", diesWithPlugin: true},
+		{name: "is no observer", noObserver: true},
 	} {
 		for _, c := range Cases() {
 			t.Run(honest.name+"/"+c.Name, func(t *testing.T) {

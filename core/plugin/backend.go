@@ -38,6 +38,7 @@ type backend struct {
 
 var (
 	_ driver.Waiter       = (*backend)(nil)
+	_ driver.Observer     = (*backend)(nil)
 	_ driver.WaitAcquirer = (*backend)(nil)
 	_ driver.Watcher      = (*backend)(nil)
 	_ driver.Batcher      = (*backend)(nil)
@@ -132,12 +133,12 @@ func (b *backend) Inspect(ctx context.Context, name string) (h driver.Holder, er
 	return h, err
 }
 
-// Proclaim implements driver.Elector.
+// Proclaim implements driver.Lock.
 func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Proclaim(ctx, r) })
 }
 
-// Observe implements driver.Elector.
+// Observe implements driver.Observer.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.Observe(ctx, name, emit) })
 }

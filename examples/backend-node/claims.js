@@ -14,7 +14,7 @@ const properties = {
   durability: 'ends with its process',
   server: 'Node.js ' + process.version,
   survivesPlugin: false,
-  capabilities: [],
+  capabilities: ['observer'],
 };
 
 function describe() {

@@ -57,13 +57,10 @@ var properties = driver.Properties{
 	FIFO:           true,
 	TimedTokens:    true,
 	SurvivesPlugin: true,
-	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapAdmin},
+	// Note: no CapObserver. A NOTIFY of each change would make every commit of the
+	// database wait for the others': notices have one queue and one lock.
+	Capabilities: []driver.Capability{driver.CapWaiter, driver.CapAdmin},
 }
-
-// observeEvery is how often an observer looks. A NOTIFY of each change would
-// wake it sooner, and make every commit of the database wait for the others':
-// notices have one queue and one lock.
-const observeEvery = 50 * time.Millisecond
 
 // backend is one host's use of a database. Of locks it keeps nothing in memory.
 type backend struct {
@@ -156,10 +153,6 @@ func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 func (b *backend) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
 	err = b.step(ctx, "inspect", driver.Request{Name: name}, holder(&h))
 	return h, err
-}
-
-func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return driver.PollObserve(ctx, b, name, observeEvery, emit)
 }
 
 // List implements driver.Admin.

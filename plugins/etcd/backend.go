@@ -41,7 +41,7 @@ var claims = driver.Properties{
 	Durability:     "raft, majority fsync unless --unsafe-no-fsync",
 	SurvivesPlugin: true,
 	Capabilities: []driver.Capability{
-		driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin, driver.CapStarter,
+		driver.CapWaiter, driver.CapObserver, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin, driver.CapStarter,
 	},
 }
 

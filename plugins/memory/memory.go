@@ -50,6 +50,6 @@ var properties = driver.Properties{
 	Durability: "ends with its process",
 	Server:     "in process",
 	Capabilities: []driver.Capability{
-		driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
+		driver.CapWaiter, driver.CapObserver, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
 	},
 }

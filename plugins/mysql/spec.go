@@ -46,7 +46,7 @@ var properties = driver.Properties{
 	Durability:     "unknown",
 	SurvivesPlugin: true,
 	FirstSpan:      statement.FirstSpan,
-	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapBatcher, driver.CapAdmin},
+	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapObserver, driver.CapBatcher, driver.CapAdmin},
 }
 
 func optionsOf(cfg driver.Config) (o Options) {

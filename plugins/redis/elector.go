@@ -11,12 +11,12 @@ import (
 // client took or deleted the key.
 const lookEvery = 250 * time.Millisecond
 
-// Proclaim replaces the value that a lease publishes; see driver.Elector.
+// Proclaim replaces the value that a lease publishes; see driver.Lock.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return wrap("proclaim", r.Name, b.node.Proclaim(ctx, r))
 }
 
-// Observe follows the holder of name; see driver.Elector. Changes made by this
+// Observe follows the holder of name; see driver.Observer. Changes made by this
 // backend, on any host, are pushed; for others it looks four times a second,
 // and when the holder's TTL runs out.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {

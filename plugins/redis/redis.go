@@ -66,7 +66,7 @@ func properties(durability, server string) driver.Properties {
 		Server:         server,
 		SurvivesPlugin: true,
 		Capabilities: []driver.Capability{
-			driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin, driver.CapStarter,
+			driver.CapWaiter, driver.CapObserver, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin, driver.CapStarter,
 		},
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/observe"
 )
 
-// Proclaim replaces the published value on a majority; see driver.Elector. A
+// Proclaim replaces the published value on a majority; see driver.Lock. A
 // node that cannot be reached keeps the old value, until the lease ends.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	o := b.operation("proclaim", r, kindProclaim, string(r.Value))
@@ -18,7 +18,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 // observeEvery is how often a host asks about all that it observes.
 const observeEvery = 100 * time.Millisecond
 
-// Observe follows the holder of name; see driver.Elector. It asks all nodes
+// Observe follows the holder of name; see driver.Observer. It asks all nodes
 // ten times a second, together with all others of the host.
 //
 // Note: changes pushed by the nodes would have to be counted by majority too;

@@ -135,7 +135,7 @@ func (o Options) properties() driver.Properties {
 		Durability:     "unknown",
 		SurvivesPlugin: true,
 		Capabilities: []driver.Capability{
-			driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
+			driver.CapWaiter, driver.CapObserver, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
 		},
 	}
 }

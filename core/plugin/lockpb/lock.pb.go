@@ -928,7 +928,7 @@ type Properties struct {
 	Durability     string                 `protobuf:"bytes,8,opt,name=durability,proto3" json:"durability,omitempty"`
 	Server         string                 `protobuf:"bytes,9,opt,name=server,proto3" json:"server,omitempty"`
 	SurvivesPlugin bool                   `protobuf:"varint,10,opt,name=survives_plugin,json=survivesPlugin,proto3" json:"survives_plugin,omitempty"`
-	Capabilities   []string               `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                     // waiter, watcher, batcher, admin
+	Capabilities   []string               `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                     // waiter, observer, watcher, batcher, admin
 	TimedTokens    bool                   `protobuf:"varint,12,opt,name=timed_tokens,json=timedTokens,proto3" json:"timed_tokens,omitempty"`   // tokens are the store's clock in microseconds
 	FirstSpanNs    int64                  `protobuf:"varint,13,opt,name=first_span_ns,json=firstSpanNs,proto3" json:"first_span_ns,omitempty"` // of a grant that the store makes to a waiter; 0: none
 	unknownFields  protoimpl.UnknownFields
@@ -1925,9 +1925,9 @@ const file_lock_proto_rawDesc = "" +
 	"\aRelease\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12D\n" +
 	"\bWithdraw\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12Q\n" +
 	"\aInspect\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply\x12D\n" +
-	"\bProclaim\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12S\n" +
-	"\aObserve\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12H\n" +
-	"\x04Wait\x12 .lockbench.plugin.v1.WaitRequest\x1a\x1e.lockbench.plugin.v1.WaitReply\x12M\n" +
+	"\bProclaim\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12H\n" +
+	"\x04Wait\x12 .lockbench.plugin.v1.WaitRequest\x1a\x1e.lockbench.plugin.v1.WaitReply\x12S\n" +
+	"\aObserve\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12M\n" +
 	"\x05Watch\x12!.lockbench.plugin.v1.WatchRequest\x1a\x1f.lockbench.plugin.v1.WatchReply0\x01\x12K\n" +
 	"\x05Batch\x12!.lockbench.plugin.v1.BatchRequest\x1a\x1f.lockbench.plugin.v1.BatchReply\x12M\n" +
 	"\x04List\x12 .lockbench.plugin.v1.ListRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12F\n" +
@@ -2012,8 +2012,8 @@ var file_lock_proto_depIdxs = []int32{
 	4,  // 29: lockbench.plugin.v1.Plugin.Withdraw:input_type -> lockbench.plugin.v1.Request
 	15, // 30: lockbench.plugin.v1.Plugin.Inspect:input_type -> lockbench.plugin.v1.InspectRequest
 	4,  // 31: lockbench.plugin.v1.Plugin.Proclaim:input_type -> lockbench.plugin.v1.Request
-	15, // 32: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
-	17, // 33: lockbench.plugin.v1.Plugin.Wait:input_type -> lockbench.plugin.v1.WaitRequest
+	17, // 32: lockbench.plugin.v1.Plugin.Wait:input_type -> lockbench.plugin.v1.WaitRequest
+	15, // 33: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
 	19, // 34: lockbench.plugin.v1.Plugin.Watch:input_type -> lockbench.plugin.v1.WatchRequest
 	23, // 35: lockbench.plugin.v1.Plugin.Batch:input_type -> lockbench.plugin.v1.BatchRequest
 	25, // 36: lockbench.plugin.v1.Plugin.List:input_type -> lockbench.plugin.v1.ListRequest
@@ -2028,8 +2028,8 @@ var file_lock_proto_depIdxs = []int32{
 	5,  // 45: lockbench.plugin.v1.Plugin.Withdraw:output_type -> lockbench.plugin.v1.Reply
 	16, // 46: lockbench.plugin.v1.Plugin.Inspect:output_type -> lockbench.plugin.v1.InspectReply
 	5,  // 47: lockbench.plugin.v1.Plugin.Proclaim:output_type -> lockbench.plugin.v1.Reply
-	16, // 48: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
-	18, // 49: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.WaitReply
+	18, // 48: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.WaitReply
+	16, // 49: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
 	20, // 50: lockbench.plugin.v1.Plugin.Watch:output_type -> lockbench.plugin.v1.WatchReply
 	24, // 51: lockbench.plugin.v1.Plugin.Batch:output_type -> lockbench.plugin.v1.BatchReply
 	16, // 52: lockbench.plugin.v1.Plugin.List:output_type -> lockbench.plugin.v1.InspectReply

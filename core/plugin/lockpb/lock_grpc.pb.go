@@ -107,8 +107,8 @@ const (
 	Plugin_Withdraw_FullMethodName   = "/lockbench.plugin.v1.Plugin/Withdraw"
 	Plugin_Inspect_FullMethodName    = "/lockbench.plugin.v1.Plugin/Inspect"
 	Plugin_Proclaim_FullMethodName   = "/lockbench.plugin.v1.Plugin/Proclaim"
-	Plugin_Observe_FullMethodName    = "/lockbench.plugin.v1.Plugin/Observe"
 	Plugin_Wait_FullMethodName       = "/lockbench.plugin.v1.Plugin/Wait"
+	Plugin_Observe_FullMethodName    = "/lockbench.plugin.v1.Plugin/Observe"
 	Plugin_Watch_FullMethodName      = "/lockbench.plugin.v1.Plugin/Watch"
 	Plugin_Batch_FullMethodName      = "/lockbench.plugin.v1.Plugin/Batch"
 	Plugin_List_FullMethodName       = "/lockbench.plugin.v1.Plugin/List"
@@ -149,11 +149,12 @@ type PluginClient interface {
 	// Proclaim replaces the published value. Reads name, owner, token, value.
 	// Errors: NOT_HELD, UNAVAILABLE.
 	Proclaim(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
-	// Observe sends the present holder and then each change, until the host
-	// cancels. The last message before a failure carries the error.
-	Observe(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error)
 	// Wait ("waiter") returns when woken, when the lock is free, or after max_ns.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitReply, error)
+	// Observe ("observer") sends the present holder and then each change, until the
+	// host cancels. The last message before a failure carries the error. The host
+	// inspects where there is none.
+	Observe(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error)
 	// Watch ("watcher") sends lost leases and outages of the store.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchReply], error)
 	// Batch ("batcher") does many operations at once: one result for each op, in
@@ -268,6 +269,16 @@ func (c *pluginClient) Proclaim(ctx context.Context, in *Request, opts ...grpc.C
 	return out, nil
 }
 
+func (c *pluginClient) Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WaitReply)
+	err := c.cc.Invoke(ctx, Plugin_Wait_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *pluginClient) Observe(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[1], Plugin_Observe_FullMethodName, cOpts...)
@@ -286,16 +297,6 @@ func (c *pluginClient) Observe(ctx context.Context, in *InspectRequest, opts ...
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Plugin_ObserveClient = grpc.ServerStreamingClient[InspectReply]
-
-func (c *pluginClient) Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(WaitReply)
-	err := c.cc.Invoke(ctx, Plugin_Wait_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
 
 func (c *pluginClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -398,11 +399,12 @@ type PluginServer interface {
 	// Proclaim replaces the published value. Reads name, owner, token, value.
 	// Errors: NOT_HELD, UNAVAILABLE.
 	Proclaim(context.Context, *Request) (*Reply, error)
-	// Observe sends the present holder and then each change, until the host
-	// cancels. The last message before a failure carries the error.
-	Observe(*InspectRequest, grpc.ServerStreamingServer[InspectReply]) error
 	// Wait ("waiter") returns when woken, when the lock is free, or after max_ns.
 	Wait(context.Context, *WaitRequest) (*WaitReply, error)
+	// Observe ("observer") sends the present holder and then each change, until the
+	// host cancels. The last message before a failure carries the error. The host
+	// inspects where there is none.
+	Observe(*InspectRequest, grpc.ServerStreamingServer[InspectReply]) error
 	// Watch ("watcher") sends lost leases and outages of the store.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchReply]) error
 	// Batch ("batcher") does many operations at once: one result for each op, in
@@ -451,11 +453,11 @@ func (UnimplementedPluginServer) Inspect(context.Context, *InspectRequest) (*Ins
 func (UnimplementedPluginServer) Proclaim(context.Context, *Request) (*Reply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Proclaim not implemented")
 }
-func (UnimplementedPluginServer) Observe(*InspectRequest, grpc.ServerStreamingServer[InspectReply]) error {
-	return status.Error(codes.Unimplemented, "method Observe not implemented")
-}
 func (UnimplementedPluginServer) Wait(context.Context, *WaitRequest) (*WaitReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Wait not implemented")
+}
+func (UnimplementedPluginServer) Observe(*InspectRequest, grpc.ServerStreamingServer[InspectReply]) error {
+	return status.Error(codes.Unimplemented, "method Observe not implemented")
 }
 func (UnimplementedPluginServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchReply]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -644,17 +646,6 @@ func _Plugin_Proclaim_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Plugin_Observe_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(InspectRequest)
-	if err := stream.RecvMsg(m); err != nil {
-		return err
-	}
-	return srv.(PluginServer).Observe(m, &grpc.GenericServerStream[InspectRequest, InspectReply]{ServerStream: stream})
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Plugin_ObserveServer = grpc.ServerStreamingServer[InspectReply]
-
 func _Plugin_Wait_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WaitRequest)
 	if err := dec(in); err != nil {
@@ -672,6 +663,17 @@ func _Plugin_Wait_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _Plugin_Observe_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(InspectRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PluginServer).Observe(m, &grpc.GenericServerStream[InspectRequest, InspectReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Plugin_ObserveServer = grpc.ServerStreamingServer[InspectReply]
 
 func _Plugin_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)

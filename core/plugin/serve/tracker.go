@@ -269,6 +269,11 @@ func (t *tracker) leaveOp(op driver.Op, r driver.Result) {
 	}
 }
 
+// Observe implements driver.Observer.
+func (t *tracker) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	return driver.ObserverOf(t.Backend).Observe(ctx, name, emit)
+}
+
 // Watch implements driver.Watcher.
 func (t *tracker) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return t.Backend.(driver.Watcher).Watch(ctx, emit)

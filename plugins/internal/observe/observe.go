@@ -1,6 +1,5 @@
 // Package observe follows the holders of locks: one lock for a backend that is told of
-// changes, and many at a time for one that is not. The first lines of a new backend are
-// driver.PollObserve.
+// changes, and many at a time for one that is not.
 package observe
 
 import (
@@ -12,7 +11,7 @@ import (
 )
 
 // Follow calls emit with the holder that look finds, and after each change; see
-// driver.Elector. It looks again when the channel that look returns is filled or
+// driver.Observer. It looks again when the channel that look returns is filled or
 // closed, once in every, and when the holder's TTL runs out. With every 0 the
 // channel alone counts. It ends with ctx or an error of look.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {

@@ -36,7 +36,7 @@ type round struct {
 }
 
 // Follow calls emit with the holder of name, and after each change; see
-// driver.Elector. It ends with ctx or an error of Look.
+// driver.Observer. It ends with ctx or an error of Look.
 func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holder)) error {
 	again := make(chan struct{})
 	close(again) // the next round is paced by itself

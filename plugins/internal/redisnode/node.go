@@ -146,7 +146,7 @@ func (n *Node) invoke(s *Script, locks []string, mints bool, args []any) *invoca
 	return &invocation{script: s, keys: keys, args: append(n.opts.Keys.Head(locks[0]), args...)}
 }
 
-// Proclaim replaces the published value of a lease; see driver.Elector.
+// Proclaim replaces the published value of a lease; see driver.Lock.
 func (n *Node) Proclaim(ctx context.Context, r driver.Request) error {
 	reply, err := n.run(ctx, proclaimScript, r.Name, LeaseID(r.Owner, r.Token), string(r.Value))
 	if err != nil {

@@ -135,10 +135,6 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 
 func (b *backend) Proclaim(context.Context, driver.Request) error { return driver.ErrUnsupported }
 
-func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return driver.PollObserve(ctx, b, name, time.Second, emit)
-}
-
 func (b *backend) Check(ctx context.Context) error { return b.c.Ping(ctx).Err() }
 func (b *backend) Properties() driver.Properties   { return properties }
 func (b *backend) Close(context.Context) error     { return b.c.Close() }

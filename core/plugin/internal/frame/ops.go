@@ -53,7 +53,7 @@ func (l *Link) Withdraw(ctx context.Context, name, owner string) error {
 	return l.simple(ctx, kindWithdraw, &driver.Request{Name: name, Owner: owner})
 }
 
-// Proclaim implements [driver.Elector].
+// Proclaim implements [driver.Lock].
 func (l *Link) Proclaim(ctx context.Context, r driver.Request) error {
 	return l.simple(ctx, kindProclaim, &r)
 }

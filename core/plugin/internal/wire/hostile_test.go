@@ -24,7 +24,7 @@ type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
 	return driver.Properties{Name: "echo", Capabilities: []driver.Capability{
-		driver.CapWaiter, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
+		driver.CapWaiter, driver.CapObserver, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
 	}}
 }
 

@@ -20,7 +20,7 @@ import (
 // driver.ErrUnavailable, with driver.ErrNotSent only where that is certain.
 type Link interface {
 	driver.Lock
-	driver.Elector
+	driver.Observer
 	driver.Waiter
 	driver.WaitAcquirer
 	driver.Watcher
@@ -125,7 +125,7 @@ func (u *Unary) Withdraw(ctx context.Context, name, owner string) error {
 	return err
 }
 
-// Proclaim implements [driver.Elector].
+// Proclaim implements [driver.Lock].
 func (u *Unary) Proclaim(ctx context.Context, r driver.Request) error {
 	_, err := ask(ctx, u.rpc.Proclaim, r.Name, fromRequest(r))
 	return err

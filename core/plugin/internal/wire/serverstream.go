@@ -39,7 +39,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[lockpb.Heartbeat, lockp
 func (s *Server) Observe(m *lockpb.InspectRequest, stream grpc.ServerStreamingServer[lockpb.InspectReply]) error {
 	ctx, cancel := s.untilDone(stream.Context())
 	defer cancel()
-	err := s.open().Observe(ctx, m.Name, func(h driver.Holder) {
+	err := driver.ObserverOf(s.open()).Observe(ctx, m.Name, func(h driver.Holder) {
 		if stream.Send(&lockpb.InspectReply{Holder: FromHolder(h)}) != nil {
 			cancel()
 		}

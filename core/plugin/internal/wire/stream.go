@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Observe implements [driver.Elector].
+// Observe implements [driver.Observer].
 func (u *Unary) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	err := receive(ctx, u.rpc.Observe, name, &lockpb.InspectRequest{Name: name}, func(m *lockpb.InspectReply) bool {
 		emit(ToHolder(m.Holder))

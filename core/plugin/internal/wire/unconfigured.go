@@ -28,6 +28,3 @@ func (unconfigured) Properties() driver.Properties                  { return dri
 func (unconfigured) Inspect(context.Context, string) (driver.Holder, error) {
 	return driver.Holder{}, errNotConfigured
 }
-func (unconfigured) Observe(context.Context, string, func(driver.Holder)) error {
-	return errNotConfigured
-}
