@@ -72,7 +72,8 @@ type Lock interface {
 	// waiter. It must compare owner and token in the same step. With Keep > 0
 	// it shortens the lease to Keep instead of deleting it, and never lengthens
 	// it. It returns a [*NotHeldError] when the lease is not there; a repeated
-	// call is harmless (L7).
+	// call is harmless (L7). No lease has a zero Token: that is bad input, and an
+	// error, before anything is sent or as for any other wrong token.
 	Release(ctx context.Context, r Request) error
 
 	// Withdraw undoes whatever owner's TryAcquire or Wait on name did, or may
@@ -116,8 +117,10 @@ type Backend interface {
 // Waiter is an optional capability: wake-ups instead of polling.
 type Waiter interface {
 	// Wait enters Owner into the queue of Name, if it is not there yet, and
-	// returns as soon as it is woken, or at once when Name is free. It
-	// returns also after max. The zero Grant is only a hint: the caller asks
+	// returns as soon as it is woken, or at once when Name is free. It returns
+	// also after max, which is what the holder has left and a second at most: an
+	// expiry wakes nobody, so core asks then. A backend may look by itself inside a
+	// Wait, once a second say. The zero Grant is only a hint: the caller asks
 	// TryAcquire (K4). No release that follows the caller's refused TryAcquire
 	// may be missed. A release wakes one waiter, not all (K5). The place in
 	// the queue outlives the call, until a grant, a withdrawal, or some time

@@ -83,6 +83,12 @@ func strangersRelease(t T, h *Harness, change func(*driver.Request)) {
 	if at := inspect(t, a.b, a.Name); at.TTL < a.TTL/2 {
 		t.Errorf("a stranger's release with Keep has shortened the lease: %s", describe(at))
 	}
+	stranger.Request = a.Request
+	stranger.Token = 0
+	if err := stranger.release(t); err == nil {
+		t.Errorf("a release without a token is no error")
+	}
+	a.wantHeldBy(t, "after a release without a token")
 }
 
 func strangersRenewal(t T, h *Harness, change func(*driver.Request)) {

@@ -116,6 +116,9 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 
 // Release implements driver.Lock.
 func (b *backend) Release(ctx context.Context, r driver.Request) error {
+	if r.Token == 0 {
+		return fmt.Errorf("%w: release of %q without a token", driver.ErrInvalid, r.Name)
+	}
 	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Release(ctx, r) })
 }
 
