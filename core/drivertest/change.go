@@ -87,9 +87,9 @@ func slowReader(t T, h *Harness) {
 // nextStale waits for Stale; what is known of the former leader may be in it.
 func nextStale(t T, changes <-chan core.Change) core.Change {
 	t.Helper()
-	c, ok := receive(t, changes, 10*time.Second)
+	c, ok := receive(t, changes, 20*time.Second)
 	if !ok {
-		t.Fatalf("after 10s Observe does not say that the store is away")
+		t.Fatalf("after 20s Observe does not say that the store is away")
 	}
 	if c.Kind != core.Stale {
 		t.Fatalf("want stale, got %v of value %q, %s", c.Kind, c.Leader.Value, describe(c.Leader))
