@@ -157,6 +157,27 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // read first, then released
 }
 
+// TestWithdrawBehindMany: what an owner has put without an answer is deleted, however
+// many stand before it.
+func TestWithdrawBehindMany(t *testing.T) {
+	s := start(t, nil)
+	b, operator := connect(t, on(s)), plain(t, s)
+	must(t, b.Check(t.Context()))
+	for i := range maxFound + 1 {
+		_, err := operator.Put(t.Context(), b.space.waiting("jobs", fmt.Sprint("other-", i)), "")
+		must(t, err)
+	}
+	l, err := b.leases.get(t.Context(), b.leases.forWaiting())
+	must(t, err)
+	e := b.table.newWaiting(lock("jobs", "a"), l, 0, time.Now())
+	_, err = operator.Put(t.Context(), e.key, string(record{owner: "a"}.encode()))
+	must(t, err)
+	must(t, b.Withdraw(t.Context(), "jobs", "a"))
+	if kvs, err := operator.Get(t.Context(), e.key); err != nil || kvs.Count != 0 {
+		t.Errorf("%v, %v", kvs, err)
+	}
+}
+
 // TestOldDeleteIsNoLoss: a member that is behind reports to a new watch the delete
 // of the key's lease before this one.
 func TestOldDeleteIsNoLoss(t *testing.T) {

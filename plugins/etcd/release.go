@@ -107,8 +107,11 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
 	}}
 	known, put := t.withdrawing(name, owner)
-	if put {
+	switch {
+	case put:
 		s.In, s.Req.Success = known.generation, append(s.Req.Success, txn.When(txn.At(known.key, known.rev), txn.Delete(known.key)))
+	case known != nil && known.key != t.space.free(name): // a key that only this owner has
+		s.Req.Success = append(s.Req.Success, txn.Delete(known.key))
 	}
 	last := s
 	answered := func() {
