@@ -38,6 +38,12 @@ type LockOptions struct {
 	// error loses the lease, with cause ErrUnhealthy. It should return soon
 	// after its ctx ends. Default nil, always healthy.
 	Healthy func(context.Context) error
+	// ReleaseInBackground lets Do and TryDo return when the release has begun,
+	// and not when the store has confirmed it, a round trip later. The lease is
+	// over by then. Close waits for the release, and when the process ends
+	// before it, the plugin releases the lock. That it failed is told by
+	// EventReleased alone. Default false.
+	ReleaseInBackground bool
 	// Value is published with the lock, at most 64 KiB. Default none.
 	Value []byte
 }
@@ -212,7 +218,8 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 //
 // The error joins that of fn, the cause if the lease was lost before fn
 // returned, and that of the release. It wraps ErrClosed if Close did not wait
-// until fn had returned: then the lock is left to expire, too. One that
+// until fn had returned: then the lock is left to expire, too. With
+// ReleaseInBackground there is none of the release. One that
 // satisfies errors.Is(err, [ErrUnreleased]) is of the release alone: fn has
 // returned nil under its lease, and must not run again for that error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
@@ -250,6 +257,13 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 	defer func() { // also when fn panics
 		stop()
 		switch lost := lease.Err(); {
+		case lost == nil && l.opts.ReleaseInBackground:
+			c.ops.Add(1)
+			go func() {
+				defer c.end()
+				_ = lease.Release(ctx) // an event tells of its error
+			}()
+			<-lease.Done()
 		case lost == nil:
 			err = afterWork(err, lease.Release(ctx))
 		case errors.Is(lost, ErrClosed) || !errors.Is(lost, ErrReleased): // fn may release it itself

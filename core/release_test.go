@@ -358,3 +358,39 @@ func TestContextEndsWithTheLease(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseInBackground: Do has returned, and its lease is over, while the release is
+// under way. Close waits for that, and an event tells that it failed.
+func TestReleaseInBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.before = func(ctx context.Context, op string, _ driver.Request) error {
+			if op == "release" && f.count("release") < 3 {
+				sleep(ctx, time.Second)
+				return ErrUnavailable
+			}
+			return nil
+		}
+		var told []Event
+		c := New(f, &Options{OnEvent: func(ev Event) {
+			if ev.Kind == EventReleased {
+				told = append(told, ev)
+			}
+		}})
+		l := lockOf(t, c, "a", &LockOptions{ReleaseInBackground: true})
+		began, done := time.Now(), (<-chan struct{})(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := l.Do(ctx, func(_ context.Context, lease *Lease) error { done = lease.Done(); return nil })
+		cancel()
+		<-done
+		if err != nil || time.Since(began) > 0 || f.owner("a") == "" {
+			t.Errorf("back after %v: %v; %q holds it", time.Since(began), err, f.owner("a"))
+		}
+		if err := c.Close(t.Context()); err != nil || f.owner("a") != "" {
+			t.Errorf("closed: %v; %q holds it", err, f.owner("a"))
+		}
+		if len(told) != 1 || !errors.Is(told[0].Err, ErrIndeterminate) {
+			t.Errorf("told of %v", told)
+		}
+	})
+}
