@@ -43,6 +43,9 @@ func under(prefix string, limit int64) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(prefix), RangeEnd: Beyond(prefix), Limit: limit, SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE})
 }
 
+// present holds when key exists.
+func present(key string) *pb.Compare { return created(key, nil, pb.Compare_GREATER, 0) }
+
 // fill puts some keys, in some order.
 func (s *shaped) fill(t *testing.T, d *dice) {
 	s.revs = map[string]int64{}
@@ -64,7 +67,7 @@ func (s *shaped) step(d *dice) *Step {
 	for range d.below(4) {
 		key := keys[d.below(len(keys))]
 		st.Req.Compare = append(st.Req.Compare, []*pb.Compare{
-			Absent(key), Present(key), At(key, s.revs[key]), Worth(key, []byte("1")),
+			Absent(key), present(key), At(key, s.revs[key]), Worth(key, []byte("1")),
 			NoneBefore(s.name+"w", max(1, s.revs[key])), NoneUnder(s.name),
 		}[d.below(6)])
 	}
@@ -77,7 +80,7 @@ func (s *shaped) step(d *dice) *Step {
 		case 2:
 			st.Req.Success = append(st.Req.Success, Exists(key))
 		case 3:
-			st.Req.Success = append(st.Req.Success, When(Present(key), Put(key, []byte{byte(i)}, 0)))
+			st.Req.Success = append(st.Req.Success, When(present(key), Put(key, []byte{byte(i)}, 0)))
 		}
 	}
 	st.Req.Failure = []*pb.RequestOp{under(s.name+"h", 1), under(s.name+"w", 1)}
@@ -140,7 +143,7 @@ func FuzzShapes(f *testing.F) {
 			batch := []*Step{st}
 			if shape == 1 {
 				refused := &Step{Name: "refused", Req: &pb.TxnRequest{
-					Compare: []*pb.Compare{Present("nothing")}, Failure: []*pb.RequestOp{under("nothing", 1)},
+					Compare: []*pb.Compare{present("nothing")}, Failure: []*pb.RequestOp{under("nothing", 1)},
 				}}
 				batch = []*Step{refused, st, {Name: "done", Req: &pb.TxnRequest{Success: []*pb.RequestOp{Delete("nothing")}}}}
 			}

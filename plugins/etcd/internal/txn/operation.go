@@ -19,9 +19,6 @@ func NoneBefore(prefix string, rev int64) *pb.Compare {
 	return created(prefix, Beyond(prefix), pb.Compare_GREATER, rev-1)
 }
 
-// Present holds when key exists.
-func Present(key string) *pb.Compare { return created(key, nil, pb.Compare_GREATER, 0) }
-
 // At holds when key exists and was created at rev.
 func At(key string, rev int64) *pb.Compare { return created(key, nil, pb.Compare_EQUAL, rev) }
 

@@ -102,9 +102,9 @@ func TestEverythingRefused(t *testing.T) {
 
 // TestPuts: what needs space is found also where it depends on a compare.
 func TestPuts(t *testing.T) {
-	put, free := Put("key", nil, 0), []*pb.RequestOp{Delete("key"), Exists("key"), When(Present("key"), Delete("key"))}
-	if puts(free) || !puts(append(free, put)) || !puts(append(free, When(Present("key"), put))) {
-		t.Errorf("free %v, with a put %v, with one that depends %v", puts(free), puts(append(free, put)), puts(append(free, When(Present("key"), put))))
+	put, free := Put("key", nil, 0), []*pb.RequestOp{Delete("key"), Exists("key"), When(present("key"), Delete("key"))}
+	if puts(free) || !puts(append(free, put)) || !puts(append(free, When(present("key"), put))) {
+		t.Errorf("free %v, with a put %v, with one that depends %v", puts(free), puts(append(free, put)), puts(append(free, When(present("key"), put))))
 	}
 }
 
