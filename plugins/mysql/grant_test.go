@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 	"github.com/lockbench/lockbench/plugins/mysql"
@@ -292,4 +294,13 @@ func TestStorm(t *testing.T) {
 	o := mysql.Options{Address: w.address, Prefix: w.prefix, Connections: 2, Logger: slog.New(slog.DiscardHandler)}
 	backendtest.Storm(t, func() (driver.Backend, error) { return mysql.Open(&o) }, 8*time.Second,
 		func() time.Duration { return 300*time.Millisecond + rand.N(time.Second).Truncate(time.Millisecond) })
+}
+
+func TestHarmToAWaiter(t *testing.T) {
+	w := newFixture(t)
+	binary := plugintest.Build(t, "./lockplugin-mysql")
+	h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
+		return driver.Config{"address": w.address, "prefix": w.prefix}
+	})(t)
+	backendtest.HarmToAWaiter(t, h, w.b)
 }

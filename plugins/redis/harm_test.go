@@ -1,109 +1,17 @@
 package redis
 
 import (
-	"fmt"
-	"os"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
-	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// Harm to the processes of the first waiter, just before the release: the second
-// one has the lock, after a first span at most, and after it the first one, if it
-// lives. With LOCKBENCH_LONG=1 a hundred times each, in that time and what a busy
-// machine takes.
 func TestHarmToAWaiter(t *testing.T) {
-	long := os.Getenv("LOCKBENCH_LONG") == "1"
 	s := start(t, nil)
 	binary := plugintest.Build(t, "./lockplugin-redis")
 	h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return driver.Config{"address": s.Addr()} })(t)
-	b := connect(t, at(s))
-	// A plugin that was frozen may have been killed by its host meanwhile.
-	goOn := func(pid int) { _ = syscall.Kill(pid, syscall.SIGCONT) }
-	for i, harm := range []struct {
-		what string
-		do   func(t *testing.T, host drivertest.Host) (heal func())
-	}{
-		{"frozen host", func(t *testing.T, host drivertest.Host) func() {
-			host.Freeze(t)
-			return func() { host.Resume(t) }
-		}},
-		{"frozen plugin", func(t *testing.T, host drivertest.Host) func() {
-			plugin := host.Plugin()
-			plugin.Freeze(t)
-			return func() { goOn(plugin.Pid()) }
-		}},
-		{"frozen host and plugin", func(t *testing.T, host drivertest.Host) func() {
-			plugin := host.Plugin()
-			host.Freeze(t)
-			plugin.Freeze(t)
-			return func() { goOn(plugin.Pid()); host.Resume(t) }
-		}},
-		{"killed host and plugin", func(t *testing.T, host drivertest.Host) func() {
-			plugin := host.Plugin()
-			host.Freeze(t)
-			plugin.Kill(t)
-			host.Kill(t)
-			return nil
-		}},
-	} {
-		harmed := func(t *testing.T, name string) {
-			holder := acquire(t, b, lease(name, "holder-"+name))
-			first, second := h.Host(t, 0), h.Host(t, 0)
-			for n, host := range []drivertest.Host{first, second} {
-				host.Enqueue(t, name, 10*time.Second)
-				eventually(t, "in the queue", func() bool { return waiters(t, b, name) == n+1 })
-			}
-			has := func(host drivertest.Host) func() bool {
-				return func() bool {
-					at, err := b.Inspect(t.Context(), name)
-					must(t, err)
-					return strings.HasSuffix(at.Label, fmt.Sprint(":", host.Pid())) && at.TTL > redisnode.FirstSpan
-				}
-			}
-			heal := harm.do(t, first)
-			released := time.Now()
-			must(t, b.Release(t.Context(), holder))
-			eventually(t, "the second is granted it", func() bool {
-				at, err := b.Inspect(t.Context(), name)
-				must(t, err)
-				return strings.HasSuffix(at.Label, fmt.Sprint(":", second.Pid()))
-			})
-			took := time.Since(released)
-			t.Logf("granted to the second after %v", took)
-			if long && took > redisnode.FirstSpan+100*time.Millisecond {
-				t.Errorf("the second waited for %v", took)
-			}
-			eventually(t, "the second has it", has(second))
-			if heal != nil {
-				heal()
-			}
-			// A lease that it believes to have and has not would be no release.
-			releases := func(host drivertest.Host) func() bool {
-				return func() bool { return host.Release(t, name) == nil }
-			}
-			eventually(t, "the second knows, and releases", releases(second))
-			if heal == nil {
-				acquire(t, b, lease(name, "last-"+name))
-				return
-			}
-			eventually(t, "then the first has it", has(first))
-			eventually(t, "the first knows, and releases", releases(first))
-		}
-		rounds := 1
-		if long {
-			rounds = 100
-		}
-		t.Run(harm.what, func(t *testing.T) {
-			for n := range rounds {
-				t.Run("", func(t *testing.T) { harmed(t, fmt.Sprint("lock", i, "-", n)) })
-			}
-		})
-	}
+	backendtest.HarmToAWaiter(t, h, connect(t, at(s)))
 }
