@@ -103,7 +103,7 @@ func useEverything(t *testing.T, o Options) {
 		t.Errorf("handoff took %v, and the TTL is 10s", took)
 	}
 	late := lease("b", "late")
-	must(t, b.Release(ctx, late))
+	must(t, b.Withdraw(ctx, late.Name, late.Owner))
 	if _, err := other.TryAcquire(ctx, late); !errors.Is(err, driver.ErrWithdrawn) {
 		t.Errorf("acquire after the withdrawal: %v", err)
 	}
