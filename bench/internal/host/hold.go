@@ -218,11 +218,11 @@ type coreLease interface {
 }
 
 // sentOf is when the request was sent that a lease has its time from, 0 where
-// that is not known.
+// that is not known. A grant of the store's own is shorter, and renewed at once.
 func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	switch l := lease.(type) {
 	case coreLease:
-		return a.clock.Of(l.Deadline()) - int64(ttl)
+		return max(call.SentNs, a.clock.Of(l.Deadline())-int64(ttl))
 	case load.Untimed:
 		return 0
 	}
