@@ -22,7 +22,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind := core.EventAcquired; kind <= core.EventAcquireFailed; kind++ {
-		recorder.OnEvent(core.Event{Kind: kind, Backend: "memory", Name: "a", Owner: "o", Time: time.Now(), Err: core.ErrExpired})
+		recorder.OnEvent(core.Event{Kind: kind, Backend: "memory", Name: "a", Owner: "o", Time: time.Now(), Slack: time.Second, Err: core.ErrExpired})
 	}
 	c := core.New(memory.NewStore().Open(), nil)
 	defer c.Close(t.Context())
