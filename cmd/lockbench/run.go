@@ -53,8 +53,7 @@ says what scenarios, modes and baselines are:
 	fl.BoolVar(&p.Quick, "quick", false, "fewer and shorter runs, a minute for a scenario; takeover's TTL is then "+bench.QuickTTL.String())
 	fl.IntVar(&p.Runs, "runs", p.Runs, "repetitions of every cell, `N` (6 with --quick)")
 	fl.IntSliceVar(&p.Clients, "clients", nil, "concurrent callers of a host, a `LIST` (default: the scenario's)")
-	fl.IntSliceVar(&p.Hosts, "hosts", nil, "host processes in throughput and contend, a `LIST`")
-	fl.Lookup("hosts").DefValue = ""
+	fl.IntSliceVar(&p.Hosts, "hosts", nil, "host processes in throughput and contend, a `LIST` (default 1, and 2,8)")
 	fl.IntSliceVar(&p.Keys, "keys", nil, "locks in throughput, a `LIST` (default 1024, and 8)")
 	fl.DurationSliceVar(&p.Hold, "hold", nil, "how long locks are held in throughput, contend and footprint, a `LIST`")
 	fl.Lookup("hold").DefValue = "" // else its help ends with "(default [])"

@@ -93,7 +93,6 @@ func TestExpiredHolderCannotHarm(t *testing.T) {
 			t.Errorf("%s by the expired holder: %+v", what, by)
 		}
 	}
-	r.Token = 0
-	must(t, b.Release(ctx, r))
+	must(t, b.Withdraw(ctx, r.Name, r.Owner))
 	must(t, b.Renew(ctx, next))
 }

@@ -398,13 +398,15 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 // A server of which replicas have to confirm a grant tells of none that they may
 // not have.
 func TestGrantWaitsForReplicas(t *testing.T) {
-	master := start(t, nil)
+	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	start(t, &redisserver.Options{Lines: []string{"replicaof " + host + " " + port}})
-	eventually(t, "the replica is there", func() bool {
-		info, err := plain(t, master).Info(t.Context(), "replication").Result()
+	c := plain(t, master)
+	eventually(t, "the replica confirms", func() bool {
+		must(t, c.Set(t.Context(), "x", "", 0).Err())
+		n, err := c.Wait(t.Context(), 1, time.Second).Result()
 		must(t, err)
-		return strings.Contains(info, "state=online")
+		return n == 1
 	})
 	o := at(master)
 	o.WaitReplicas = 1

@@ -12,7 +12,6 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/host"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -61,12 +60,6 @@ const longest = 30 * time.Second
 
 func buildPlugin(t *testing.T, backend string) string {
 	return plugintest.Build(t, "../../../plugins/"+backend+"/lockplugin-"+backend)
-}
-
-// open opens the plugin.
-func (s *system) open(t *testing.T) driver.Backend {
-	t.Helper()
-	return plugintest.Open(t, s.name, &plugin.Options{Path: s.binary, Config: s.config})
 }
 
 func acquire(t *testing.T, client *core.Client, name string) *core.Lease {
