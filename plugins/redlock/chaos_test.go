@@ -165,7 +165,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 			t.Error(err)
 		}
 		if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {
-			retry(t, func() error { return b.Release(ctx, r) })
+			retry(t, func() error { return b.Withdraw(ctx, r.Name, r.Owner) })
 		}
 		return false
 	}
