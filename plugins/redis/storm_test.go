@@ -32,11 +32,16 @@ func TestServerClockSteps(t *testing.T) {
 	clock, err := inject.NewClock(library, dir, "clock")
 	must(t, err)
 	s := start(t, &redisserver.Options{Wrap: clock.Wrap()})
-	b := connect(t, at(s))
+	b, c := connect(t, at(s)), plain(t, s)
 	holder := acquire(t, b, lease("a", "first"))
 	for i, by := range []time.Duration{-time.Minute, time.Minute, 0} {
 		turn := queue(t, b, lease("a", fmt.Sprint("next", i)))
 		must(t, clock.Shift(by))
+		eventually(t, "the server sees it", func() bool { // some look a moment later
+			now, err := c.Time(t.Context()).Result()
+			must(t, err)
+			return (time.Until(now) - by).Abs() < 10*time.Second
+		})
 		_ = b.Release(t.Context(), holder) // it may be over
 		next := receive(t, turn, fmt.Sprint("after a step to ", by))
 		if next.Token <= holder.Token {
