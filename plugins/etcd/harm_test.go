@@ -2,9 +2,6 @@ package etcd
 
 import (
 	"errors"
-	"fmt"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,82 +12,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// Harm to the processes of the first waiter, just before the release: the second
-// one has the lock, after a first span and the server's delay at most, and after it the
-// first one, if it lives.
 func TestHarmToAWaiter(t *testing.T) {
 	s := start(t, nil)
 	binary := plugintest.Build(t, "./lockplugin-etcd")
 	h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return driver.Config{"address": s.Addr()} })(t)
-	b := connect(t, on(s))
-	// A plugin that was frozen may have been killed by its host meanwhile.
-	goOn := func(pid int) { _ = syscall.Kill(pid, syscall.SIGCONT) }
-	for i, harm := range []struct {
-		what string
-		do   func(t *testing.T, host drivertest.Host) (heal func())
-	}{
-		{"frozen host", func(t *testing.T, host drivertest.Host) func() {
-			host.Freeze(t)
-			return func() { host.Resume(t) }
-		}},
-		{"frozen plugin", func(t *testing.T, host drivertest.Host) func() {
-			plugin := host.Plugin()
-			plugin.Freeze(t)
-			return func() { goOn(plugin.Pid()) }
-		}},
-		{"frozen host and plugin", func(t *testing.T, host drivertest.Host) func() {
-			plugin := host.Plugin()
-			host.Freeze(t)
-			plugin.Freeze(t)
-			return func() { goOn(plugin.Pid()); host.Resume(t) }
-		}},
-		{"killed host and plugin", func(t *testing.T, host drivertest.Host) func() {
-			plugin := host.Plugin()
-			host.Freeze(t)
-			plugin.Kill(t)
-			host.Kill(t)
-			return nil
-		}},
-	} {
-		t.Run(harm.what, func(t *testing.T) {
-			name := fmt.Sprint("lock", i)
-			holder := acquire(t, b, lock(name, "holder-"+name))
-			first, second := h.Host(t, 0), h.Host(t, 0)
-			for n, host := range []drivertest.Host{first, second} {
-				host.Enqueue(t, name, 10*time.Second)
-				eventually(t, "in the queue", func() bool {
-					at, err := b.Inspect(t.Context(), name)
-					return err == nil && at.Waiters == n+1
-				})
-			}
-			has := func(host drivertest.Host) func() bool {
-				return func() bool {
-					at, err := b.Inspect(t.Context(), name)
-					must(t, err)
-					return strings.HasSuffix(at.Label, fmt.Sprint(":", host.Pid())) && at.TTL > entryFor
-				}
-			}
-			heal := harm.do(t, first)
-			released := time.Now()
-			must(t, b.Release(t.Context(), holder))
-			eventually(t, "the second has it", has(second))
-			t.Logf("granted to the second after %v", time.Since(released))
-			if heal != nil {
-				heal()
-			}
-			// A lease that it believes to have and has not would be no release.
-			releases := func(host drivertest.Host) func() bool {
-				return func() bool { return host.Release(t, name) == nil }
-			}
-			eventually(t, "the second knows, and releases", releases(second))
-			if heal == nil {
-				acquire(t, b, lock(name, "last-"+name))
-				return
-			}
-			eventually(t, "then the first has it", has(first))
-			eventually(t, "the first knows, and releases", releases(first))
-		})
-	}
+	backendtest.HarmToAWaiter(t, h, connect(t, on(s)))
 }
 
 // The connections of a waiter are cut, or the store is paused, between the release and
