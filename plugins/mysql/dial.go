@@ -29,7 +29,7 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 	}
 	host, _, _ := net.SplitHostPort(cfg.Addr)
 	cfg.Logger = quiet{o.Logger}
-	cfg.DialFunc = conn.Greeted
+	cfg.DialFunc = conn.Dial
 	most := cfg.MaxAllowedPacket
 	cfg.MaxAllowedPacket = 1 << 30 // the most that a server can take; the session knows what this one takes
 	err = cfg.Apply(mysqldriver.BeforeConnect(func(ctx context.Context, own *mysqldriver.Config) error {
@@ -43,7 +43,7 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 			own.AllowNativePasswords = false // SHA-1 panics
 		}
 		conn.Limit(ctx, most)
-		if l := conn.Logger(ctx, own.TLS != nil); l != nil {
+		if l := conn.Logger(ctx); l != nil {
 			own.Logger = l
 		}
 		return nil

@@ -5,15 +5,13 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-
-	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Dial connects to addr, with TLS where the configuration says so, and with
+// Dial connects to server at addr, with TLS where the configuration says so, and with
 // what stands in its files at this moment. A connection that ctx ends may stay
 // half-made for as long as closing it takes. The error of a handshake wraps
 // driver.ErrDenied or driver.ErrUnavailable, and driver.ErrNotSent.
-func (s *Source) Dial(ctx context.Context, d *net.Dialer, network, addr string) (net.Conn, error) {
+func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
@@ -26,22 +24,13 @@ func (s *Source) Dial(ctx context.Context, d *net.Dialer, network, addr string) 
 	secure := tls.Client(conn, cfg)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
-		return nil, s.handshake(ctx, err)
+		return nil, s.handshake(server, err)
 	}
 	return secure, nil
 }
 
-func (s *Source) handshake(ctx context.Context, err error) error {
-	explained := ExplainTLS(err)
-	switch {
-	case explained != nil:
-	case ctx.Err() != nil:
-		explained = fmt.Errorf("%w: %w: connected, but no TLS handshake came about in time: what listens there may not speak TLS: %w",
-			driver.ErrUnavailable, driver.ErrNotSent, err)
-	default:
-		explained = fmt.Errorf("%w: %w: what listens there ended the TLS handshake, and may not speak TLS: %w",
-			driver.ErrUnavailable, driver.ErrNotSent, err)
-	}
+func (s *Source) handshake(server string, err error) error {
+	explained := Unanswered(server, err)
 	if stale := s.Stale(); stale != nil {
 		return fmt.Errorf("%w (in use is what was read before: %w)", explained, stale)
 	}

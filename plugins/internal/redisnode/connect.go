@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
@@ -90,11 +89,11 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 		bounded, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
 		made := time.Now()
-		conn, err := source.Dial(bounded, d, network, addr)
+		conn, err := source.Dial(bounded, d, server, network, addr)
 		if err != nil {
 			return nil, &DialError{Addr: addr, Err: err}
 		}
-		c := &serverConn{Conn: polled(conn), addr: addr, secure: source.Secure(), end: end, link: link{links: links, made: made}}
+		c := &serverConn{Conn: polled(conn), addr: addr, end: end, link: link{links: links, made: made}}
 		if ctx.Value(closeWithContext{}) != nil {
 			c.wakeups = true
 			context.AfterFunc(ctx, func() { _ = c.Close() })
@@ -107,14 +106,12 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 // serverConn is a connection to what should be a Redis server. What comes
 // first says whether one is at the other end, and refuses a certificate where
 // it is refused after the handshake, as in TLS 1.3. It answers the client's
-// HELLO, so until it came nothing was asked for. Nothing comes from a server
-// with too many clients either.
+// HELLO, so until it came nothing was asked for.
 type serverConn struct {
 	net.Conn
-	addr   string
-	secure bool
-	end    time.Time // when the connection must be of use
-	told   bool
+	addr string
+	end  time.Time // when the connection must be of use
+	told bool
 	link
 }
 
@@ -126,6 +123,14 @@ func (c *serverConn) SetReadDeadline(t time.Time) error {
 	}
 	return c.Conn.SetReadDeadline(t)
 }
+
+const (
+	// server is what should listen at an address.
+	server = "Redis server"
+	// replyKinds are what a reply begins with: a status, an error, a number, a
+	// string or an array, and a map in RESP3.
+	replyKinds = "+-:$*%"
+)
 
 // lateGrace is how long a read whose time is over looks again.
 const lateGrace = 2 * time.Millisecond
@@ -149,10 +154,10 @@ func (c *serverConn) Read(p []byte) (int, error) {
 	}
 	c.told = n > 0
 	if err != nil && n == 0 {
-		return 0, &DialError{Addr: c.addr, Err: c.mute(err)}
+		return 0, c.unanswered(err)
 	}
-	if speaks := config.Speaks(p[:n]); speaks != "" && speaks != config.Redis {
-		return 0, &DialError{Addr: c.addr, Err: config.Stranger(speaks, config.Redis)}
+	if n > 0 && !strings.ContainsRune(replyKinds, rune(p[0])) {
+		return 0, c.unanswered(errors.New("the first bytes are no reply of Redis"))
 	}
 	return n, err
 }
@@ -169,20 +174,11 @@ func (c *serverConn) Write(p []byte) (int, error) {
 			return n, why
 		}
 	}
-	return n, &DialError{Addr: c.addr, Err: c.mute(err)}
+	return n, c.unanswered(err)
 }
 
-// mute is why nothing came.
-func (c *serverConn) mute(err error) error {
-	if refused := config.ExplainTLS(err); refused != nil {
-		return refused
-	}
-	may := "want TLS"
-	if c.secure {
-		may = "refuse the client's certificate (tls_cert_file), or want one"
-	}
-	return fmt.Errorf("%w: %w: connected, but no answer came: what listens there may have too many clients, %s, or be no server of Redis: %w",
-		driver.ErrUnavailable, driver.ErrNotSent, may, err)
+func (c *serverConn) unanswered(err error) error {
+	return &DialError{Addr: c.addr, Err: config.Unanswered(server, err)}
 }
 
 type silent struct{}

@@ -104,39 +104,30 @@ func (c *Cluster) Wrap(err error) error {
 		return c.denied(native, "raise the server's --max-txn-ops to 8 or more")
 	case Is(native, rpctypes.ErrRequestTooLarge):
 		return fmt.Errorf("etcd: %w: %w: raise the server's --max-request-bytes or publish a smaller value", driver.ErrInvalid, native)
-	case strings.Contains(text, "authentication handshake failed: EOF"):
-		return fmt.Errorf("etcd: %s: %w: %w: %w: what listens there ended the TLS handshake: it may speak plain text, then use http://",
-			c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
-	case strings.Contains(text, "looked like an HTTP/1.1 header"):
-		return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), config.Stranger(config.HTTP, config.Etcd), native)
-	case strings.Contains(text, "http2: frame too large"), strings.Contains(text, "no application protocol"), strings.Contains(text, "ALPN"):
-		return fmt.Errorf("etcd: %s: %w: %w: what listens there does not speak HTTP/2, and is no etcd: check the address: %w",
-			c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
-	case strings.Contains(text, "failed to write client preface"), c.mayRefuse(text):
-		err := fmt.Errorf("etcd: %s: %w: what listens there ended the connection: it may refuse the client's certificate (tls_cert_file), or want one: %w",
-			c.addresses(), driver.ErrUnavailable, native)
-		if neverSent(native, text) {
-			err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-		}
-		return err
-	case strings.Contains(text, "error reading server preface"):
-		return fmt.Errorf("etcd: %s: %w: %w: %w: what listens there may want TLS, or is no etcd",
-			c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
-	case strings.Contains(text, "waiting for connections to become ready"):
-		return fmt.Errorf("etcd: %s: %w: %w: no connection came about in time: what listens there may be no etcd, or speak TLS where plain text is expected, or not: %w",
-			c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
+	case unanswered(text), c.ended(text) && neverSent(native, text):
+		return fmt.Errorf("etcd: %s: %w", c.addresses(), config.Unanswered("etcd member", native))
+	case c.ended(text):
+		return fmt.Errorf("etcd: %s: %w: no etcd member answers there: %s: %w", c.addresses(), driver.ErrUnavailable, config.WhatToCheck, native)
 	case errors.Is(err, ErrDataLost), neverSent(native, text):
 		return fmt.Errorf("etcd: %s: %w: %w: %w", c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
 	}
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, native)
 }
 
-// mayRefuse reports whether a server that has never answered has reset a
-// connection with TLS. With TLS 1.3 it refuses the client's certificate when the
-// client has begun to send, so that its alert may be lost with the connection.
-func (c *Cluster) mayRefuse(text string) bool {
-	return strings.Contains(c.addresses(), "https://") && !c.answered() &&
-		(strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
+// ended reports whether a server that has never answered has reset a connection.
+// With TLS 1.3 it refuses the client's certificate when the client has begun to
+// send, so that its alert may be lost with the connection.
+func (c *Cluster) ended(text string) bool {
+	return !c.answered() && (strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
+}
+
+// unanswered reports whether text, an error of grpc, says that a connection came
+// about and nothing over it that etcd would say.
+func unanswered(text string) bool {
+	return slices.ContainsFunc([]string{
+		"authentication handshake failed", "failed to write client preface", "error reading server preface", "looked like an HTTP/1.1 header",
+		"http2: frame too large", "waiting for connections to become ready",
+	}, func(said string) bool { return strings.Contains(text, said) })
 }
 
 // denied is the error of a request that the server has refused to this client.

@@ -11,7 +11,6 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/config"
 )
 
 // Error numbers of MySQL and MariaDB, by the names in their manuals.
@@ -166,16 +165,18 @@ func DialError(ctx context.Context, err error) error {
 	if hint := outages[Number(err)].hint; hint != "" {
 		return NotSent(fmt.Errorf("%w (%s)", err, hint))
 	}
-	if explained := config.ExplainTLS(err); explained != nil {
-		return fmt.Errorf("mysql: %w", explained)
-	}
 	if hint := deniedBy(err); hint != "" {
 		return fmt.Errorf("mysql: %w: %w: %w%s", driver.ErrDenied, driver.ErrNotSent, err, hint)
 	}
+	return NotSent(withCause(ctx, err))
+}
+
+// withCause returns err with the reason for which ctx has ended, if it has.
+func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err)
+		return fmt.Errorf("%w: %w", cause, err)
 	}
-	return NotSent(err)
+	return err
 }
 
 // deniedBy says what to do when err refuses the client, "" if it does not.

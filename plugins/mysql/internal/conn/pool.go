@@ -232,7 +232,7 @@ func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan str
 		case <-back:
 		case <-ctx.Done():
 			close(gone)
-			return nil, NotSent(fmt.Errorf("while connecting: %w", ctx.Err()))
+			return nil, unanswered(fmt.Errorf("while connecting: %w", ctx.Err()))
 		}
 		s, next, err := p.takeBack(slots)
 		if s != nil || err != nil {

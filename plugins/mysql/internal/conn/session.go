@@ -81,7 +81,7 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	o := &opening{}
 	conn, err := dial.Connect(context.WithValue(ctx, openingKey{}, o))
 	if err != nil {
-		return nil, DialError(ctx, o.with(err))
+		return nil, o.explain(ctx, err)
 	}
 	s := &Session{Conn: conn, raw: o.raw}
 	id := rand.Uint64()>>1 | 2 // never 0 or 1, which mean that there is none

@@ -1,58 +1,11 @@
 package config
 
 import (
-	"bytes"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
-
-// protocols are known by what a server says first.
-var protocols = []struct {
-	what string
-	is   func(first []byte) bool
-}{
-	{"TLS", func(b []byte) bool { return len(b) > 1 && (b[0] == 0x15 || b[0] == 0x16) && b[1] == 3 }},
-	{MySQL, func(b []byte) bool { return len(b) > 4 && b[3] == 0 && (b[4] == 10 || b[4] == 0xff) }},
-	{Etcd, func(b []byte) bool { return len(b) > 4 && b[0] == 0 && b[1] == 0 && b[3] == 4 && b[4] == 0 }},
-	{HTTP, func(b []byte) bool { return bytes.HasPrefix(b, []byte("HTTP/")) }},
-	{"SSH", func(b []byte) bool { return bytes.HasPrefix(b, []byte("SSH-")) }},
-	{Redis, func(b []byte) bool {
-		return len(b) > 1 && (b[0] == '-' && b[1] >= 'A' && b[1] <= 'Z' || bytes.HasPrefix(b, []byte("+PONG")))
-	}},
-}
-
-// What [Speaks] calls the protocols of backends.
-const (
-	Redis = "the protocol of Redis"
-	MySQL = "MySQL's protocol"
-	Etcd  = "HTTP/2, as etcd does"
-	HTTP  = "HTTP, as web servers and proxies do"
-)
-
-// Speaks names the protocol of a server by the first bytes that came from it,
-// "" when it is none of those known.
-func Speaks(first []byte) string {
-	for _, p := range protocols {
-		if p.is(first) {
-			return p.what
-		}
-	}
-	return ""
-}
-
-// Stranger is the error of a connection to a server that speaks something else
-// than is wanted. Nothing was executed.
-func Stranger(speaks, wanted string) error {
-	advice := "check the address"
-	if speaks == "TLS" {
-		advice = "turn TLS on: see tls_enabled and tls_ca_file"
-	}
-	return fmt.Errorf("%w: %w: what listens there speaks %s, and not %s: %s", driver.ErrUnavailable, driver.ErrNotSent, speaks, wanted, advice)
-}
 
 // refusals are what package tls says, here and at the other end, about
 // certificates; the first one that fits counts.
@@ -90,16 +43,23 @@ func ExplainTLS(err error) error {
 			return fmt.Errorf("%w: %w: %s: %w", driver.ErrDenied, driver.ErrNotSent, r.advice, err)
 		}
 	}
-	if !strings.Contains(text, noTLS) {
-		return nil
+	if strings.Contains(text, noTLS) {
+		return fmt.Errorf("%w: %w: what listens there does not speak TLS: check the address, or turn TLS off: %w",
+			driver.ErrUnavailable, driver.ErrNotSent, err)
 	}
-	speaks := "plain text"
-	var header tls.RecordHeaderError
-	if errors.As(err, &header) {
-		if what := Speaks(header.RecordHeader[:]); what != "" {
-			speaks = what
-		}
+	return nil
+}
+
+// WhatToCheck is said where a server does not answer.
+const WhatToCheck = "check the address, whether the server is up and takes more clients, and what both ends say of TLS (tls_enabled, tls_cert_file)"
+
+// Unanswered is the error of a connection over which server did not answer, or not in
+// its protocol, before anything was asked of it: that of [ExplainTLS], or one wrapping
+// driver.ErrUnavailable, driver.ErrNotSent and err. Which other product may listen there
+// is not looked into.
+func Unanswered(server string, err error) error {
+	if explained := ExplainTLS(err); explained != nil {
+		return explained
 	}
-	return fmt.Errorf("%w: %w: what listens there speaks %s, and not TLS: check the address, or turn TLS off: %w",
-		driver.ErrUnavailable, driver.ErrNotSent, speaks, err)
+	return fmt.Errorf("%w: %w: no %s answers there: %s: %w", driver.ErrUnavailable, driver.ErrNotSent, server, WhatToCheck, err)
 }
