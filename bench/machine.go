@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -14,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockbench/lockbench/bench/internal/results"
-	"github.com/lockbench/lockbench/internal/digest"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -58,9 +59,11 @@ func checksums(others map[string]string) (map[string]string, error) {
 	paths, sums := maps.Clone(others), map[string]string{}
 	paths[filepath.Base(self)] = self
 	for name, path := range paths {
-		if sums[name], err = digest.File(path); err != nil {
+		program, err := os.ReadFile(path)
+		if err != nil {
 			return nil, err
 		}
+		sums[name] = fmt.Sprintf("%x", sha256.Sum256(program))
 	}
 	return sums, nil
 }
