@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 const secret = "open-sesame-4711"
@@ -195,7 +195,7 @@ func TestTLS(t *testing.T) {
 		})
 		must(t, err)
 		var o Options
-		config.Decode(full, &o)
+		kit.Decode(full, &o)
 		use(t, connect(t, o), "jobs")
 		full["tls_cert_file"], full["tls_key_file"] = "", ""
 		// The end of the connection may overtake the alert that explains it.

@@ -13,8 +13,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
-	"github.com/lockbench/lockbench/plugins/internal/config"
-	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 const (
@@ -55,7 +54,7 @@ type Backend struct {
 	leases  *leases
 	table   *table
 	ttls    *ttls
-	refused recent.Map[string, struct{}] // locks of which an acquire was refused
+	refused kit.Recent[string, struct{}] // locks of which an acquire was refused
 
 	learning chan struct{} // holds one while a server is asked
 	server   atomic.Value  // string: its version, once that is known
@@ -74,13 +73,13 @@ var _ interface {
 // the defaults. It does not wait for a member to answer. The error wraps
 // [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
-	return open(config.Filled(opts))
+	return open(kit.Filled(opts))
 }
 
 func open(o Options) (*Backend, error) {
 	opts, source, err := o.complete()
 	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", config.Invalid(err))
+		return nil, fmt.Errorf("etcd: %w", kit.Invalid(err))
 	}
 	b := &Backend{space: newSpace(opts.Prefix), learning: make(chan struct{}, 1)}
 	b.cluster = cluster.New(cluster.Options{

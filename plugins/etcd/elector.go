@@ -9,8 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
-	"github.com/lockbench/lockbench/plugins/internal/observe"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Proclaim is one Txn. The entry's lease and create revision stay.
@@ -38,10 +37,10 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	told := make(chan struct{}, 1)
 	all := b.space.entries(name)
-	defer b.watches.Drop(b.watches.Changes(all, txn.Beyond(all), func(watch.Event) { wake.Up(told) }))
+	defer b.watches.Drop(b.watches.Changes(all, txn.Beyond(all), func(watch.Event) { kit.Wake(told) }))
 	defer b.cluster.Follow(told)()
-	defer context.AfterFunc(b.cluster.Context(), func() { wake.Up(told) })()
-	return observe.Follow(ctx, 0, func() (h driver.Holder, _ <-chan struct{}, err error) {
+	defer context.AfterFunc(b.cluster.Context(), func() { kit.Wake(told) })()
+	return kit.Follow(ctx, 0, func() (h driver.Holder, _ <-chan struct{}, err error) {
 		if _, err = b.cluster.State(); err == nil {
 			h, err = b.Inspect(ctx, name)
 		}

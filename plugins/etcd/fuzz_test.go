@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // FuzzConfig: whatever a configuration says, it is refused in words that do
@@ -58,7 +58,7 @@ func configured(cfg driver.Config) (Options, error) {
 		return Options{}, err
 	}
 	var o Options
-	config.Decode(cfg, &o)
+	kit.Decode(cfg, &o)
 	o, _, err = o.complete()
 	return o, err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
-	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Inspect reads through the consensus, then asks for the TTL of the lease.
@@ -34,7 +34,7 @@ func (b *Backend) holder(ctx context.Context, v seen) driver.Holder {
 		h.Label, h.Value = rec.label, rec.value
 	}
 	if e := b.table.find(h.Name, h.Owner, h.Token); e != nil {
-		h.TTL = max(time.Millisecond, millis.Up(b.table.left(e, time.Now())))
+		h.TTL = max(time.Millisecond, kit.UpToMillis(b.table.left(e, time.Now())))
 		return h
 	}
 	left, err := b.ttls.left(ctx, v.first.Lease, v.approximateTTL)

@@ -7,8 +7,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
-	"github.com/lockbench/lockbench/plugins/internal/feed"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // errDeleted is the cause in the notice of a lease that somebody else has ended.
@@ -23,7 +22,7 @@ const young = 20 * time.Millisecond
 // What follows feeds is guarded by table.mu.
 type losses struct {
 	table   *table
-	feeds   feed.Feeds
+	feeds   kit.Feeds
 	fresh   []*entry // not watched yet, oldest first
 	suspect []*entry // watched, and to be looked for
 	looking bool
@@ -36,7 +35,7 @@ func (l *losses) add(e *entry) {
 		return
 	}
 	if l.fresh = append(l.fresh, e); len(l.fresh) == 1 {
-		wake.Up(l.table.wake)
+		kit.Wake(l.table.wake)
 	}
 }
 
@@ -93,7 +92,7 @@ func (l *losses) heard(e *entry, ev watch.Event) {
 		defer l.table.mu.Unlock()
 		if ev.Opened > e.seenAt || ev.Opened < e.rev { // less: a member is behind, or the data is gone
 			l.suspect = append(l.suspect, e)
-			wake.Up(l.table.wake)
+			kit.Wake(l.table.wake)
 		}
 	}
 }
@@ -112,7 +111,7 @@ func (l *losses) look(suspects []*entry) {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
 	l.looking = false
-	wake.Up(l.table.wake)
+	kit.Wake(l.table.wake)
 }
 
 // lost announces that a lock is gone, unless this process deletes it itself.

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // table knows what this process has put on shared leases, and deletes it when its
@@ -66,7 +66,7 @@ func (t *table) add(e *entry) {
 func (t *table) due(d time.Time) {
 	if t.first.IsZero() || d.Before(t.first) {
 		t.first = d
-		wake.Up(t.wake)
+		kit.Wake(t.wake)
 	}
 }
 

@@ -5,15 +5,14 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
-	"github.com/lockbench/lockbench/plugins/internal/millis"
-	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // ttls asks for what is left of leases, and remembers it for a moment: a waiter
 // needs no more than a hint, and the locks of one host share a lease.
 type ttls struct {
 	cluster *cluster.Cluster
-	known   recent.Map[int64, expiry]
+	known   kit.Recent[int64, expiry]
 }
 
 // expiry is what a server has said of a lease: until when it lives, and for how
@@ -31,7 +30,7 @@ const (
 )
 
 func newTTLs(c *cluster.Cluster) *ttls {
-	return &ttls{cluster: c, known: recent.Map[int64, expiry]{Limit: maxTTLs}}
+	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Limit: maxTTLs}}
 }
 
 // left is in whole seconds, as etcd counts, and up to one too little; negative
@@ -45,7 +44,7 @@ func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, e
 	if err != nil {
 		return 0, err
 	}
-	return max(time.Millisecond, millis.Up(time.Until(e.at))), nil
+	return max(time.Millisecond, kit.UpToMillis(time.Until(e.at))), nil
 }
 
 // of returns what is known of a lease, or asks.

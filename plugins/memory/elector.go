@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/observe"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
@@ -18,7 +18,7 @@ func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
 }
 
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return observe.Follow(ctx, time.Hour, func() (h driver.Holder, changed <-chan struct{}, err error) {
+	return kit.Follow(ctx, time.Hour, func() (h driver.Holder, changed <-chan struct{}, err error) {
 		changed = b.store.changed.Next()
 		h, err = b.Inspect(ctx, name)
 		return h, changed, err

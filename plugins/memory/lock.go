@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/background"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // backend is one host's connection to a [Store].
 type backend struct {
 	store      *Store
-	background *background.Group
+	background *kit.Group
 }
 
 func (b *backend) Properties() driver.Properties {

@@ -6,11 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/background"
-	"github.com/lockbench/lockbench/plugins/internal/feed"
-	"github.com/lockbench/lockbench/plugins/internal/millis"
-	"github.com/lockbench/lockbench/plugins/internal/recent"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Store holds locks. All its methods and those of the backends that it opens
@@ -21,9 +17,9 @@ type Store struct {
 	names     map[string]*entry
 	sweepAt   int // number of names at which the idle ones are dropped
 	token     uint64
-	withdrawn recent.Map[claim, struct{}] // owners
-	changed   wake.All                    // with each change of a grant, and the end of a host
-	feeds     feed.Feeds                  // one for each Watch
+	withdrawn kit.Recent[claim, struct{}] // owners
+	changed   kit.Broadcast               // with each change of a grant, and the end of a host
+	feeds     kit.Feeds                   // one for each Watch
 }
 
 // entry is what the store knows of one name.
@@ -52,14 +48,14 @@ type claim struct{ name, owner string }
 func NewStore() *Store {
 	return &Store{
 		names:     map[string]*entry{},
-		withdrawn: recent.Map[claim, struct{}]{Age: tombstoneFor},
+		withdrawn: kit.Recent[claim, struct{}]{Age: tombstoneFor},
 	}
 }
 
 // Open connects another host to the store. Closing it leaves the store and its
 // leases as they are.
 func (s *Store) Open() driver.Backend {
-	return &backend{store: s, background: background.New()}
+	return &backend{store: s, background: kit.NewGroup()}
 }
 
 // do runs f, alone, on what the store knows of name.
@@ -141,6 +137,6 @@ func (e *entry) holder(now time.Time) driver.Holder {
 	}
 	return driver.Holder{
 		Name: g.Name, Owner: g.Owner, Label: g.Label, Value: slices.Clone(g.Value), Token: g.Token,
-		TTL: millis.Up(g.expires.Sub(now)), Waiters: len(e.queue),
+		TTL: kit.UpToMillis(g.expires.Sub(now)), Waiters: len(e.queue),
 	}
 }

@@ -12,10 +12,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/background"
-	"github.com/lockbench/lockbench/plugins/internal/config"
-	"github.com/lockbench/lockbench/plugins/internal/observe"
-	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -39,12 +36,12 @@ type Backend struct {
 	firsts                                    batcher // acquires that may have to make a row, and to wait for its gap
 	proclaims, shortens, breaks               batcher // one operation in a statement
 	parked                                    parked
-	observers                                 observe.Poller
+	observers                                 kit.Poller
 
 	// rows are locks that were granted, whose rows are therefore there. Like
 	// contended it is a guess that chooses the statement: a wrong one costs a
 	// second statement, and nothing else.
-	rows recent.Map[string, struct{}]
+	rows kit.Recent[string, struct{}]
 }
 
 // link is the way to the table: connections, and what runs on them.
@@ -56,32 +53,32 @@ type link struct {
 	waits  *conn.Pool // for waiters
 
 	// cluster and node are what the connections lead to; the same without Galera.
-	cluster, node config.Identity
+	cluster, node kit.Identity
 	admitted      atomic.Pointer[time.Time] // the last connection
 	noLocks       sync.Once                 // GET_LOCK is refused
 
 	// background is what statements run in, which outlive their callers.
-	background *background.Group
+	background *kit.Group
 }
 
 // Open makes a Backend. It begins to connect, and does not wait for it; its
 // error wraps [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
-	return open(config.Filled(opts))
+	return open(kit.Filled(opts))
 }
 
 func open(o Options) (*Backend, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	connector, database, err := o.connector()
 	if err != nil {
-		return nil, fmt.Errorf("mysql: %w", config.Invalid(err))
+		return nil, fmt.Errorf("mysql: %w", kit.Invalid(err))
 	}
 	return start(o, connector, conn.Setup(database)), nil
 }
 
 // start makes a Backend whose sessions begin with setup.
 func start(o Options, connector sqldriver.Connector, setup string) *Backend {
-	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), background: background.New()}}
+	b := &Backend{link: &link{opts: o, table: tableName(o.Prefix), background: kit.NewGroup()}}
 	b.queue.link, b.owners, b.signs.process = b.link, newOwners(), newProcess()
 	b.rows.Limit, b.contended.Age = rowsKept, contendedFor
 	b.cluster.Log, b.node.Log = o.Logger, slog.New(slog.DiscardHandler)

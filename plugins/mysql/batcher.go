@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/batch"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -51,12 +51,12 @@ type batcher struct {
 	// be done on the connection, which nothing must interrupt.
 	run func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error)
 
-	batches *batch.Batcher[*pending]
+	batches *kit.Batcher[*pending]
 }
 
 // init makes the batcher ready for operations.
 func (l *batcher) init() {
-	limits := batch.Limits[*pending]{
+	limits := kit.Limits[*pending]{
 		Count: func() int { return l.width },
 		Size:  l.size, Room: func() int { return l.link.packet() - fixedText },
 		Claim: func(p *pending) bool { return p.ctx.Err() == nil }, // it is claimed when there is a connection
@@ -67,14 +67,14 @@ func (l *batcher) init() {
 	if l.patient {
 		limits.Joins = func(first, p *pending) bool { return first.TTL == p.TTL }
 	}
-	l.batches = batch.New(batch.Options[*pending]{Limits: limits, Senders: cmp.Or(l.senders, senders), Send: l.serve})
+	l.batches = kit.NewBatcher(kit.BatcherOptions[*pending]{Limits: limits, Senders: cmp.Or(l.senders, senders), Send: l.serve})
 }
 
 // pending is an operation under way in a batcher. Its caller can take it back until
 // a statement with it is sent.
 type pending struct {
 	statement.Operation
-	batch.Ticket
+	kit.Ticket
 	batcher *batcher
 	ctx     context.Context // the caller's: over means that nobody waits any more
 	owner   *owner          // where the batcher remembers them
@@ -114,9 +114,9 @@ func (l *batcher) enter(ps []*pending) {
 // wait returns p's result, or as soon as its caller has given up.
 func (p *pending) wait() driver.Result {
 	switch p.Wait(p.ctx) {
-	case batch.Answered:
+	case kit.Answered:
 		return p.result
-	case batch.NotSent:
+	case kit.NotSent:
 		err := conn.NotSent(p.ctx.Err())
 		p.forget(err)
 		return driver.Result{Err: err}

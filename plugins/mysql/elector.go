@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/observe"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -26,18 +26,18 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 }
 
 // look returns the holders of names.
-func (b *Backend) look(names []string) map[string]observe.Seen {
+func (b *Backend) look(names []string) map[string]kit.Seen {
 	ctx, cancel := b.statement(b.background)
 	defer cancel()
-	seen := make(map[string]observe.Seen, len(names))
+	seen := make(map[string]kit.Seen, len(names))
 	for some := range slices.Chunk(names, lookAtOnce) {
 		holders, err := b.holders(ctx, statement.Inspect(b.table, some...))
 		for _, h := range holders {
-			seen[h.Name] = observe.Seen{Holder: h}
+			seen[h.Name] = kit.Seen{Holder: h}
 		}
 		if err != nil {
 			for _, name := range some {
-				seen[name] = observe.Seen{Err: conn.StatementError("observe", name, err)}
+				seen[name] = kit.Seen{Err: conn.StatementError("observe", name, err)}
 			}
 		}
 	}

@@ -11,12 +11,12 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Connect are the settings of every connection to the server. Those in the
 // address must not contradict them.
-type Connect = config.Connect
+type Connect = kit.Connect
 
 // Options configure [Open]. Zero fields mean the defaults; each field is the
 // configuration key in its tag.
@@ -110,15 +110,15 @@ func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	says := cfg.TLSConfig // of the parameter tls
 	switch {
 	case o.Username != "" && cfg.User != "" && o.Username != cfg.User:
-		return config.Conflict("the address has another", "username")
+		return kit.Conflict("the address has another", "username")
 	case o.Password != "" && cfg.Passwd != "" && o.Password != cfg.Passwd:
-		return config.Conflict("the address has another", "password")
+		return kit.Conflict("the address has another", "password")
 	case o.PasswordFile != "" && cfg.Passwd != "":
-		return config.Conflict("the address has a password", "address", "password_file")
+		return kit.Conflict("the address has a password", "address", "password_file")
 	case cfg.Net == "unix" && o.Secure():
-		return config.Conflict("a unix socket has no TLS", "address", "tls_enabled")
+		return kit.Conflict("a unix socket has no TLS", "address", "tls_enabled")
 	case says != "" && says != "true" && o.Secure(), says != "" && says != "false" && o.TLSEnabled != nil && !*o.TLSEnabled:
-		return config.Conflict("the address says something else about TLS", "tls= in address", "tls_enabled")
+		return kit.Conflict("the address says something else about TLS", "tls= in address", "tls_enabled")
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // owners remembers what this process has sent for an owner and what came of
@@ -19,9 +19,9 @@ import (
 // core before it asks again, so none is known here for half of its requests.
 type owners struct {
 	mu    sync.Mutex
-	known recent.Map[string, *owner]
+	known kit.Recent[string, *owner]
 	// gone were withdrawn without a tombstone: they are refused here.
-	gone recent.Map[string, struct{}]
+	gone kit.Recent[string, struct{}]
 }
 
 const (
@@ -51,7 +51,7 @@ type owner struct {
 }
 
 func newOwners() *owners {
-	return &owners{known: recent.Map[string, *owner]{Limit: ownersKept}, gone: recent.Map[string, struct{}]{Age: goneFor}}
+	return &owners{known: kit.Recent[string, *owner]{Limit: ownersKept}, gone: kit.Recent[string, struct{}]{Age: goneFor}}
 }
 
 // begin counts a request of id. It returns nil for one that was withdrawn.

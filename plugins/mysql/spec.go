@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
@@ -16,7 +16,7 @@ import (
 var Spec = driver.Spec{
 	Name: "mysql",
 	Doc:  "locks as rows of a table in MySQL 8.4 and later or MariaDB 10.6 and later",
-	Keys: config.KeysOf(Options{}),
+	Keys: kit.KeysOf(Options{}),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		o := optionsOf(cfg)
 		o.Logger = log
@@ -50,7 +50,7 @@ var properties = driver.Properties{
 }
 
 func optionsOf(cfg driver.Config) (o Options) {
-	config.Decode(cfg, &o)
+	kit.Decode(cfg, &o)
 	return o
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
-	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -163,7 +163,7 @@ func heldBefore(b *Backend, name string) { b.rows.Put(name, struct{}{}) }
 
 // ask sends ops in one statement and returns the result of the first.
 func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string), ops ...statement.Operation) (driver.Result, error) {
-	w.b.contended, w.b.rows = recent.Map[string, struct{}]{}, recent.Map[string, struct{}]{}
+	w.b.contended, w.b.rows = kit.Recent[string, struct{}]{}, kit.Recent[string, struct{}]{}
 	knows(w.b, ops[0].Name)
 	results, then, err := l.run(ctx, w.s, ops)
 	if then != nil {

@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/batch"
-	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -58,7 +57,7 @@ type queue struct {
 	enters    batcher // of those that have no connection to wait on
 	signs     signs
 	owners    *owners
-	contended recent.Map[string, struct{}] // locks that are waited for, see Backend.rows
+	contended kit.Recent[string, struct{}] // locks that are waited for, see Backend.rows
 	foreign   sync.Once                    // a waiter of another account was met
 }
 
@@ -227,7 +226,7 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 // When ctx ends it waits for what was sent all the same: r's owner is busy until then.
 func (q *queue) enter(ctx context.Context, r driver.Request) error {
 	p := q.enters.send(ctx, newOperation(r))[0]
-	if p.Wait(ctx) == batch.NotSent {
+	if p.Wait(ctx) == kit.NotSent {
 		return conn.NotSent(ctx.Err())
 	}
 	p.Wait(context.Background())

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/background"
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -17,13 +16,13 @@ import (
 // methods may be called from any number of goroutines.
 type Backend struct {
 	target    target
-	sentinels *config.Source // of their password; nil where it is in no file
+	sentinels *kit.Source // of their password; nil where it is in no file
 	node      *redisnode.Node
 	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before
 	links     *redisnode.Links
-	identity  config.Identity // of the server at an address that is no Cluster's and no sentinel's
+	identity  kit.Identity // of the server at an address that is no Cluster's and no sentinel's
 
-	background *background.Group // of checks and listings too
+	background *kit.Group // of checks and listings too
 }
 
 var _ interface {
@@ -38,7 +37,7 @@ var _ interface {
 // Open makes a Backend; nil options and zero fields mean the defaults. It does
 // not wait for the store. The error wraps driver.ErrConfig and names the key.
 func Open(opts *Options) (*Backend, error) {
-	return open(config.Filled(opts))
+	return open(kit.Filled(opts))
 }
 
 func open(opts Options) (*Backend, error) {
@@ -50,7 +49,7 @@ func open(opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
-	b := &Backend{target: t, background: background.New(), links: &redisnode.Links{Labels: t.topology == redisnode.Alone}}
+	b := &Backend{target: t, background: kit.NewGroup(), links: &redisnode.Links{Labels: t.topology == redisnode.Alone}}
 	b.identity.Addr, b.identity.Log = b.address(), t.opts.Logger
 	if b.sentinels, err = t.opts.sentinelSource(); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)

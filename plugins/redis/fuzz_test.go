@@ -6,7 +6,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/configtest"
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -50,7 +50,7 @@ func configured(cfg driver.Config) (target, error) {
 		return target{}, err
 	}
 	var o Options
-	config.Decode(cfg, &o)
+	kit.Decode(cfg, &o)
 	t, err := o.resolve()
 	if err != nil {
 		return target{}, err

@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -42,11 +42,11 @@ const (
 var Spec = driver.Spec{
 	Name:       "redis",
 	Doc:        "locks on one Redis or Valkey master, alone, behind Sentinel, or in a Cluster",
-	Keys:       config.KeysOf(Options{}),
+	Keys:       kit.KeysOf(Options{}),
 	Properties: properties("unknown", ""),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		o := Options{Logger: log}
-		config.Decode(cfg, &o)
+		kit.Decode(cfg, &o)
 		return open(o)
 	},
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -62,7 +62,7 @@ func (b *Backend) acquire(r driver.Request) *operation {
 
 func (a *acquisition) take() *quorumRequest {
 	x := a.ask(kindAcquire, redisnode.ValueTail(a.r.Label, a.r.Value))
-	x.ms, x.token, x.grantee, x.queue = millis.Count(a.r.TTL), 0, a.r.Owner, a.queue
+	x.ms, x.token, x.grantee, x.queue = kit.Millis(a.r.TTL), 0, a.r.Owner, a.queue
 	return x
 }
 

@@ -14,11 +14,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/background"
-	conf "github.com/lockbench/lockbench/plugins/internal/config"
-	"github.com/lockbench/lockbench/plugins/internal/observe"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // Backend is a connection to one set of nodes. It has every optional capability.
@@ -39,12 +36,12 @@ type Backend struct {
 	repairing map[string]int // owners whose leases are being repaired, and how often
 
 	contention contention
-	observers  observe.Poller
+	observers  kit.Poller
 
-	mu      sync.Mutex // guards node.runID
-	changed wake.All   // with each change of a node's state
+	mu      sync.Mutex    // guards node.runID
+	changed kit.Broadcast // with each change of a node's state
 
-	background *background.Group // ends when no more is taken, and cancel ends what is under way
+	background *kit.Group // ends when no more is taken, and cancel ends what is under way
 	cancel     context.CancelFunc
 }
 
@@ -59,7 +56,7 @@ var _ interface {
 // Open makes a Backend. It does not wait for the nodes. The error wraps
 // driver.ErrConfig and names the key.
 func Open(opts *Options) (*Backend, error) {
-	return open(conf.Filled(opts))
+	return open(kit.Filled(opts))
 }
 
 func open(o Options) (*Backend, error) {
@@ -73,7 +70,7 @@ func open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
-		background: background.New(), repairing: map[string]int{},
+		background: kit.NewGroup(), repairing: map[string]int{},
 	}
 	b.contention.init()
 	b.observers.Every, b.observers.Look, b.observers.Go = observeEvery, b.look, b.background.Go

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // contendedFor is how long a lock counts as contended at least after a waiter was
@@ -18,9 +18,9 @@ const contendedFor = 2 * time.Second
 type contention struct {
 	known atomic.Bool // keeps locks for which nobody waits from the mutex
 	mu    sync.Mutex  // lets known follow names
-	names recent.Map[string, struct{}]
-	turns recent.Map[string, struct{}] // owners
-	lacks recent.Map[string, []bool]   // by owner, see lacking
+	names kit.Recent[string, struct{}]
+	turns kit.Recent[string, struct{}] // owners
+	lacks kit.Recent[string, []bool]   // by owner, see lacking
 }
 
 func (c *contention) init() {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/observe"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Proclaim replaces the published value on a majority; see driver.Lock. A
@@ -28,14 +28,14 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 }
 
 // look returns the holders of names.
-func (b *Backend) look(names []string) map[string]observe.Seen {
+func (b *Backend) look(names []string) map[string]kit.Seen {
 	holders, ops := make([]driver.Holder, len(names)), make([]*operation, len(names))
 	for i, name := range names {
 		ops[i] = b.inspect("observe", name, &holders[i])
 	}
-	seen := make(map[string]observe.Seen, len(names))
+	seen := make(map[string]kit.Seen, len(names))
 	for i, r := range b.do(b.background, ops...) {
-		seen[names[i]] = observe.Seen{Holder: holders[i], Err: r.Err}
+		seen[names[i]] = kit.Seen{Holder: holders[i], Err: r.Err}
 	}
 	return seen
 }

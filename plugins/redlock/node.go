@@ -11,10 +11,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/batch"
-	"github.com/lockbench/lockbench/plugins/internal/recent"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
 // state is what a node is good for at present.
@@ -31,7 +29,7 @@ const (
 // a late SET cannot follow its DEL. What many callers ask while a script is
 // under way goes into the next one.
 //
-// Note: a batch.Batcher would do the sending too, but its queue could not be
+// Note: a kit.Batcher would do the sending too, but its queue could not be
 // emptied in one step with the node's state.
 type node struct {
 	b      *Backend
@@ -56,12 +54,12 @@ type node struct {
 	state  state
 	cause  error       // why it is not up
 	late   *time.Timer // ends starting
-	queue  batch.Queue[*quorumRequest]
+	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
 	// uncertain has the owners whose grant may still be on its way over a
 	// connection that broke.
-	uncertain recent.Map[string, struct{}]
+	uncertain kit.Recent[string, struct{}]
 	// retries are what the node must yet be told to give up, oldest first.
 	retries []*quorumRequest
 	retried time.Time // when it was last told
@@ -81,7 +79,7 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	n := &node{
 		b: b, index: index, addr: addr, client: client, links: links,
 		more: make(chan struct{}, 1),
-		queue: batch.NewQueue(batch.Limits[*quorumRequest]{
+		queue: kit.NewQueue(kit.Limits[*quorumRequest]{
 			Count: func() int { return maxPerScript },
 			Size:  func(b *quorumRequest) int { return len(b.rest) }, Room: func() int { return maxBytes },
 		}),
@@ -192,7 +190,7 @@ func (n *node) enqueue(requests ...*quorumRequest) {
 		}
 	}
 	n.mu.Unlock()
-	wake.Up(n.more)
+	kit.Wake(n.more)
 }
 
 const (
@@ -254,7 +252,7 @@ func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.retried = time.Time{}
-	wake.Up(n.more)
+	kit.Wake(n.more)
 	return len(n.retries) > 0 || n.asked || !n.queue.Empty()
 }
 

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	conf "github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // Connect are the settings of every connection to a node.
-type Connect = conf.Connect
+type Connect = kit.Connect
 
 // Options are the settings of the backend. Zero means the default; each field
 // is the configuration key in its tag.

@@ -94,14 +94,14 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	conf "github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Spec describes the backend to serve.Main and to in-process users.
 var Spec = driver.Spec{
 	Name:       "redlock",
 	Doc:        "locks on a majority of 3 to 9 independent Redis or Valkey masters",
-	Keys:       conf.KeysOf(Options{}),
+	Keys:       kit.KeysOf(Options{}),
 	Properties: Options{}.properties(),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		return open(optionsOf(cfg, log))
@@ -115,7 +115,7 @@ var Spec = driver.Spec{
 
 func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 	o := Options{Logger: log}
-	conf.Decode(cfg, &o)
+	kit.Decode(cfg, &o)
 	return o
 }
 
@@ -123,7 +123,7 @@ func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 // it: the queue is on one node, and whoever gets a majority without that node
 // overtakes.
 func (o Options) properties() driver.Properties {
-	conf.Fill(&o)
+	kit.Fill(&o)
 	return driver.Properties{
 		Name:           "redlock",
 		Fencing:        driver.FencingQuorum,

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -34,7 +34,7 @@ func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 func (b *Backend) release(r driver.Request) *operation {
 	o := b.operation("release", r, kindRelease, "")
 	// Rounded up, so that the lock is not free too early.
-	o.now.ms, o.now.kept = millis.Count(r.Keep), o.sent.Add(r.Keep)
+	o.now.ms, o.now.kept = kit.Millis(r.Keep), o.sent.Add(r.Keep)
 	return o.decided(o.ended)
 }
 
@@ -146,7 +146,7 @@ func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	switch left := time.Until(x.kept); {
 	case x.kind != kindRelease:
 	case left > 0:
-		y.ms = millis.Count(left)
+		y.ms = kit.Millis(left)
 	default:
 		y.kind, y.ms = kindUndo, redisnode.TombstoneFor.Milliseconds()
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -26,7 +26,7 @@ func (b *Backend) renew(r driver.Request) *operation {
 	if err := b.checkTTL(r.TTL); err != nil {
 		return o.refuse(err)
 	}
-	o.now.ms = millis.Count(r.TTL)
+	o.now.ms = kit.Millis(r.TTL)
 	return o.decided(func() error {
 		err := o.verdict()
 		if lost := (*driver.NotHeldError)(nil); errors.As(err, &lost) {

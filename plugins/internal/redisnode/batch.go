@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // opsPerScript bounds how long one script keeps the server from other clients.
@@ -33,7 +33,7 @@ func encode(o driver.Op) (op, error) {
 		return op{kind: "w", name: r.Name, id: r.Owner, ms: TombstoneFor.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease:
 		id := LeaseID(r.Owner, r.Token)
-		return op{kind: "d", name: r.Name, id: id, tail: lastIndex(id), ms: millis.Count(r.Keep)}, nil
+		return op{kind: "d", name: r.Name, id: id, tail: lastIndex(id), ms: kit.Millis(r.Keep)}, nil
 	}
 	return op{}, fmt.Errorf("%w: operation %d of a batch", driver.ErrInvalid, o.Kind)
 }

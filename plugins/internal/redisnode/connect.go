@@ -13,7 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // MaxPool is the most connections that a client may be allowed.
@@ -21,16 +21,16 @@ const MaxPool = 1000
 
 // Take adds to c what an address says beside host and port. It must not
 // contradict the keys.
-func Take(c *config.Connect, a Address) error {
+func Take(c *kit.Connect, a Address) error {
 	switch {
 	case a.Network == "unix" && c.Secure():
-		return config.Conflict("a unix socket has no TLS", "address", "tls_enabled")
+		return kit.Conflict("a unix socket has no TLS", "address", "tls_enabled")
 	case a.Password != "" && c.PasswordFile != "":
-		return config.Conflict("the URL has a password", "address", "password_file")
+		return kit.Conflict("the URL has a password", "address", "password_file")
 	case a.Password != "" && c.Password != "" && a.Password != c.Password:
-		return config.Conflict("the URL in address has another", "password")
+		return kit.Conflict("the URL in address has another", "password")
 	case a.Username != "" && c.Username != "" && a.Username != c.Username:
-		return config.Conflict("the URL in address has another", "username")
+		return kit.Conflict("the URL in address has another", "username")
 	}
 	c.Password = cmp.Or(a.Password, c.Password)
 	c.Username = cmp.Or(a.Username, c.Username)
@@ -46,17 +46,17 @@ func Take(c *config.Connect, a Address) error {
 // been executed. It uses RESP2, which has no push frames to look for. What it
 // would print about failed connections, to the standard error of the whole
 // process, is dropped: the same errors reach the callers.
-func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, links *Links,
+func ClientOptions(c kit.Connect, pool int, secure bool, log *slog.Logger, links *Links,
 	connected func(context.Context, *goredis.Conn) error,
 ) (*goredis.UniversalOptions, error) {
-	err := config.Between("pool_size", pool, 1, MaxPool)
+	err := kit.Between("pool_size", pool, 1, MaxPool)
 	if c.Username != "" && !c.HasPassword() {
-		err = errors.Join(err, config.Conflict("a user needs a password", "username", "password"))
+		err = errors.Join(err, kit.Conflict("a user needs a password", "username", "password"))
 	}
 	if err != nil {
 		return nil, err
 	}
-	source, err := config.NewSource(c, secure, log)
+	source, err := kit.NewSource(c, secure, log)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ type closeWithContext struct{}
 
 // dialer connects, and tells a connection that never came about from one that
 // broke.
-func dialer(timeout time.Duration, source *config.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
+func dialer(timeout time.Duration, source *kit.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		links.rest(ctx)
@@ -178,7 +178,7 @@ func (c *serverConn) Write(p []byte) (int, error) {
 }
 
 func (c *serverConn) unanswered(err error) error {
-	return &DialError{Addr: c.addr, Err: config.Unanswered(server, err)}
+	return &DialError{Addr: c.addr, Err: kit.Unanswered(server, err)}
 }
 
 type silent struct{}

@@ -25,8 +25,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/batch"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // TombstoneFor is how long the store refuses a withdrawn owner. It is longer than
@@ -65,13 +64,13 @@ type Options struct {
 type Node struct {
 	opts     Options
 	client   goredis.UniversalClient
-	requests *batch.Batcher[*item]
+	requests *kit.Batcher[*item]
 
 	// Wakeups is what the instance's waiters and observers listen to.
 	Wakeups *Wakeups
 
 	// Turned wakes when Refusal begins or ends.
-	Turned   wake.All
+	Turned   kit.Broadcast
 	refusing sync.Mutex            // keeps Refuse from itself
 	refusal  atomic.Pointer[error] // nil until there was one
 	policies policies
@@ -82,8 +81,8 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts.Keys, opts.ID)}
 	n.Wakeups.pingEvery = max(pingEvery, opts.PingEvery)
 	n.policies.verdicts = map[string]error{}
-	n.requests = batch.New(batch.Options[*item]{
-		Limits:  batch.Limits[*item]{Size: (*item).size, Room: func() int { return maxPerFlight }, Claim: (*item).Claim},
+	n.requests = kit.NewBatcher(kit.BatcherOptions[*item]{
+		Limits:  kit.Limits[*item]{Size: (*item).size, Room: func() int { return maxPerFlight }, Claim: (*item).Claim},
 		Senders: opts.Batches, Send: n.serve,
 	})
 	return n

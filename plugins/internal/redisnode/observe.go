@@ -5,16 +5,15 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/observe"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Observe follows the holder of name; see [observe.Follow]. Changes that are
+// Observe follows the holder of name; see [kit.Follow]. Changes that are
 // made through this package, by any host, are pushed.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	told, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
-	return observe.Follow(ctx, every, func() (driver.Holder, <-chan struct{}, error) {
+	return kit.Follow(ctx, every, func() (driver.Holder, <-chan struct{}, error) {
 		h, err := n.inspectOne(ctx, name, "1")
 		return h, told, err
 	}, emit)
@@ -58,6 +57,6 @@ func (w *Wakeups) told(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for l := range w.changes[name] {
-		wake.Up(l)
+		kit.Wake(l)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/batch"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // maxPerFlight bounds how many operations share a round trip.
@@ -17,7 +17,7 @@ const maxPerFlight = 1024
 
 // item is one request in the queue: operations, or one call of a script.
 type item struct {
-	batch.Ticket
+	kit.Ticket
 	ops     []op
 	replies []driver.Result
 
@@ -64,9 +64,9 @@ func (n *Node) do(ctx context.Context, it *item) error {
 		return driver.ErrClosed
 	}
 	switch it.Wait(ctx) {
-	case batch.Answered:
+	case kit.Answered:
 		return nil
-	case batch.NotSent:
+	case kit.NotSent:
 		return unsent(ctx)
 	}
 	return fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, ctx.Err())

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 const (
@@ -81,7 +81,7 @@ func (n *Node) giveSign(lock string) {
 	defer w.mu.Unlock()
 	for _, wt := range w.waiters {
 		if n.opts.Keys.control(wt.lock) == control {
-			wake.Up(wt.woken)
+			kit.Wake(wt.woken)
 		}
 	}
 }

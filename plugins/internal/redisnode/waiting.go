@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 const (
@@ -244,7 +244,7 @@ func (w *Wakeups) push(text string) {
 		if wt.later != nil {
 			wt.later.Stop()
 		}
-		wt.later = time.AfterFunc(span+time.Millisecond, func() { wake.Up(wt.woken) })
+		wt.later = time.AfterFunc(span+time.Millisecond, func() { kit.Wake(wt.woken) })
 		return
 	case 4:
 		token, err := strconv.ParseUint(f[1], 10, 64)
@@ -253,5 +253,5 @@ func (w *Wakeups) push(text string) {
 			wt.grant = pushed{token: token, sign: time.Duration(sign) * time.Microsecond, span: span}
 		}
 	}
-	wake.Up(wt.woken)
+	kit.Wake(wt.woken)
 }

@@ -13,8 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/background"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // pingEvery is how often a silent connection is asked whether it still lives, at
@@ -32,7 +31,7 @@ type Wakeups struct {
 	channel   string
 	pingEvery time.Duration
 
-	background *background.Group
+	background *kit.Group
 
 	mu      sync.Mutex
 	started bool
@@ -41,7 +40,7 @@ type Wakeups struct {
 	signing bool                                  // signs of life are given
 	changes map[string]map[chan struct{}]struct{} // who listens, by channel
 	link    Link
-	moved   wake.All // with each change of link
+	moved   kit.Broadcast // with each change of link
 }
 
 // Link is the state of the connection.
@@ -55,7 +54,7 @@ type Link struct {
 // newWakeups returns the wake-ups of the instance id.
 func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	return &Wakeups{
-		client: client, channel: keys.side() + "i:" + id, background: background.New(),
+		client: client, channel: keys.side() + "i:" + id, background: kit.NewGroup(),
 		waiters: map[string]*waiting{}, changes: map[string]map[chan struct{}]struct{}{},
 	}
 }
@@ -207,11 +206,11 @@ func (w *Wakeups) down(err error) (wasUp bool) {
 	wasUp = w.link.Up
 	w.move(Link{Err: err, Tried: !wasUp})
 	for _, wt := range w.waiters {
-		wake.Up(wt.woken)
+		kit.Wake(wt.woken)
 	}
 	for _, listeners := range w.changes {
 		for l := range listeners {
-			wake.Up(l)
+			kit.Wake(l)
 		}
 	}
 	return wasUp

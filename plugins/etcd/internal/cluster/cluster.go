@@ -10,16 +10,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/plugins/internal/background"
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Options say how a cluster is reached.
 type Options struct {
 	// Address lists the members, each with its scheme.
 	Address []string
-	config.Connect
-	Source *config.Source
+	kit.Connect
+	Source *kit.Source
 	Logger *slog.Logger
 	// Prefix is what the keys begin with that the user may read and write.
 	Prefix string
@@ -41,7 +40,7 @@ type Cluster struct {
 	health health
 
 	identity   identity
-	background *background.Group
+	background *kit.Group
 
 	mu   sync.Mutex
 	all  []*member
@@ -51,7 +50,7 @@ type Cluster struct {
 
 // New returns a Cluster. It does not wait for a member to answer.
 func New(o Options) *Cluster {
-	c := &Cluster{opts: o, background: background.New()}
+	c := &Cluster{opts: o, background: kit.NewGroup()}
 	for _, e := range o.Address {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 const (
@@ -40,7 +40,7 @@ func (h *health) init() {
 // with nil for an answer.
 func (c *Cluster) Report(err error) {
 	if !isAnswer(err) {
-		wake.Up(c.health.wake)
+		kit.Wake(c.health.wake)
 		return
 	}
 	c.health.set(nil)
@@ -58,7 +58,7 @@ func (h *health) set(down error) {
 	h.down = down
 	h.changes++
 	for f := range h.subscribers {
-		wake.Up(f)
+		kit.Wake(f)
 	}
 }
 
@@ -78,7 +78,7 @@ func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.subscribers[ch] = true
-	wake.Up(h.wake)
+	kit.Wake(h.wake)
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *Cluster) overdue() (stop func()) {
 	}
 	timer := time.AfterFunc(slowAfter, func() {
 		c.health.late.Add(1)
-		wake.Up(c.health.wake)
+		kit.Wake(c.health.wake)
 	})
 	return func() {
 		if !timer.Stop() {

@@ -11,17 +11,17 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // lookEvery is how long a look at all members counts. It is less than the time
-// for which config.Identity tells of what it has refused.
+// for which kit.Identity tells of what it has refused.
 const lookEvery = 30 * time.Second
 
 // identity is of which cluster the answers are, and whether the addresses lead to
 // others too: each of two clusters would grant every lock.
 type identity struct {
-	config.Identity
+	kit.Identity
 	looking chan struct{} // holds one during a look
 
 	mu     sync.Mutex

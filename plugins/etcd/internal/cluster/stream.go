@@ -7,7 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Stream is what its user has to tell of a stream on one member.
@@ -87,7 +87,7 @@ func (s *Stream) Late(since time.Duration) (giveUp bool) {
 		s.c.avoid(s.on.member)
 		return true
 	case since >= slowAfter && s.c.several():
-		wake.Up(s.c.health.wake)
+		kit.Wake(s.c.health.wake)
 	}
 	return false
 }

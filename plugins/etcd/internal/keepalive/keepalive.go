@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // ErrGone is the answer to a keepalive when the server does not know the lease
@@ -69,7 +69,7 @@ func (s *Sender) Send(id int64) *Keepalive {
 	k := &Keepalive{id: id, Done: make(chan struct{})}
 	s.byID[id] = k
 	s.queue = append(s.queue, k)
-	wake.Up(s.wake)
+	kit.Wake(s.wake)
 	return k
 }
 
@@ -195,7 +195,7 @@ func (s *Sender) fail(on *stream, err error) {
 	finish(given, err)
 	if len(waiting) > 0 {
 		s.cluster.Report(err)
-		wake.Up(s.wake)
+		kit.Wake(s.wake)
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/lockbench/lockbench/plugins/internal/batch"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Step is one operation of the store with its own compares, and what came of
 // it. The fields below Until are valid once it is answered.
 type Step struct {
-	batch.Ticket
+	kit.Ticket
 	Name string         // of the lock: no two steps of one Txn share it
 	Req  *pb.TxnRequest // what to do when the compares hold, and what to read when not
 	In   *Generation    // of the revisions that Req compares; nil when there are none

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
-	"github.com/lockbench/lockbench/plugins/internal/batch"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 type Writer struct {
 	cluster     *cluster.Cluster
 	generations generations
-	steps       *batch.Batcher[*Step]
+	steps       *kit.Batcher[*Step]
 	limit       atomic.Int32 // steps, or reads, in a Txn; see tooMany
 }
 
@@ -42,8 +42,8 @@ type Writer struct {
 func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	w := &Writer{cluster: c, generations: generations{cluster: c, key: key, ended: ended}}
 	w.limit.Store(maxBatch)
-	w.steps = batch.New(batch.Options[*Step]{
-		Limits: batch.Limits[*Step]{
+	w.steps = kit.NewBatcher(kit.BatcherOptions[*Step]{
+		Limits: kit.Limits[*Step]{
 			Count: w.most,
 			Size:  func(s *Step) int { return s.Size }, Room: func() int { return maxBatchBytes },
 			Name: func(s *Step) string { return s.Name }, Claim: (*Step).Claim,
@@ -91,9 +91,9 @@ func (w *Writer) Do(ctx context.Context, s *Step) error {
 // Wait waits for the outcome. An error means that ctx ended before it.
 func (w *Writer) Wait(ctx context.Context, s *Step) error {
 	switch s.Ticket.Wait(ctx) {
-	case batch.Answered:
+	case kit.Answered:
 		return nil
-	case batch.NotSent:
+	case kit.NotSent:
 		s.Err = w.cluster.Interrupted(ctx, false)
 		s.finish()
 		return s.Err

@@ -9,7 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Event is what a watch reports. None is a fact to act upon: each is a reason to
@@ -108,7 +108,7 @@ func (m *Mux) add(w *Watch) {
 	if m.stream != nil {
 		m.stream.create(w)
 	} else {
-		wake.Up(m.wake)
+		kit.Wake(m.wake)
 	}
 }
 
@@ -183,7 +183,7 @@ func (s *stream) reuse(w *Watch, revision int64) bool {
 
 func (s *stream) send(r *pb.WatchRequest) {
 	s.out = append(s.out, r)
-	wake.Up(s.wake)
+	kit.Wake(s.wake)
 }
 
 // run keeps a stream open while anybody watches.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/millis"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
@@ -40,7 +40,7 @@ func (r Row) Holder() driver.Holder {
 	if !r.Held() {
 		return driver.Holder{}
 	}
-	return driver.Holder{Name: r.Name, Owner: r.Owner, Label: r.Label, Token: r.Token, TTL: millis.Up(r.Left), Waiters: r.waiters()}
+	return driver.Holder{Name: r.Name, Owner: r.Owner, Label: r.Label, Token: r.Token, TTL: kit.UpToMillis(r.Left), Waiters: r.waiters()}
 }
 
 // Entry is a waiter in the queue.

@@ -1,17 +1,17 @@
-// Package recent remembers what was put last, and forgets the rest by itself.
-package recent
+package kit
 
 import (
 	"sync"
 	"time"
 )
 
-// Map has what was put within Age and is among the Limit put last, and some of
-// what is older: up to twice as old, or twice as many. The zero value forgets
-// nothing. Its methods may be called from any number of goroutines.
+// Recent remembers what was put last, and forgets the rest by itself. It has what
+// was put within Age and is among the Limit put last, and some of what is older: up
+// to twice as old, or twice as many. The zero value forgets nothing. Its methods may
+// be called from any number of goroutines.
 //
 // Two maps take turns, so that nothing is looked through to find what is over.
-type Map[K comparable, V any] struct {
+type Recent[K comparable, V any] struct {
 	Age   time.Duration // 0: however old
 	Limit int           // 0: however many
 
@@ -21,7 +21,7 @@ type Map[K comparable, V any] struct {
 }
 
 // Put remembers v of k, instead of what was put before.
-func (m *Map[K, V]) Put(k K, v V) {
+func (m *Recent[K, V]) Put(k K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.turn()
@@ -32,7 +32,7 @@ func (m *Map[K, V]) Put(k K, v V) {
 }
 
 // Get returns what was put last of k, if that is remembered.
-func (m *Map[K, V]) Get(k K) (v V, ok bool) {
+func (m *Recent[K, V]) Get(k K) (v V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.turn()
@@ -43,13 +43,13 @@ func (m *Map[K, V]) Get(k K) (v V, ok bool) {
 }
 
 // Has reports whether anything of k is remembered.
-func (m *Map[K, V]) Has(k K) bool {
+func (m *Recent[K, V]) Has(k K) bool {
 	_, ok := m.Get(k)
 	return ok
 }
 
 // Take forgets k, and reports whether anything of it was remembered.
-func (m *Map[K, V]) Take(k K) bool {
+func (m *Recent[K, V]) Take(k K) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.recent)+len(m.older) == 0 {
@@ -64,7 +64,7 @@ func (m *Map[K, V]) Take(k K) bool {
 }
 
 // Len is how many are remembered. What was put again may count twice.
-func (m *Map[K, V]) Len() int {
+func (m *Recent[K, V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.turn()
@@ -72,7 +72,7 @@ func (m *Map[K, V]) Len() int {
 }
 
 // turn makes what is recent older when it is time. The caller holds mu.
-func (m *Map[K, V]) turn() {
+func (m *Recent[K, V]) turn() {
 	var age time.Duration
 	if m.Age > 0 {
 		age = time.Since(m.turned)

@@ -1,4 +1,4 @@
-package observe
+package kit
 
 import (
 	"context"

@@ -1,5 +1,4 @@
-// Package background has what a backend does in the background end with it.
-package background
+package kit
 
 import (
 	"context"
@@ -15,8 +14,8 @@ type Group struct {
 	work sync.WaitGroup
 }
 
-// New returns a Group that has begun.
-func New() *Group {
+// NewGroup returns a Group that has begun.
+func NewGroup() *Group {
 	l := &Group{}
 	l.Context, l.end = context.WithCancel(context.Background())
 	return l

@@ -1,14 +1,12 @@
-// Package feed hands a backend's notices to everyone who watches it.
-package feed
+package kit
 
 import (
 	"sync"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/wake"
 )
 
-// Feeds are those of the present watchers. The zero value has none. Its methods
+// Feeds hand a backend's notices to its present watchers. The zero value has none. Its methods
 // may be called from any number of goroutines, and with locks held.
 //
 // Note: calling emit from Announce needs no queue, but a plugin whose host does
@@ -50,7 +48,7 @@ func (fs *Feeds) Announce(n driver.Notice) {
 	defer fs.mu.Unlock()
 	for f := range fs.open {
 		f.pending = append(f.pending, n)
-		wake.Up(f.more)
+		Wake(f.more)
 	}
 }
 

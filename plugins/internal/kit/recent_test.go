@@ -1,4 +1,4 @@
-package recent
+package kit
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestLimit(t *testing.T) {
-	m := Map[int, int]{Limit: 10}
+	m := Recent[int, int]{Limit: 10}
 	for i := range 1000 {
 		m.Put(i, -i)
 		for k := max(0, i-9); k <= i; k++ {
@@ -23,7 +23,7 @@ func TestLimit(t *testing.T) {
 
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := Map[int, int]{Age: time.Minute}
+		m := Recent[int, int]{Age: time.Minute}
 		for i := range 1000 {
 			m.Put(i, i)
 			if first := max(0, i-60); !m.Has(first) {
@@ -42,7 +42,7 @@ func TestAge(t *testing.T) {
 }
 
 func TestPutAgain(t *testing.T) {
-	m := Map[string, int]{Limit: 2}
+	m := Recent[string, int]{Limit: 2}
 	m.Put("a", 1)
 	m.Put("b", 1)
 	m.Put("a", 2)
@@ -52,7 +52,7 @@ func TestPutAgain(t *testing.T) {
 }
 
 func TestTake(t *testing.T) {
-	m := Map[int, int]{Limit: 2}
+	m := Recent[int, int]{Limit: 2}
 	for i := range 3 {
 		m.Put(i, i)
 	}

@@ -1,4 +1,4 @@
-package config_test
+package kit_test
 
 import (
 	"context"

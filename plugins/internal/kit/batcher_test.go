@@ -1,4 +1,4 @@
-package batch
+package kit
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func count(n int) func() int { return func() int { return n } }
 func TestBatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
-		b := New(Options[int]{Senders: 2, Send: s.send})
+		b := NewBatcher(BatcherOptions[int]{Senders: 2, Send: s.send})
 		defer b.Close()
 		for i := range 6 {
 			b.Add(i)
@@ -69,7 +69,7 @@ func TestBatcher(t *testing.T) {
 func TestBatcherWidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
-		b := New(Options[int]{Limits: Limits[int]{Count: count(2)}, Senders: 2, Send: s.send})
+		b := NewBatcher(BatcherOptions[int]{Limits: Limits[int]{Count: count(2)}, Senders: 2, Send: s.send})
 		defer b.Close()
 		b.Add(0, 1, 2, 3, 4, 5, 6)
 		time.Sleep(500 * time.Millisecond)
@@ -98,7 +98,7 @@ func TestBatcherHandOn(t *testing.T) {
 			handOn()
 			<-release
 		}
-		b := New(Options[int]{Limits: Limits[int]{Count: count(1)}, Senders: 1, Send: slow})
+		b := NewBatcher(BatcherOptions[int]{Limits: Limits[int]{Count: count(1)}, Senders: 1, Send: slow})
 		defer b.Close()
 		b.Add(-1)
 		b.Add(1, 2, 3)
@@ -121,7 +121,7 @@ func TestBatcherHandOn(t *testing.T) {
 func TestBatcherClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
-		b := New(Options[int]{Limits: Limits[int]{Count: count(1)}, Senders: 2, Send: s.send})
+		b := NewBatcher(BatcherOptions[int]{Limits: Limits[int]{Count: count(1)}, Senders: 2, Send: s.send})
 		b.Add(1, 2, 3, 4, 5)
 		b.Close()
 		if got := s.got(); len(got) != 5 {
@@ -131,7 +131,7 @@ func TestBatcherClose(t *testing.T) {
 			t.Error("it is taken after Close")
 		}
 		b.Close()
-		New(Options[int]{Senders: 1, Send: s.send}).Close()
+		NewBatcher(BatcherOptions[int]{Senders: 1, Send: s.send}).Close()
 	})
 }
 
@@ -144,7 +144,7 @@ type request struct {
 // TestBatcherStorm: whatever gives up when, each request is answered exactly
 // once or never sent.
 func TestBatcherStorm(t *testing.T) {
-	b := New(Options[*request]{
+	b := NewBatcher(BatcherOptions[*request]{
 		Limits:  Limits[*request]{Count: count(7), Claim: (*request).Claim},
 		Senders: 3,
 		Send: func(batch []*request, handOn func()) {

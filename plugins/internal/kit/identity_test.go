@@ -1,4 +1,4 @@
-package config_test
+package kit_test
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/config"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // The server in use stays while it serves; then another one takes its place.
 func TestIdentity(t *testing.T) {
 	var logs bytes.Buffer
-	i := config.Identity{Addr: "db:1", Log: slog.New(slog.NewTextHandler(&logs, nil))}
+	i := kit.Identity{Addr: "db:1", Log: slog.New(slog.NewTextHandler(&logs, nil))}
 	serving := true
 	serves := func() bool { return serving }
 	for _, server := range []string{"one", "", "one"} {
@@ -44,7 +44,7 @@ func TestIdentity(t *testing.T) {
 
 // Of two servers that are new at the same time one is admitted.
 func TestIdentityAtOnce(t *testing.T) {
-	i := config.Identity{Log: slog.New(slog.DiscardHandler)}
+	i := kit.Identity{Log: slog.New(slog.DiscardHandler)}
 	var refused sync.Map
 	var all sync.WaitGroup
 	for n := range 50 {

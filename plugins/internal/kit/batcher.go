@@ -1,0 +1,303 @@
+package kit
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// BatcherOptions are how a [Batcher] works.
+type BatcherOptions[T any] struct {
+	Limits[T]
+	// Senders is how many batches are under way at a time.
+	Senders int
+	// Send sends a batch, which is not empty, and answers its operations. When
+	// that takes long it may call handOn, from any goroutine but before it
+	// returns: then another sender has its place. A second call does nothing.
+	Send func(batch []T, handOn func())
+}
+
+// Batcher lets the operations of many callers share round trips to a store. Its
+// methods may be called from any number of goroutines.
+//
+// It has a few senders. An operation that finds one idle is sent at once and
+// alone; those that come while all are busy go out together, with the sender that
+// is free first. So batches grow with the load, and no operation waits for others
+// to come. A [Queue] says what goes into the next batch, and a [Ticket] lets a
+// caller give its operation up until that is sent.
+type Batcher[T any] struct {
+	opts BatcherOptions[T]
+
+	mu      sync.Mutex
+	queue   Queue[T]
+	senders int             // that have a place, at most BatcherOptions.Senders
+	idle    []chan struct{} // wakes each of them that has nothing to do
+	closed  bool
+	work    sync.WaitGroup // of the senders
+}
+
+// NewBatcher returns a Batcher, whose goroutines are started as they are needed.
+func NewBatcher[T any](o BatcherOptions[T]) *Batcher[T] {
+	return &Batcher[T]{opts: o, queue: NewQueue(o.Limits)}
+}
+
+// Add queues ops, in this order, and returns at once. After Close it does
+// nothing and returns false. What is added once is sent or dropped by
+// [Limits].Claim, whatever comes.
+func (b *Batcher[T]) Add(ops ...T) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.queue.Add(ops...)
+	b.start()
+	return true
+}
+
+// start has as many senders look as there are batches to send. The caller
+// holds mu.
+func (b *Batcher[T]) start() {
+	for wanted := b.queue.batches(); wanted > 0; wanted-- {
+		last := len(b.idle) - 1
+		switch {
+		case last >= 0:
+			b.idle[last] <- struct{}{} // it has room for one
+			b.idle = b.idle[:last]
+		case b.senders < b.opts.Senders:
+			b.senders++
+			b.work.Go(b.send)
+		default:
+			return // those that are busy look again when they are free
+		}
+	}
+}
+
+// send is a sender.
+//
+// Note: a goroutine for each batch grows its stack each time, through a client
+// and the system call: that was an eighth of a plugin's processor time.
+func (b *Batcher[T]) send() {
+	wake := make(chan struct{}, 1)
+	replaced := false // guarded by mu
+	handOn := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !replaced {
+			replaced = true
+			b.senders--
+			b.start()
+		}
+	}
+	for {
+		// Callers that are about to ask get into the same batch.
+		runtime.Gosched()
+		batch, over := b.take(wake, &replaced)
+		switch {
+		case over:
+			return
+		case batch == nil:
+			<-wake
+		default:
+			b.opts.Send(batch, handOn)
+		}
+	}
+}
+
+// take returns the next batch, or nil when there is none: then the sender waits
+// for wake. It reports over to one that is replaced or, after Close, has nothing
+// more to do.
+func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if *replaced {
+		return nil, true
+	}
+	if batch = b.queue.Take(); batch != nil {
+		return batch, false
+	}
+	if b.closed {
+		return nil, true
+	}
+	b.idle = append(b.idle, wake)
+	return nil, false
+}
+
+// Close has Add refuse operations, and returns when all that were added are
+// answered.
+func (b *Batcher[T]) Close() {
+	b.mu.Lock()
+	b.closed = true
+	for _, wake := range b.idle {
+		close(wake)
+	}
+	b.idle = nil
+	b.mu.Unlock()
+	b.work.Wait()
+}
+
+// Limits say what a batch may hold. What is left out does not limit it.
+type Limits[T any] struct {
+	// Count is how many operations share a batch, at least 1, asked anew for
+	// each.
+	Count func() int
+	// Size is what an operation takes of a batch, and Room what there is in one,
+	// asked anew for each. What is larger than that goes alone.
+	Size func(op T) int
+	Room func() int
+	// Name is of an operation's lock. No batch has a name twice: what does not
+	// go into a batch lets others overtake it, but none of its own name.
+	// Without Name nothing is overtaken.
+	Name func(op T) string
+	// Joins reports whether op may be in a batch that begins with first.
+	Joins func(first, op T) bool
+	// Claim is asked last, and reports whether op is to be sent. If not it
+	// leaves the queue all the same. It must not call the Batcher.
+	Claim func(op T) bool
+}
+
+// Queue holds operations until they are taken for a batch. It is guarded by
+// whoever has it.
+type Queue[T any] struct {
+	limits  Limits[T]
+	waiting []T
+}
+
+// noLimit is more than any queue holds.
+const noLimit = 1 << 30
+
+// NewQueue returns an empty Queue.
+func NewQueue[T any](l Limits[T]) Queue[T] {
+	if l.Count == nil {
+		l.Count = func() int { return noLimit }
+	}
+	if l.Size == nil {
+		l.Size, l.Room = func(T) int { return 0 }, func() int { return 0 }
+	}
+	if l.Joins == nil {
+		l.Joins = func(_, _ T) bool { return true }
+	}
+	if l.Claim == nil {
+		l.Claim = func(T) bool { return true }
+	}
+	return Queue[T]{limits: l}
+}
+
+// Add appends ops.
+func (q *Queue[T]) Add(ops ...T) { q.waiting = append(q.waiting, ops...) }
+
+// Empty reports whether nothing waits.
+func (q *Queue[T]) Empty() bool { return len(q.waiting) == 0 }
+
+// Drain removes and returns all operations, claimed or not.
+func (q *Queue[T]) Drain() []T {
+	all := q.waiting
+	q.waiting = nil
+	return all
+}
+
+// batches is how many batches there are at least, were it for Count alone.
+func (q *Queue[T]) batches() int {
+	count := q.limits.Count()
+	return (len(q.waiting) + count - 1) / count
+}
+
+// Take removes and returns the operations of the next batch, nil when there
+// are none.
+func (q *Queue[T]) Take() (batch []T) {
+	l := &q.limits
+	count, room, named := l.Count(), l.Room(), l.Name != nil
+	var passed []T
+	names := map[string]bool{} // of what is in the batch, or was passed
+	at := 0
+	for ; at < len(q.waiting) && len(batch) < count; at++ {
+		op := q.waiting[at]
+		size, name := l.Size(op), ""
+		if named {
+			name = l.Name(op)
+		}
+		fits := len(batch) == 0 || size <= room && !(named && names[name]) && l.Joins(batch[0], op)
+		if !fits && !named {
+			break
+		}
+		if fits && !l.Claim(op) {
+			continue
+		}
+		if named {
+			names[name] = true
+		}
+		if !fits {
+			passed = append(passed, op)
+			continue
+		}
+		room -= size
+		batch = append(batch, op)
+	}
+	q.waiting = append(passed, q.waiting[at:]...)
+	return batch
+}
+
+// Ticket is what the caller of an operation and its sender share: whoever is
+// first decides whether it is sent. It is embedded in the operation, and must
+// not be copied.
+type Ticket struct {
+	state atomic.Int32
+	done  chan struct{}
+}
+
+const (
+	queued int32 = iota
+	sent
+	givenUp
+)
+
+// Open makes the Ticket ready for Wait.
+func (t *Ticket) Open() { t.done = make(chan struct{}) }
+
+// Claim is called by the sender, and reports whether the operation was not
+// given up: from now on it counts as sent.
+func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
+
+// Unclaim takes a Claim back: nothing was sent, or nothing was done.
+func (t *Ticket) Unclaim() { t.state.Store(queued) }
+
+// GiveUp reports whether the operation was not claimed: then it never is.
+func (t *Ticket) GiveUp() bool { return t.state.CompareAndSwap(queued, givenUp) }
+
+// GivenUp reports whether GiveUp was successful.
+func (t *Ticket) GivenUp() bool { return t.state.Load() == givenUp }
+
+// End ends Wait: the operation is answered. It is called once.
+func (t *Ticket) End() { close(t.done) }
+
+// Outcome is what Wait saw.
+type Outcome int
+
+const (
+	// Answered: End was called.
+	Answered Outcome = iota
+	// NotSent: the operation was given up, and never will be sent.
+	NotSent
+	// Unknown: it was sent, and there is no answer yet.
+	Unknown
+)
+
+// Wait waits for End, or until ctx ends, and then gives the operation up if it
+// can.
+func (t *Ticket) Wait(ctx context.Context) Outcome {
+	select {
+	case <-t.done:
+		return Answered // also when ctx has ended meanwhile
+	default:
+	}
+	select {
+	case <-t.done:
+		return Answered
+	case <-ctx.Done():
+	}
+	if t.GiveUp() {
+		return NotSent
+	}
+	return Unknown
+}
