@@ -45,7 +45,7 @@
 //	release              1             1
 //	wake a waiter        1             0, on MariaDB it is part of the release
 //	wait                 2             1, on MariaDB 1 trip
-//	be granted it then   1             0
+//	be granted it then   1             0, on MariaDB it is part of the wait
 //	withdraw             0 or 1        0 or 1
 //	inspect              1             0
 //
@@ -71,7 +71,7 @@
 // those above it ask every 15 to 45 ms). A release grants the lock to the first one, for
 // half a second, in the same statement, and wakes it by KILL
 // QUERY of the session that holds a lock of a random name (GET_LOCK): no
-// other session is ever killed, whatever server the statement gets to. The waiter reads
+// other session is ever killed, whatever server the statement gets to. The waiter learns
 // how long it has the lock, and core renews it. One that does not come costs that half second,
 // and nothing when its process has given no sign of life for the last 0.6 s: one that waits gives five
 // a second, by a statement that changes no row. Where

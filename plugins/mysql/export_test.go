@@ -16,6 +16,9 @@ const SettleFor = settleFor
 // SlowestAfter is when a renewal that has time is taken to wait for a row.
 const SlowestAfter = slowestAfter
 
+// Granted is what a waiter makes of the end of a grant.
+var Granted = granted
+
 // Purge is what a host does every hour.
 func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) }
 

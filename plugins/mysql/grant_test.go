@@ -91,6 +91,21 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
+// TestGrantFromTheFuture: a server whose clock was turned forward while the waiter
+// slept lengthens no grant by that.
+func TestGrantFromTheFuture(t *testing.T) {
+	r, sent := want("jobs", time.Minute), time.Now().Add(-time.Second)
+	for _, after := range []time.Duration{-time.Hour, 0, 900 * time.Millisecond} {
+		want := driver.Grant{Token: 7, Sent: sent.Add(after), For: firstSpan}
+		if g := mysql.Granted(r, sent, 7, after+firstSpan); g != want {
+			t.Errorf("made %v after the question: %+v, want %+v", after, g, want)
+		}
+	}
+	if g := mysql.Granted(r, sent, 7, time.Hour+firstSpan); g != (driver.Grant{}) {
+		t.Errorf("made an hour after the question, which was sent a second ago: %+v", g)
+	}
+}
+
 // TestFirstUseOfAGrant: the first that is done with a grant of the store makes it a
 // lease as any other, which asking again does not renew.
 func TestFirstUseOfAGrant(t *testing.T) {

@@ -57,7 +57,7 @@ func TestHandoffs(t *testing.T) {
 	// Where the release meets the waiter on its way to sleep, it asks (three).
 	most := 10 // ask in vain (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
-		most = 5 // each ask is one, enter and sleep are one, release and wake too, read
+		most = 4 // each ask is one, enter, sleep and read are one, release and wake too
 	}
 	if n := w.statements(t) - before; n > most*handoffs+most*handoffs/10 {
 		t.Errorf("%d statements for %d handoffs, want %d for each", n, handoffs, most)

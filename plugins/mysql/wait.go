@@ -20,16 +20,20 @@ import (
 // GET_LOCK of a random name, which no other takes. What frees the row grants it to
 // the first waiter whose process lives, reads the waiter's wake id in the same
 // statement and, after the commit, interrupts what runs there: it looks
-// the owner up (IS_USED_LOCK) and ends it (KILL QUERY). The waiter reads the row:
-// its token, and for how long the grant still lasts. The uncontended path pays
-// nothing for all that.
+// the owner up (IS_USED_LOCK) and ends it (KILL QUERY). The waiter reads the row
+// then: the grant's token, and its end. MariaDB reads it in the same block, so that
+// the reply to the waiter's statement brings the grant. The uncontended path pays nothing for all
+// that.
 //
-// Why two never hold it: the waiter counts what is left, by the server's clock, from
-// when it sent the question, which was before the server answered it; so it lets go before
-// the server does. No sign of life and no other clock is in that. It is woken only
+// Why two never hold it: the server says how much later the grant ends than its
+// statement of sleep began, both by its own clock, and the waiter counts that from
+// when it sent the statement, which was before it began; so it lets go before
+// the server does. No sign of life and no other clock is in that. A server's clock
+// that is turned back meanwhile shortens it. One that is turned forward lengthens it,
+// and is noticed where the grant would be younger than the reply. The waiter is woken only
 // after the commit, so that no crash takes the grant back that it knows of; what it would find
 // when it wakes by itself may not be on disk yet, and so it asks then, which is a
-// commit (see Backend.confirm). A waiter that is frozen, or was killed while it was
+// commit (see [statement.Confirm]). A waiter that is frozen, or was killed while it was
 // being granted the lock, costs [statement.FirstSpan]: then those behind it, none of which sleeps for
 // longer, find the lock free, and the first of them is granted it. A process that
 // is silent (see signs) is passed over.
@@ -62,13 +66,15 @@ type queue struct {
 }
 
 // Wait is one statement that enters the queue, and one that ends with a
-// notification or when it is time to ask anyway. MariaDB gets both as one block,
-// which a notification ends wherever it is.
+// notification or when it is time to ask anyway, and on MySQL one that reads the
+// grant. MariaDB gets all as one block.
 //
 // Note: for MySQL, which knows no blocks, both in one packet would save a trip.
 // But a KILL QUERY that comes between two statements of a packet drops the second
 // one without a reply (seen with MariaDB 10.11; MySQL's loop over a packet's
-// statements reads the same), and the waiter hangs until its deadline.
+// statements reads the same), and the waiter hangs until its deadline. The same
+// goes for its sleep and the reading of the grant, although a KILL QUERY in the
+// sleep lets MySQL 9 go on: one that comes to a sleep that is over does not.
 func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := ready(ctx, r); err != nil {
 		return none, err
@@ -153,15 +159,15 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 		}
 	}()
 	gaveUp := func() bool { return ctx.Err() != nil || o.leaves.Load() }
-	withdrawn, woken, err := q.sleep(sctx, s, lock, r, most, gaveUp)
+	g, withdrawn, woken, err := q.sleep(sctx, s, lock, r, most, gaveUp)
 	close(over)
 	<-watched // a KILL must not meet what the connection does next
 	switch {
 	case withdrawn:
 		return none, fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
-	case woken && !gaveUp():
-		return q.told(sctx, s, r), nil
-	case woken, conn.Number(err) == conn.ErNoSuchTable: // ended, or nothing is held
+	case woken:
+		return g, nil
+	case conn.Number(err) == conn.ErNoSuchTable: // nothing is held
 		return none, nil
 	case errors.Is(err, sqldriver.ErrBadConn):
 		return none, conn.NotSent(err)
@@ -169,41 +175,29 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	return none, err
 }
 
-// told is what a waiter learns that was woken: the store's own grant, or none, so
-// that it asks.
-func (q *queue) told(ctx context.Context, s *conn.Session, r driver.Request) (g driver.Grant) {
-	if !statement.Fits(r) {
-		return g
-	}
-	span, sent := min(r.TTL, statement.FirstSpan), time.Now()
-	err := s.Query(ctx, statement.Granted(q.table, r), func(v []sqldriver.Value) error {
-		// A clock that was turned back since has lengthened the grant.
-		left := min(time.Duration(conn.Int(v[1]))*time.Microsecond, span)
-		g = driver.Grant{Token: conn.Uint(v[0]), Sent: sent.Add(left - span), For: span}
-		return nil
-	})
-	if err != nil {
-		return driver.Grant{}
-	}
-	return g
-}
-
 // sleep enters the queue and sleeps, for [longestSleep] at a time: then it looks
 // whether the lock is free. It reports whether r's owner has a tombstone, and whether
-// it was interrupted: GET_LOCK is NULL then, or SLEEP 1, unless it is an error.
-func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (withdrawn, woken bool, err error) {
+// it was interrupted, and then what the store has granted to r's owner, if anything:
+// GET_LOCK is NULL then, or SLEEP 1, unless it is an error.
+func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
 		piece := max(min(time.Until(end), longestSleep), 0).Truncate(time.Microsecond)
 		sleep := statement.Sleep(q.table, r, piece)
 		if lock != "" {
 			sleep = statement.EnterAndSleep(q.table, q.signs.process, lock, r, s.WakeID, piece)
 		} else if _, _, err := s.Exec(ctx, statement.Enter(q.table, q.signs.process, r, s.WakeID)); err != nil {
-			return false, conn.RolledBack(err), err
+			return g, false, conn.RolledBack(err), err
 		}
-		again := false
-		err = s.Query(ctx, sleep, func(v []sqldriver.Value) error {
+		again, sent, began := false, time.Now(), int64(0)
+		read := func(v []sqldriver.Value) error {
+			if len(v) == 2 {
+				if woken && !gaveUp() && statement.Fits(r) {
+					g = granted(r, sent, conn.Uint(v[0]), time.Duration(conn.Int(v[1])-began)*time.Microsecond)
+				}
+				return nil
+			}
 			slept := time.Duration(conn.Int(v[1])) * time.Microsecond
-			withdrawn, again = slept < 0, slept > 0 && slept >= piece
+			withdrawn, again, began = slept < 0, slept > 0 && slept >= piece, conn.Int(v[2])
 			switch {
 			case lock == "":
 				woken = conn.Uint(v[0]) == 1
@@ -214,12 +208,27 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 				q.signs.lost(lock)
 			}
 			return nil
-		})
+		}
+		if err = s.Query(ctx, sleep, read); err == nil && woken && lock == "" {
+			err = s.Query(ctx, statement.Granted(q.table, r), read)
+		}
 		woken = woken || conn.RolledBack(err)
 		if err != nil || woken || !again || s.Broken || gaveUp() || time.Until(end) <= 0 {
-			return withdrawn, woken, err
+			return g, withdrawn, woken, err
 		}
 	}
+}
+
+// granted is the store's own grant to r's owner, which ends that long after the
+// server began with a statement that was sent then. A grant from the future, by which the
+// server's clock was turned forward meanwhile, is none: the waiter asks.
+func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
+	span := min(r.TTL, statement.FirstSpan)
+	made := sent.Add(end - span)
+	if made.After(time.Now()) {
+		return driver.Grant{}
+	}
+	return driver.Grant{Token: token, Sent: made, For: span}
 }
 
 // enter gives a waiter without a connection of its own a queue entry.
@@ -276,16 +285,11 @@ func (q *queue) next(ctx context.Context, s *conn.Session, name string, reply ui
 }
 
 func (q *queue) grant(ctx context.Context, s *conn.Session, name string, reply uint64) (err error) {
-	for silent := ""; reply == statement.Look; {
+	for reply == statement.Look {
 		q.contended.Put(name, struct{}{})
 		var found int64
-		if found, reply, err = s.Exec(ctx, statement.GrantNext(q.table, name, silent)); err != nil || found == 0 {
+		if found, reply, err = s.Exec(ctx, statement.GrantNext(q.table, name)); err != nil || found == 0 {
 			return err
-		}
-		if reply == statement.Look {
-			if silent, err = q.silent(ctx, s, name); err != nil {
-				return err
-			}
 		}
 	}
 	if reply <= statement.Look {
@@ -302,31 +306,4 @@ func (q *queue) grant(ctx context.Context, s *conn.Session, name string, reply u
 		return nil
 	}
 	return err
-}
-
-// silent returns the entries in the queue of name before the first one whose process
-// lives.
-func (q *queue) silent(ctx context.Context, s *conn.Session, name string) (entries string, err error) {
-	var queue []statement.Entry
-	err = s.Query(ctx, statement.Inspect(q.table, name), func(v []sqldriver.Value) error {
-		queue = statement.Read(v).Entries()
-		return nil
-	})
-	if err != nil || len(queue) == 0 {
-		return "", err
-	}
-	processes := make([]string, len(queue))
-	for i, e := range queue {
-		processes[i] = e.Process
-	}
-	err = s.Query(ctx, statement.Alive(processes), func(v []sqldriver.Value) error {
-		for i, connection := range v {
-			if connection != nil {
-				break
-			}
-			entries += queue[i].Text
-		}
-		return nil
-	})
-	return entries, err
 }

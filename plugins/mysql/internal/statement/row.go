@@ -43,24 +43,6 @@ func (r Row) Holder() driver.Holder {
 	return driver.Holder{Name: r.Name, Owner: r.Owner, Label: r.Label, Token: r.Token, TTL: kit.UpToMillis(r.Left), Waiters: r.waiters()}
 }
 
-// Entry is a waiter in the queue.
-type Entry struct {
-	Text    string // as it stands there
-	Process string // which gives signs of life; empty where the plugin is of the release before
-}
-
-// Entries are the queue.
-func (r Row) Entries() (all []Entry) {
-	for entry := range strings.SplitSeq(strings.TrimPrefix(r.Queue, ","), ",") {
-		e := Entry{Text: "," + entry}
-		if parts := strings.Split(entry, "."); len(parts) > 2 && Plain(parts[1]) {
-			e.Process = parts[1]
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
 func (r Row) waiters() int { return strings.Count(r.Queue, ",") }
 
 // Details reads the column of the reply to [Acquire] that has the details of a row.

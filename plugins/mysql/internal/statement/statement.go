@@ -87,19 +87,6 @@ func alive(process string) string {
 	return "COALESCE(" + lock + "))," + lock + "-1))," + lock + "-2)))"
 }
 
-// Alive asks of each process whether it lives, in one row of numbers and NULLs.
-func Alive(processes []string) string {
-	var t text
-	t.add("SELECT ")
-	for i, p := range processes {
-		if i > 0 {
-			t.add(",")
-		}
-		t.add(alive("'" + p + "'"))
-	}
-	return t.String()
-}
-
 // field is the field of that number, from 1, in the first entry.
 func field(number string) string {
 	return "SUBSTRING_INDEX(SUBSTRING_INDEX(" + head + ",'.'," + number + "),'.',-1)"
@@ -107,34 +94,30 @@ func field(number string) string {
 
 // free adds assignments by which a row gets free, or is granted to the first in
 // its queue if that one's process lives: the first assignment decides it, and freedBy is
-// what stands in freed_by then. The reply is the wake id of the waiter, [Look] if there are some and the first is silent, and 0 for none.
+// what stands in freed_by then. One whose process is silent leaves the queue too. The
+// reply is the wake id of the waiter, [Look] if the first was silent, and 0 for none.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
-	t.add("attempt=IF(queue<>'' AND ", alive(field("2")), " IS NOT NULL,1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
+	t.add("attempt=IF(", alive(field("2")), " IS NOT NULL,1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
 	t.add("*IF(LAST_INSERT_ID(", granted, headWakeID, ",IF(queue='',0,2)))>=0,1,1)")
 	t.add(",token=", granted, "GREATEST(token+1,", micros, "),token),ttl_us=", granted, "CAST(", field("3"), " AS UNSIGNED),ttl_us)")
 	t.add(",expires_at=", granted, Now, "+INTERVAL LEAST(ttl_us,").uint(uint64(FirstSpan.Microseconds())).add(") MICROSECOND,", Now, ")")
 	t.add(",label=", granted, "UNHEX(", field("4"), "),''),value=", granted, "IF(", field("5"), "='-',NULL,UNHEX(", field("5"), ")),NULL)")
-	return t.add(",owner=", granted, field("1"), ",''),queue=", granted, "SUBSTRING(queue,LOCATE(',',queue,2)),queue)")
+	return t.add(",owner=", granted, field("1"), ",''),queue=SUBSTRING(queue,LOCATE(',',queue,2))") // from 0 it is empty
 }
 
-// GrantNext takes silent, the entries of processes that are silent, out of the
-// head of the queue of a free lock, and grants that to the next.
-func GrantNext(table, name, silent string) string {
+// GrantNext grants a free lock to the first in its queue.
+func GrantNext(table, name string) string {
 	var t text
-	t.add("UPDATE ", table, " SET ")
-	if silent != "" {
-		t.add("queue=SUBSTRING(queue,").uint(uint64(len(silent) + 1)).add("),")
-	}
-	t.free("freed_by").add(" WHERE name=").bytes(name).add(" AND queue<>'' AND ", Free)
-	return t.add(" AND LEFT(queue,").uint(uint64(len(silent))).add(")=").bytes(silent).String()
+	t.add("UPDATE ", table, " SET ").free("freed_by")
+	return t.add(" WHERE name=").bytes(name).add(" AND queue<>'' AND ", Free).String()
 }
 
-// Granted reads the token of the store's own grant to r's owner, and for how many
-// microseconds it still lasts.
+// Granted reads the token of the store's own grant to r's owner, and its end in
+// microseconds of the server's clock.
 func Granted(table string, r driver.Request) string {
 	var t text
-	t.add("SELECT token,TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at) FROM ", table, " WHERE ")
+	t.add("SELECT token,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',expires_at) FROM ", table, " WHERE ")
 	return t.granted(r).String()
 }
 
@@ -370,19 +353,22 @@ func Enter(table, process string, r driver.Request, wakeID uint64) string {
 func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 
 // Sleep sleeps until it is time for r's owner to ask. A notification ends it early.
-// It replies for how many microseconds, and -1 where the owner has a tombstone.
+// It replies for how many microseconds, -1 where the owner has a tombstone, and when
+// it began, in microseconds of the server's clock.
 //
 // The row is read in the statement that sleeps. A release that comes before
 // that is seen by it, and one that comes later finds the owner in the queue
 // and interrupts it: nothing is missed between the two.
 func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
-	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1) FROM ", table)
+	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1),", micros, " FROM ", table)
 	return t.add(" WHERE name=").bytes(r.Name).String()
 }
 
 // EnterAndSleep enters the queue like [Enter], and sleeps like [Sleep], by waiting
-// for the lock of that name: one block, which a notification ends wherever it is.
+// for the lock of that name: one block. A notification ends the sleep alone, and
+// then the block goes on and replies [Granted] too, or all of the block wherever
+// else it is.
 //
 // The row is not read by the statement that sleeps, which would have the
 // table's definition locked for so long: an ALTER TABLE waits for that, and
@@ -395,8 +381,8 @@ func EnterAndSleep(table, process, lock string, r driver.Request, wakeID uint64,
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, process, r, wakeID))
 	t.add(";SET pause_us=(SELECT IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1) FROM ", table, " WHERE name=").bytes(r.Name)
-	t.add(");SELECT GET_LOCK('", lock, "',GREATEST(0,COALESCE(pause_us,0))/1000000) AS slept,COALESCE(pause_us,0);END")
-	return t.String()
+	t.add(");SELECT GET_LOCK('", lock, "',GREATEST(0,COALESCE(pause_us,0))/1000000) AS slept,COALESCE(pause_us,0),", micros, ";")
+	return t.add(Granted(table, r), ";END").String()
 }
 
 // pause is for how many microseconds r's owner has to wait before it asks: not
