@@ -1,12 +1,16 @@
 package etcd
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"os/exec"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -72,4 +76,20 @@ func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 		t.Fatalf("acquire %q by %s: token 0", r.Name, r.Owner)
 	}
 	return r
+}
+
+// hosts opens n hosts on s, which are closed when the test ends.
+func hosts(t *testing.T, s *servers.Server, n int) []*core.Client {
+	clients := make([]*core.Client, n)
+	for i := range clients {
+		b, err := Open(&Options{Address: []string{s.Addr()}})
+		must(t, err)
+		clients[i] = core.New(b, &core.Options{Label: fmt.Sprintf("host-%d", i), Logger: slog.New(slog.DiscardHandler)})
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+			defer cancel()
+			must(t, clients[i].Close(ctx))
+		})
+	}
+	return clients
 }
