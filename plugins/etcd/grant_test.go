@@ -19,7 +19,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
-	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
@@ -85,7 +84,7 @@ func TestGrantOfTheQueue(t *testing.T) {
 func TestNoQuestion(t *testing.T) {
 	s := start(t, nil)
 	var reads atomic.Int64
-	relay := clustertest.Relay(t, s.Addr(), func(method string, request []byte) error {
+	relay := relayTo(t, s.Addr(), func(method string, request []byte) error {
 		var req pb.TxnRequest
 		if method == pb.KV_Txn_FullMethodName && proto.Unmarshal(request, &req) == nil && strings.Contains(req.String(), "max_create_revision") {
 			reads.Add(1)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 )
 
 // TestTwoClusters: addresses that lead to two clusters, be it a list of both or one
@@ -19,7 +18,7 @@ func TestTwoClusters(t *testing.T) {
 	one, two := start(t, nil), start(t, nil)
 	for what, o := range map[string]Options{
 		"list": {Address: []string{one.Addr(), two.Addr()}},
-		"name": {Address: []string{clustertest.Balancer(t, one.Addr(), two.Addr())}},
+		"name": {Address: []string{balancer(t, one.Addr(), two.Addr())}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			logs := &warnings{}

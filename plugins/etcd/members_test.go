@@ -13,7 +13,6 @@ import (
 	"github.com/lockbench/lockbench/internal/ports"
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
-	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 )
 
 // three starts a cluster of three members.
@@ -151,7 +150,7 @@ func TestBalancer(t *testing.T) {
 	members, err := etcdserver.StartCluster(t.Context(), 3, &etcdserver.Options{Peers: peers})
 	servers.Keep(t, "etcd", members, err)
 	ill := (leader(t, members) + 1) % 3
-	b := connect(t, Options{Address: []string{clustertest.Balancer(t, rotated(members, ill)...)}})
+	b := connect(t, Options{Address: []string{balancer(t, rotated(members, ill)...)}})
 	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	l, err := c.Lock("held", &core.LockOptions{TTL: 10 * time.Second})
 	must(t, err)
@@ -191,7 +190,7 @@ func acquireFree(t *testing.T, c *core.Client) error {
 // one.
 func TestBalancerWithLearner(t *testing.T) {
 	s := start(t, nil)
-	c := core.New(connect(t, Options{Address: []string{clustertest.Balancer(t, learner(t, s).Addr(), s.Addr())}}),
+	c := core.New(connect(t, Options{Address: []string{balancer(t, learner(t, s).Addr(), s.Addr())}}),
 		&core.Options{Logger: slog.New(slog.DiscardHandler)})
 	must(t, acquireFree(t, c))
 	must(t, c.Close(t.Context()))

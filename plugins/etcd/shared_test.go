@@ -15,7 +15,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
-	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
@@ -114,7 +113,7 @@ func TestUnconfirmedDies(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {
 		s := start(t, &etcdserver.Options{Binary: binary})
 		var lose atomic.Bool
-		relay := clustertest.Relay(t, s.Addr(), func(method string, request []byte) error {
+		relay := relayTo(t, s.Addr(), func(method string, request []byte) error {
 			if lose.Load() && method == pb.KV_Txn_FullMethodName && strings.Contains(string(request), "ghost") {
 				return status.Error(codes.Unavailable, "the answer is lost")
 			}

@@ -23,7 +23,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
-	"github.com/lockbench/lockbench/plugins/etcd/internal/clustertest"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
@@ -43,7 +42,7 @@ func startFilling(t *testing.T) *filling {
 	t.Helper()
 	s := start(t, nil)
 	f := &filling{Server: s, operator: plain(t, s)}
-	f.relay = clustertest.Relay(t, s.Addr(), f.answered)
+	f.relay = relayTo(t, s.Addr(), f.answered)
 	return f
 }
 
@@ -276,19 +275,19 @@ func TestMovedWithoutSpace(t *testing.T) {
 func TestLateMove(t *testing.T) {
 	f := startFilling(t)
 	b, next := f.connect(t), f.connect(t)
-	lose := func(name string) (r driver.Request, e *entry, late *txn.Step) {
+	lose := func(name string) (r driver.Request, late *txn.Step) {
 		t.Helper()
 		r = waitsFor(t, b, lock(name, "a"))
-		e = b.table.find(r.Name, r.Owner, r.Token)
-		l, err := b.leases.grant(t.Context(), purpose{ttl: r.TTL})
+		e := b.table.find(r.Name, r.Owner, r.Token)
+		l, err := b.leases.get(t.Context(), purpose{ttl: r.TTL})
 		must(t, err)
 		s := b.moving(e, l)
 		s.Err = errors.New("no answer")
 		s.OnAnswer()
-		return r, e, &txn.Step{Name: s.Name, In: s.In, Req: s.Req}
+		return r, &txn.Step{Name: s.Name, In: s.In, Req: s.Req}
 	}
-	r, e, late := lose("late")
-	b.leases.retire(e.target) // its lease has ended meanwhile
+	r, late := lose("late")
+	b.leases.retireAll() // its lease has ended meanwhile
 	must(t, b.Renew(t.Context(), r))
 	must(t, b.txns.Do(t.Context(), late))
 	if late.Err != nil || late.OK {
@@ -296,18 +295,18 @@ func TestLateMove(t *testing.T) {
 	}
 	f.onItsLease(t, b, r)
 
-	r, _, late = lose("arrived")
+	r, late = lose("arrived")
 	must(t, b.txns.Do(t.Context(), late))
 	must(t, b.Renew(t.Context(), r))
 	f.onItsLease(t, b, r)
 
-	r, _, late = lose("kept")
+	r, late = lose("kept")
 	must(t, b.txns.Do(t.Context(), late))
 	r.Keep = time.Second
 	eventually(t, "it is kept", func() bool { return b.Release(t.Context(), r) == nil })
 	f.onItsLease(t, b, r)
 
-	r, _, late = lose("adopted")
+	r, late = lose("adopted")
 	_, err := next.adopt(t.Context(), r)
 	must(t, err)
 	must(t, b.txns.Do(t.Context(), late))
@@ -458,7 +457,7 @@ func TestUnknownDeleteWithoutSpace(t *testing.T) {
 			s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 			operator := plain(t, s)
 			var lose atomic.Bool
-			b := connect(t, Options{Address: []string{clustertest.Relay(t, s.Addr(), func(method string, request []byte) error {
+			b := connect(t, Options{Address: []string{relayTo(t, s.Addr(), func(method string, request []byte) error {
 				var req pb.TxnRequest
 				if method != pb.KV_Txn_FullMethodName || proto.Unmarshal(request, &req) != nil || !strings.Contains(req.String(), "unknown") {
 					return nil

@@ -1,4 +1,4 @@
-package clustertest
+package etcd
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Relay passes on what is said to the server at addr and what that answers, until
+// relayTo passes on what is said to the server at addr and what that answers, until
 // the test ends. It calls answered, from many goroutines, when the first answer to
 // a request has come; an error of it goes to the client instead of that answer.
-func Relay(t testing.TB, addr string, answered func(method string, request []byte) error) (relay string) {
+func relayTo(t testing.TB, addr string, answered func(method string, request []byte) error) (relay string) {
 	t.Helper()
 	server, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
 	if err != nil {
@@ -78,9 +78,9 @@ func pass(client grpc.ServerStream, server *grpc.ClientConn, answered func(strin
 	}
 }
 
-// Balancer passes connections on to the servers at addrs, each new one to the next,
+// balancer passes connections on to the servers at addrs, each new one to the next,
 // until the test ends.
-func Balancer(t testing.TB, addrs ...string) (addr string) {
+func balancer(t testing.TB, addrs ...string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
