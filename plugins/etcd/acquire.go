@@ -35,8 +35,7 @@ type acquisition struct {
 	lease  *lease
 	step   *txn.Step
 
-	started   bool
-	keepalive *keepalive.Keepalive // nil when none is needed
+	keepalive *keepalive.Keepalive // beside it; nil when none is needed
 }
 
 // acquisition prepares an acquire; its step is to be submitted.
@@ -60,33 +59,24 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 // acquiring prepares an acquire on l. Who waits goes on from its entry; until there is
 // an answer it is not deleted.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
-	a := &acquisition{b: b, r: r, began: now, lease: l, entry: b.table.queued(r, now)}
+	a := &acquisition{b: b, r: r, began: now, lease: l}
+	a.entry, _ = b.table.queued(r, now)
 	a.value = record{owner: r.Owner, label: r.Label, value: r.Value}.encode()
-	likely := !b.refused.Has(r.Name)
 	if a.queued = a.entry != nil; a.queued {
-		likely = b.table.mayBeNext(a.entry)
 		b.table.keep(a.entry, 0)
 	} else {
 		a.entry = &entry{name: r.Name, owner: r.Owner, label: r.Label, key: b.space.free(r.Name), lease: l, busy: 1, deadline: now.Add(r.TTL)}
 		b.table.add(a.entry)
 	}
 	a.step = a.txn()
-	a.step.Done, a.step.OnAnswer = a.done, a.answered
-	if likely {
-		a.step.Beside = a.start
-	} else {
-		a.step.After = true
-	}
+	a.step.Beside, a.step.Done, a.step.OnAnswer = a.start, a.done, a.answered
 	return a
 }
 
-// start sends the keepalive that a grant needs: beside the Txn, so that all
-// acquires of one share it, when the grant is likely, else after it. It returns
-// what is closed when that is answered.
+// start sends the keepalive that a grant needs, beside the Txn, so that all acquires
+// of one share it. It returns what is closed when that is answered.
 func (a *acquisition) start() <-chan struct{} {
-	if !a.started {
-		a.keepalive, a.started = a.b.leases.keepalive(a.lease, a.began), true
-	}
+	a.keepalive = a.b.leases.keepalive(a.lease, a.began)
 	if a.keepalive == nil {
 		return nil
 	}
@@ -125,7 +115,7 @@ func (a *acquisition) answered() {
 	case granted:
 		t.confirm(a.entry, a.lease, a.began, a.r.TTL, s.Rev)
 	case a.queued:
-		t.tried(a.entry, a.lease, s.Err != nil && !a.b.cluster.Harmless(s.Err))
+		t.notMoved(a.entry, a.lease, s.Err != nil && !a.b.cluster.Harmless(s.Err))
 	case s.Err == nil, a.b.cluster.Harmless(s.Err):
 		if !t.drop(a.entry) {
 			a.b.leases.unload(a.lease)
@@ -167,7 +157,6 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 	case !a.step.OK:
 		return a.refusal(ctx)
 	}
-	a.start()
 	if err := a.b.leases.await(ctx, a.lease, a.keepalive); err != nil {
 		// Granted, but perhaps not for the whole TTL: the caller withdraws it.
 		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
@@ -192,21 +181,15 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 // refusal describes who holds the lock, or asks once more when that has changed.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, seenIn(a.step.Generation, a.step.Ops)
-	b.refused.Put(a.r.Name, struct{}{})
 	held := &driver.HeldError{}
 	switch {
 	case a.step.Ops[1].GetResponseRange().GetCount() > 0:
 		return driver.Result{Err: driver.ErrWithdrawn}
-	case v.first == nil: // whoever had it is gone
-	case ownerOf(v.first) != a.r.Owner || string(v.first.Key) == b.space.free(a.r.Name) || b.table.confirmed(a.r, v):
-		v.approximateTTL = true
+	case v.first == nil && a.queued: // whoever had it is gone, and so is the entry
+		b.table.drop(a.entry)
+	case v.first != nil && !(a.queued && a.entry.is(v.first, v.generation)):
 		held.Holder = b.holder(ctx, v)
 		return driver.Result{Err: held}
-	case !a.queued || !a.entry.is(v.first, v.generation):
-		b.table.inherit(v.first, v.generation)
-	}
-	if a.queued && (v.first == nil || !a.entry.is(v.first, v.generation)) {
-		b.table.drop(a.entry)
 	}
 	return a.retry(ctx, held)
 }

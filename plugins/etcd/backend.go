@@ -22,10 +22,6 @@ const (
 	assumedTTLMin = 2 * time.Second
 	ttlStep       = time.Second
 	ttlMax        = 24 * time.Hour
-	// refusedFor is how long an acquire of a lock that was refused is taken to be
-	// refused again, and maxRefused of how many locks that is remembered.
-	refusedFor = time.Second
-	maxRefused = 1000
 )
 
 var claims = driver.Properties{
@@ -54,7 +50,6 @@ type Backend struct {
 	leases  *leases
 	table   *table
 	ttls    *ttls
-	refused kit.Recent[string, struct{}] // locks of which an acquire was refused
 
 	learning chan struct{} // holds one while a server is asked
 	server   atomic.Value  // string: its version, once that is known
@@ -95,7 +90,6 @@ func open(o Options) (*Backend, error) {
 	b.watches = watch.New(b.cluster)
 	b.table = newTable(b.space, b.cluster, b.txns, b.leases, b.watches)
 	b.ttls = newTTLs(b.cluster)
-	b.refused.Age, b.refused.Limit = refusedFor, maxRefused
 	b.cluster.Go(func() { _ = b.learn(b.cluster.Context()) }) // tried again by Check
 	return b, nil
 }

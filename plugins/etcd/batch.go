@@ -116,7 +116,7 @@ func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finis
 			return nil, nil
 		}
 		s := b.releasing(e)
-		return b.finishing(s), s
+		return func(ctx context.Context) driver.Result { return driver.Result{Err: b.finish(ctx, s)} }, s
 	case op.Kind != driver.OpAcquire || b.checkTTL(op.TTL) != nil || ctx.Err() != nil || !b.cluster.Looked():
 		return nil, nil
 	}

@@ -38,7 +38,7 @@
 //
 //	acquire             1 and 1; a keepalive goes beside it, which is no entry;
 //	                    all acquires of one transaction share it
-//	refused acquire     1 and 1, and 1 read for the TTL when it is not known;
+//	refused acquire     the same, and 1 read for the TTL when it is not known;
 //	                    1 more read, for all, when it shared its transaction
 //	renew               1 keepalive and 1 read at the same time, no entry;
 //	                    100 locks share the read and about 1,000 the keepalive;
@@ -46,7 +46,7 @@
 //	release, proclaim   1 and 1
 //	withdraw            1 and 1, 2 and 2 of what another process has put, and a
 //	                    LeaseGrant for every 256 and every 10 s
-//	release with Keep   2 and 2
+//	release with Keep   1 and 1, and a LeaseGrant if there is none of that TTL
 //	inspect             1 read, and 1 for the TTL
 //	wait                1 and 1 for the queue entry; 1 watch, unless one of the same key
 //	                    ended within the last second; 1 read if the watch may have missed

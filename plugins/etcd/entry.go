@@ -21,7 +21,7 @@ type entry struct {
 	rev        int64           // the key's create revision; 0 until it is known
 	generation *txn.Generation // in which that counts
 	lease      *lease          // that the key is on, as far as is known
-	target     *lease          // to which a move without an answer may have put it, or nil
+	unsure     bool            // it may be on another one: a move had no answer
 	deadline   time.Time       // when this process deletes it
 	busy       int             // waits, acquires and renewals under way, during which it does not
 	ending     bool            // it is deleting it
@@ -75,23 +75,19 @@ func (t *table) unpin(e *entry, before *predecessor) {
 }
 
 // queued returns the entry of an owner that waits, or was granted the lock in the
-// queue and has not confirmed it, and pins it; nil when there is none.
-func (t *table) queued(r driver.Request, now time.Time) *entry {
+// queue and has not confirmed it, and pins it; nil when there is none. With it comes what
+// its last Wait has left, nil if that is nothing, or if it is time to look at the entry.
+func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[entryKey{r.Name, r.Owner}]
 	if e == nil || e.rev == 0 || e.ending || !e.short() {
-		return nil
+		return nil, nil
 	}
-	return t.pin(e, now)
-}
-
-// mayBeNext reports whether it may be e's turn: its last Wait has not left anything
-// that it waits for.
-func (t *table) mayBeNext(e *entry) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return e.before == nil
+	t.pin(e, now)
+	before := e.before
+	e.before = nil
+	return e, before
 }
 
 // owns reports whether e is what its owner has.
@@ -99,29 +95,6 @@ func (t *table) owns(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.entries[e.who()] == e
-}
-
-// confirmed reports whether what was seen of r's name is r's own lock, and not one that it
-// has yet to confirm, or one that is being deleted.
-func (t *table) confirmed(r driver.Request, v seen) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e, used := t.entries[entryKey{r.Name, r.Owner}], t.keys[string(v.first.Key)]
-	return e != nil && e.is(v.first, v.generation) && !e.short() || used != nil && used.ending
-}
-
-// inherit records that kv, read in gen, is the entry of its owner: of an earlier
-// process. Its lease is not renewed.
-func (t *table) inherit(kv *mvccpb.KeyValue, gen *txn.Generation) {
-	e := &entry{
-		name: t.space.nameOf(string(kv.Key)), owner: ownerOf(kv), key: string(kv.Key), rev: kv.CreateRevision, generation: gen,
-		lease: &lease{id: kv.Lease, purpose: purpose{use: waiting}, retired: true}, deadline: time.Now().Add(entryFor),
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.remove(t.entries[e.who()])
-	t.entries[e.who()] = e
-	t.due(e.deadline)
 }
 
 // known notes that e's key was created at rev.
@@ -160,45 +133,37 @@ func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sent, span := t.leases.sign(e.lease), min(e.lease.ttl, r.TTL)
-	if t.entries[e.who()] != e || e.ending || !e.short() || e.target != nil || len(r.Value) > maxWaitingValue || now.After(sent.Add(span/2)) {
+	if t.entries[e.who()] != e || e.ending || !e.short() || e.unsure || len(r.Value) > maxWaitingValue || now.After(sent.Add(span/2)) {
 		return driver.Grant{}
 	}
 	t.hold(e, sent.Add(span))
 	return driver.Grant{Token: e.token(), Sent: sent, For: span}
 }
 
-// moved notes that e's key is on l now.
+// moved notes that e's key is on l now. No move is under way that could still take
+// it elsewhere: each compares the lease that it leaves, and none leads back.
 func (t *table) moved(e *entry, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.lease != l {
 		t.leases.unload(e.lease)
 	}
-	if e.target != l {
-		t.leases.unload(e.target)
-	}
-	e.lease, e.target = l, nil
+	e.lease, e.unsure = l, false
 }
 
-// tried notes that e's key was not moved to l, or, when unsure, may be there.
-func (t *table) tried(e *entry, l *lease, unsure bool) {
+// notMoved notes that e's key was not moved to l, or, when unsure, may be there.
+func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case e.target == l:
-	case unsure:
-		t.leases.unload(e.target)
-		e.target = l
-	default:
-		t.leases.unload(l)
-	}
+	t.leases.unload(l)
+	e.unsure = e.unsure || unsure
 }
 
-// where returns the leases that e is on, and may be on.
-func (t *table) where(e *entry) (l, target *lease) {
+// where returns the lease that e is on, and whether it may be on another one.
+func (t *table) where(e *entry) (l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return e.lease, e.target
+	return e.lease, e.unsure
 }
 
 // beginRenewal keeps e from ending until endRenewal. It
@@ -223,6 +188,14 @@ func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 		e.deadline, e.seenAt = deadline, max(e.seenAt, rev)
 	}
 	t.due(e.deadline)
+}
+
+// shorten has e, which was renewed, end sooner.
+func (t *table) shorten(e *entry, deadline time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.deadline = deadline
+	t.due(deadline)
 }
 
 // end keeps e from being renewed: it is being deleted.

@@ -37,7 +37,7 @@ func (b *Backend) holder(ctx context.Context, v seen) driver.Holder {
 		h.TTL = max(time.Millisecond, kit.UpToMillis(b.table.left(e, time.Now())))
 		return h
 	}
-	left, err := b.ttls.left(ctx, v.first.Lease, v.approximateTTL)
+	left, err := b.ttls.left(ctx, v.first.Lease)
 	if err != nil {
 		left = time.Second // held for an unknown time: ask again soon
 	}
@@ -78,11 +78,10 @@ func probe(s space) *pb.TxnRequest {
 
 // seen is what entries found first among what was read of a name.
 type seen struct {
-	generation     *txn.Generation  // in which it was read
-	rev            int64            // of the store then; not set by seenIn
-	first          *mvccpb.KeyValue // the lock; nil when nobody holds it
-	entries        int              // with the first one
-	approximateTTL bool             // how long the lock is held need not be known exactly
+	generation *txn.Generation  // in which it was read
+	rev        int64            // of the store then; not set by seenIn
+	first      *mvccpb.KeyValue // the lock; nil when nobody holds it
+	entries    int              // with the first one
 }
 
 func seenIn(gen *txn.Generation, ops []*pb.ResponseOp) seen {

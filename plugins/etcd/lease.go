@@ -226,11 +226,8 @@ func (ls *leases) sign(l *lease) time.Time {
 	return l.acked
 }
 
-// retire stops the renewal of l, unless it is nil.
+// retire stops the renewal of l.
 func (ls *leases) retire(l *lease) {
-	if l == nil {
-		return
-	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.retired = true
@@ -263,11 +260,8 @@ func (ls *leases) alive(l *lease) bool {
 	return !l.retired
 }
 
-// unload takes a key off l, unless that is nil.
+// unload takes a key off l.
 func (ls *leases) unload(l *lease) {
-	if l == nil {
-		return
-	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.load--

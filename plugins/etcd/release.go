@@ -15,7 +15,7 @@ import (
 )
 
 // Release is one Txn, after a read when an earlier process got the lock. Keep
-// takes a LeaseGrant and a Txn.
+// is a renewal for a short time.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.keep(ctx, r)
@@ -40,11 +40,6 @@ func (b *Backend) releasing(e *entry) *txn.Step {
 	s.Done = func() bool { return true } // a try before has done it
 	s.OnAnswer = func() { b.table.ended(e, s.Err == nil) }
 	return s
-}
-
-// finishing is finish for a batch.
-func (b *Backend) finishing(s *txn.Step) finish {
-	return func(ctx context.Context) driver.Result { return driver.Result{Err: b.finish(ctx, s)} }
 }
 
 // finish waits for a step that was submitted, and returns its outcome.
@@ -157,20 +152,15 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep shortens a lease to r.Keep. The process deletes the key in time; should
-// it end before, etcd does, whose leases are whole seconds and no shorter than
-// its minimum.
+// keep shortens a lease to r.Keep. It is renewed for that, in whole seconds and no
+// less than the server's minimum, so that etcd ends it should this process end; else
+// this process deletes the key in time.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	e, err := b.known(ctx, r)
 	if err != nil {
 		return err
 	}
-	if !b.table.beginRenewal(e, now) {
-		return b.notHeld(ctx, r)
-	}
-	var deadline time.Time
-	defer func() { b.table.endRenewal(e, deadline, 0) }()
 	if b.table.left(e, now) <= r.Keep { // never lengthen it
 		gone, _, err := b.table.verify(ctx, []*entry{e})
 		if gone[e] {
@@ -179,18 +169,11 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 		}
 		return err
 	}
-	seconds := (r.Keep + time.Second - 1).Truncate(time.Second)
-	l, err := b.leases.grant(ctx, purpose{ttl: max(seconds, assumedTTLMin, b.leases.shortest())})
-	if err != nil {
+	r.TTL = max((r.Keep + time.Second - 1).Truncate(time.Second), b.leases.shortest())
+	if err := b.Renew(ctx, r); err != nil {
 		return err
 	}
-	b.leases.retire(l) // what is on it must not be renewed
-	re := &renewal{r: r, entry: e, lease: l, step: b.moving(e, l)}
-	b.txns.Submit(re.step)
-	if err := b.arrive(ctx, re); err != nil {
-		return err
-	}
-	deadline = now.Add(r.Keep)
+	b.table.shorten(e, now.Add(r.Keep))
 	return nil
 }
 

@@ -45,11 +45,11 @@ func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 		if *re.err != nil {
 			continue
 		}
-		l, target := b.table.where(re.entry)
+		l, unsure := b.table.where(re.entry)
 		switch {
 		case !b.table.beginRenewal(re.entry, now):
 			*re.err = b.notHeld(ctx, re.r)
-		case target == nil && b.leases.renewable(l, re.r.TTL):
+		case !unsure && b.leases.renewable(l, re.r.TTL):
 			staying = append(staying, re)
 		default:
 			moving = append(moving, re)
@@ -99,7 +99,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 		if *re.err = refused; refused != nil {
 			continue
 		}
-		if re.lease, *re.err = b.target(ctx, re); *re.err != nil {
+		if re.lease, *re.err = b.leases.get(ctx, purpose{ttl: re.r.TTL}); *re.err != nil {
 			if cluster.OutOfSpace(*re.err) {
 				refused = *re.err
 			}
@@ -114,11 +114,11 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 			*re.err = b.arrive(ctx, re)
 		}
 		var deadline time.Time
-		l, target := b.table.where(re.entry)
+		l, unsure := b.table.where(re.entry)
 		switch err := *re.err; {
 		case err == nil:
 			deadline = now.Add(re.r.TTL)
-		case cluster.OutOfSpace(err) && b.cluster.Harmless(err) && target == nil && l.ttl >= re.r.TTL:
+		case cluster.OutOfSpace(err) && b.cluster.Harmless(err) && !unsure && l.ttl >= re.r.TTL:
 			*re.err = nil
 			staying = append(staying, re)
 			continue
@@ -128,17 +128,8 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	return staying
 }
 
-// target is the lease to move a lock to: where an earlier try may have put it already.
-func (b *Backend) target(ctx context.Context, re *renewal) (*lease, error) {
-	if _, target := b.table.where(re.entry); target != nil && b.leases.renewable(target, re.r.TTL) {
-		return target, nil
-	}
-	return b.leases.get(ctx, purpose{ttl: re.r.TTL})
-}
-
-// moving puts e, which is the lock, on l. It moves e from where it is known to be only,
-// and as often as there is no answer to the same lease: one that is late finds e on
-// another lease than that, and does nothing.
+// moving puts e, which is the lock, on l. It moves e from where it is known to be only:
+// one that is late finds e on another lease than that, and does nothing.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Twice: true, Req: &pb.TxnRequest{
@@ -156,7 +147,7 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 			b.table.moved(e, l)
 			return
 		}
-		b.table.tried(e, l, s.Err != nil && !b.cluster.Harmless(s.Err))
+		b.table.notMoved(e, l, s.Err != nil && !b.cluster.Harmless(s.Err))
 	}
 	return s
 }
@@ -223,7 +214,7 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	}
 	var left expiry
 	if v.first.Lease != 0 {
-		if left, err = b.ttls.of(ctx, v.first.Lease, false); err != nil {
+		if left, err = b.ttls.of(ctx, v.first.Lease); err != nil {
 			return nil, err
 		}
 	}

@@ -87,20 +87,3 @@ func TestStartGivenUp(t *testing.T) {
 		t.Errorf("in the store: %v, want only the first lock", left)
 	}
 }
-
-// TestKeepaliveAfterRefusal: an acquire of a lock that was refused lately sends no
-// keepalive beside it.
-func TestKeepaliveAfterRefusal(t *testing.T) {
-	b := connect(t, on(start(t, nil)))
-	r := lock("jobs", "a")
-	l, err := b.leases.get(t.Context(), purpose{ttl: r.TTL})
-	must(t, err)
-	for _, refused := range []bool{false, true} {
-		if refused {
-			b.refused.Put(r.Name, struct{}{})
-		}
-		if s := b.acquiring(r, l, time.Now()).step; s.After != refused || (s.Beside == nil) != refused {
-			t.Errorf("refused %v: after %v, beside %v", refused, s.After, s.Beside != nil)
-		}
-	}
-}

@@ -122,7 +122,6 @@ func (t *table) detach(e *entry) bool {
 	}
 	delete(t.entries, e.who())
 	t.leases.unload(e.lease)
-	t.leases.unload(e.target)
 	t.watches.Drop(e.watch)
 	return true
 }
@@ -187,7 +186,7 @@ const eraseAgain = 500 * time.Millisecond
 func (t *table) erase(e *entry) {
 	t.mu.Lock()
 	own := []*pb.Compare{txn.At(e.key, e.rev)}
-	if e.short() && e.target == nil { // but not what its owner confirms just now
+	if e.short() && !e.unsure { // but not what its owner confirms just now
 		own = append(own, txn.On(e.key, e.lease.id))
 	}
 	rev := e.rev
@@ -210,9 +209,10 @@ func (t *table) erased(e *entry, err error) {
 	case err == nil, errors.Is(err, cluster.ErrDataLost):
 		t.drop(e)
 	case cluster.Is(err, rpctypes.ErrPermissionDenied):
-		l, target := t.where(e)
-		t.leases.retire(l)
-		t.leases.retire(target)
+		l, unsure := t.where(e)
+		if t.leases.retire(l); unsure {
+			t.leases.retireAll()
+		}
 		t.drop(e)
 	case t.owns(e):
 		t.ended(e, false)

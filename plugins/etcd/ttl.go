@@ -18,29 +18,26 @@ type ttls struct {
 // expiry is what a server has said of a lease: until when it lives, and for how
 // long it was granted.
 type expiry struct {
-	asked, at time.Time
-	granted   time.Duration
+	at      time.Time
+	granted time.Duration
 }
 
 const (
-	rememberTTL = 500 * time.Millisecond
-	// roughTTL is the part of what was left for which a waiter relies on it.
-	roughTTL = 4
-	maxTTLs  = 1000
+	rememberTTL = 250 * time.Millisecond // and twice that at most
+	maxTTLs     = 1000
 )
 
 func newTTLs(c *cluster.Cluster) *ttls {
-	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Limit: maxTTLs}}
+	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
 }
 
 // left is in whole seconds, as etcd counts, and up to one too little; negative
-// for a key without a lease, which somebody else has put there. When rough will
-// do, what is left may have become more since.
-func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, error) {
+// for a key without a lease, which somebody else has put there.
+func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil
 	}
-	e, err := t.of(ctx, id, rough)
+	e, err := t.of(ctx, id)
 	if err != nil {
 		return 0, err
 	}
@@ -48,22 +45,17 @@ func (t *ttls) left(ctx context.Context, id int64, rough bool) (time.Duration, e
 }
 
 // of returns what is known of a lease, or asks.
-func (t *ttls) of(ctx context.Context, id int64, rough bool) (expiry, error) {
-	now := time.Now()
-	e, known := t.known.Get(id)
-	remember := rememberTTL
-	if rough {
-		remember = max(remember, e.at.Sub(e.asked)/roughTTL)
-	}
-	if known && now.Sub(e.asked) < remember {
+func (t *ttls) of(ctx context.Context, id int64) (expiry, error) {
+	if e, known := t.known.Get(id); known {
 		return e, nil
 	}
+	now := time.Now()
 	resp, err := t.cluster.TimeToLive(ctx, id)
 	if err != nil {
-		return e, t.cluster.Wrap(err)
+		return expiry{}, t.cluster.Wrap(err)
 	}
 	left := time.Duration(max(0, resp.TTL)) * time.Second
-	e = expiry{asked: now, at: now.Add(left), granted: time.Duration(resp.GrantedTTL) * time.Second}
+	e := expiry{at: now.Add(left), granted: time.Duration(resp.GrantedTTL) * time.Second}
 	t.known.Put(id, e)
 	return e, nil
 }

@@ -179,11 +179,11 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
-		e := t.queued(r, now)
+		e, p := t.queued(r, now)
+		if p != nil {
+			return e, p, nil
+		}
 		if e != nil {
-			if p := t.resume(e); p != nil {
-				return e, p, nil
-			}
 			p, err := t.ahead(ctx, e)
 			if err == nil {
 				return e, p, nil
@@ -200,16 +200,6 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 		}
 	}
 	return nil, nil, nil // taken away each time
-}
-
-// resume returns what the last Wait of e has left, nil if that is nothing, or if it is
-// time to look at the entry itself.
-func (t *table) resume(e *entry) *predecessor {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := e.before
-	e.before = nil
-	return p
 }
 
 // newWaiting makes an entry of an owner that comes into the queue, and picks its key: the

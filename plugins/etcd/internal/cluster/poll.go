@@ -26,7 +26,7 @@ func (c *Cluster) poll(ctx context.Context) error {
 	p.next(ctx)
 	pause := time.NewTicker(askNext)
 	defer pause.Stop()
-	var failed error // the first one
+	var failed error // of the member in use, or else the first one
 	for len(p.errs) < len(p.order) {
 		select {
 		case a := <-p.answers:
@@ -34,21 +34,20 @@ func (c *Cluster) poll(ctx context.Context) error {
 				p.compare(ctx, a.from)
 				return nil
 			}
-			failed = cmp.Or(failed, a.failure())
+			if failed == nil || a.from == p.order[0] {
+				failed = fmt.Errorf("%s: %w", a.from.endpoint, a.err)
+			}
 			p.next(ctx)
 		case <-pause.C:
 			p.next(ctx)
 		case <-ctx.Done():
 			p.redial()
-			return cmp.Or(p.failure(), failed, ctx.Err())
+			return cmp.Or(failed, ctx.Err())
 		}
 	}
 	p.redial()
-	return p.failure()
+	return failed
 }
-
-// failure is the error of the member in use, nil while it has none.
-func (p *poll) failure() error { return answer{p.order[0], p.errs[p.order[0]]}.failure() }
 
 // redial returns when it is known which of the members that were asked need a new
 // connection.
@@ -74,14 +73,6 @@ type poll struct {
 type answer struct {
 	from *member
 	err  error // native
-}
-
-// failure is the error with the member that it is of, nil when there is none.
-func (a answer) failure() error {
-	if a.err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", a.from.endpoint, a.err)
 }
 
 // next asks the next member.

@@ -24,8 +24,6 @@ type Step struct {
 	// that Then waits for too, and returns what is closed when that is done, or
 	// nil.
 	Beside func() <-chan struct{}
-	// After reports that Then asks the store for more when the step was done.
-	After bool
 	// Twice reports whether the same again does no harm, also when the first
 	// arrives late: then a step without an answer is sent once more.
 	Twice bool

@@ -200,10 +200,8 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 			rest = append(rest, s)
 			continue
 		}
-		free = append(free, s)
-	}
-	for _, s := range free {
 		s.Doubt = cmp.Or(s.Doubt, full)
+		free = append(free, s)
 	}
 	switch {
 	case len(rest) == 0: // a server that refuses more than it should
@@ -311,7 +309,7 @@ func (w *Writer) deliver(batch []*Step) {
 	for _, s := range batch {
 		switch {
 		case s.Then == nil:
-		case s.Err != nil || !s.OK || s.After:
+		case s.Err != nil || !s.OK:
 			w.apart(s.Then)
 		case s.alone():
 			s.Then()

@@ -17,12 +17,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestDeliverWaitsForNobody: a step whose follower asks the store for more, or
-// waits for what was started beside it, holds up no sender.
+// TestDeliverWaitsForNobody: a step that was refused, or whose follower waits for what
+// was started beside it, holds up no sender.
 func TestDeliverWaitsForNobody(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
 	for what, s := range map[string]*Step{
-		"asks for more":          {OK: true, After: true},
 		"was refused":            {},
 		"waits for what is near": {OK: true, beside: make(chan struct{})},
 	} {
