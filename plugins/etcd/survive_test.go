@@ -77,6 +77,32 @@ func renewals(rs []driver.Request) []driver.Op {
 	return ops
 }
 
+// TestRightsTakenAway: a lock that is not renewed, and that the user may not delete any
+// more, ends with its lease, although another one on that was renewed.
+func TestRightsTakenAway(t *testing.T) {
+	s := start(t, nil)
+	root, ctx := withUsers(t, s, "mine/"), t.Context()
+	o := on(s)
+	o.Username, o.Password, o.Prefix = "locks", secret, "mine/"
+	b, other := connect(t, o), connect(t, o)
+	may := func(right clientv3.PermissionType) {
+		t.Helper()
+		_, err := root.RoleGrantPermission(ctx, "locks", "mine/", clientv3.GetPrefixRangeEnd("mine/"), right)
+		must(t, err)
+	}
+	kept, left := acquire(t, b, short("kept", "a")), acquire(t, b, short("left", "b"))
+	l := b.table.find(left.Name, left.Owner, left.Token).lease
+	stop := keepRenewing(t, b, kept)
+	may(clientv3.PermissionType(clientv3.PermRead))
+	heldUntil(t, other, "left")
+	if b.leases.alive(l) {
+		t.Error("its lease would be renewed")
+	}
+	may(clientv3.PermissionType(clientv3.PermReadWrite))
+	_ = stop() // it may have been lost with it
+	acquire(t, b, short("left", "c"))
+}
+
 // TestGenerationDeletedByHand: what was held before is free after its TTL, although the
 // process that had it goes on taking locks.
 func TestGenerationDeletedByHand(t *testing.T) {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"time"
@@ -38,45 +39,37 @@ func dialAny(ctx context.Context, addrs []string) (net.Conn, error) {
 		err  error
 	}
 	results := make(chan result)
-	begun, over := 0, 0
-	begin := func() {
-		if begun == len(addrs) {
-			return
-		}
-		addr := addrs[begun]
-		begun++
-		go func() {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-			select {
-			case results <- result{conn, err}:
-			case <-ctx.Done(): // another one was first
-				if conn != nil {
-					_ = conn.Close()
-				}
+	begin := func(addr string) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		select {
+		case results <- result{conn, err}:
+		case <-ctx.Done(): // another one was first
+			if conn != nil {
+				_ = conn.Close()
 			}
-		}()
+		}
 	}
-	begin()
-	pause := time.NewTicker(nextAddress)
-	defer pause.Stop()
 	var failed error
-	for {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for begun, over := 0, 0; over < len(addrs); {
 		select {
 		case r := <-results:
 			if r.err == nil {
 				return r.conn, nil
 			}
-			if over++; failed == nil {
-				failed = r.err
+			failed = cmp.Or(failed, r.err)
+			over++
+			next.Reset(0)
+		case <-next.C:
+			if begun < len(addrs) {
+				go begin(addrs[begun])
+				begun++
+				next.Reset(nextAddress)
 			}
-			if over == len(addrs) {
-				return nil, failed
-			}
-			begin()
-		case <-pause.C:
-			begin()
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+	return nil, failed
 }

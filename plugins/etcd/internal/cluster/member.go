@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -60,15 +61,8 @@ func (c *Cluster) avoid(m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m.failed = time.Now()
-	if c.at == m {
-		c.choose(c.order()[1:])
-	}
-}
-
-// choose uses the first of order. The caller holds mu.
-func (c *Cluster) choose(order []*member) {
-	if len(order) > 0 {
-		c.at = order[0]
+	if c.at == m && c.several() {
+		c.at = c.order()[1]
 	}
 }
 
@@ -78,16 +72,11 @@ func (c *Cluster) choose(order []*member) {
 func (c *Cluster) order() []*member {
 	order := []*member{c.at}
 	for _, i := range rand.Perm(len(c.all)) {
-		m := c.all[i]
-		if m == c.at {
-			continue
+		if m := c.all[i]; m != c.at {
+			order = append(order, m)
 		}
-		at := 1
-		for at < len(order) && !m.failed.Before(order[at].failed) {
-			at++
-		}
-		order = append(order[:at], append([]*member{m}, order[at:]...)...)
 	}
+	slices.SortStableFunc(order[1:], func(a, b *member) int { return a.failed.Compare(b.failed) })
 	return order
 }
 
@@ -96,7 +85,7 @@ func (c *Cluster) leave(old, next *member, why error) {
 	c.mu.Lock()
 	old.failed = time.Now()
 	if c.at == old {
-		c.choose([]*member{next})
+		c.at = next
 	}
 	conn := old.conn
 	old.conn = nil
