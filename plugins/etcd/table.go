@@ -210,8 +210,9 @@ func (t *table) erased(e *entry, err error) {
 		t.drop(e)
 	case cluster.Is(err, rpctypes.ErrPermissionDenied):
 		l, unsure := t.where(e)
-		if t.leases.retire(l); unsure {
-			t.leases.retireAll()
+		t.leases.retire(l)
+		if unsure {
+			t.leases.retireAll() // that it may be on
 		}
 		t.drop(e)
 	case t.owns(e):
