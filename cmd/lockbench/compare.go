@@ -48,7 +48,7 @@ alone one folder of one build will do. Of several cells the worst is shown.`,
 			return errors.Join(show(shown, format, cmd), err)
 		},
 	}
-	choiceVar(cmd.Flags(), &format, "format", "text", "output, `text|md|json`", "text", "md", "json")
+	choiceVar(cmd.Flags(), &format, "format", "text", "output, `text|md`", "text", "md")
 	cmd.Flags().StringVar(&q.Filter, "filter", "", "compare these cells only, a `FILTER` as of benchstat")
 	cmd.Flags().StringArrayVar(&q.FailOn, "fail-on", nil, "exit with 5 when a figure or its change is beyond a `LIMIT`, such as 'UNIT > +N%'")
 	return cmd

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -62,26 +61,12 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	root.PersistentPreRunE = pluginDirs
-	root.AddCommand(runCommand(), faultsCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand(), versionCommand())
+	root.AddCommand(runCommand(), faultsCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand())
 	completeAll(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	guideLost(root)
 	return root
-}
-
-// versionCommand says what --version does.
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  lockbench version",
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "lockbench %s\n", bench.Version())
-			return err
-		},
-	}
 }
 
 // guideLost has the commands that only have commands below them, and help, refuse

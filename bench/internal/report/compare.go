@@ -10,11 +10,8 @@ import (
 )
 
 // WriteComparison writes a comparison as "text" for a terminal, with a table for
-// each unit, as "md", or as "json" for programs.
+// each unit, or as "md".
 func WriteComparison(w io.Writer, c results.Comparison, format string) error {
-	if format == "json" {
-		return comparisonJSON(w, c)
-	}
 	return printed(w, format, func(p *printer) { p.comparison(c) })
 }
 
@@ -165,59 +162,4 @@ func measured(h results.Held) string {
 // HeldLine says in one line what was held against a limit.
 func HeldLine(h results.Held) string {
 	return fmt.Sprintf("%s is %s, wanted %s", held(h), measured(h), h.Limit())
-}
-
-// limit is one bound as JSON has it.
-type limit struct {
-	Cell    string  `json:"cell"` // the worst of Cells
-	Cells   int     `json:"cells"`
-	Figure  string  `json:"figure"`
-	Value   float64 `json:"value"`
-	Runs    int     `json:"runs"`
-	Wanted  string  `json:"wanted"`
-	Reached bool    `json:"reached"`
-}
-
-// difference is one row as JSON has it.
-type difference struct {
-	Cell      string   `json:"cell"`
-	Unit      string   `json:"unit"`
-	Control   bool     `json:"same_in_both,omitempty"`
-	OldRuns   int      `json:"old_runs"`
-	NewRuns   int      `json:"new_runs"`
-	Old       float64  `json:"old"`
-	OldLow    *float64 `json:"old_low"`
-	OldHigh   *float64 `json:"old_high"`
-	New       float64  `json:"new"`
-	NewLow    *float64 `json:"new_low"`
-	NewHigh   *float64 `json:"new_high"`
-	Change    *float64 `json:"change"` // of the medians, as a fraction; null from 0
-	P         float64  `json:"p"`
-	Adjusted  float64  `json:"p_holm"`
-	Supported bool     `json:"supported"`
-	Worse     bool     `json:"worse"`
-	Better    bool     `json:"better"`
-}
-
-func comparisonJSON(w io.Writer, c results.Comparison) error {
-	doc := struct {
-		Old      string       `json:"old"`
-		New      string       `json:"new"`
-		Rows     []difference `json:"rows"`
-		Warnings []string     `json:"warnings"`
-		Limits   []limit      `json:"limits,omitempty"`
-	}{Old: c.Old, New: c.New, Rows: []difference{}, Warnings: append([]string{}, c.Warnings...)}
-	for _, d := range c.Rows {
-		doc.Rows = append(doc.Rows, difference{
-			Cell: d.Cell, Unit: d.Unit, Control: d.Control, OldRuns: d.Old.N, NewRuns: d.New.N,
-			Old: d.Old.Center, OldLow: finite(d.Old.Lo), OldHigh: finite(d.Old.Hi),
-			New: d.New.Center, NewLow: finite(d.New.Lo), NewHigh: finite(d.New.Hi),
-			Change: finite(d.Delta), P: d.P, Adjusted: d.Adjusted,
-			Supported: d.Supported, Worse: d.Worse(), Better: d.Improved(),
-		})
-	}
-	for _, h := range c.Held {
-		doc.Limits = append(doc.Limits, limit{h.Row.Cell, h.Rows, h.Figure(), h.Value, h.Measured.N, h.Limit(), !h.Broken})
-	}
-	return writeJSON(w, doc)
 }

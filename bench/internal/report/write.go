@@ -91,10 +91,6 @@ func (r Report) json(w io.Writer) error {
 	for _, v := range r.Verdict.Violations {
 		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})
 	}
-	return writeJSON(w, doc)
-}
-
-func writeJSON(w io.Writer, doc any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(doc)
