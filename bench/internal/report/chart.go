@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -29,14 +28,14 @@ type chart struct {
 	Note  string `json:"-"`
 }
 
-// view is one set of lines with the table that says the same.
+// view is one set of lines.
 type view struct {
 	Label  string `json:"label"`
 	Y      axis   `json:"y"`
 	YTitle string `json:"ytitle"`
 	Lines  []line `json:"lines"`
 	Band   *band  `json:"band,omitempty"`
-	Table  grid   `json:"-"`
+	Table  grid   `json:"-"` // says the same, where no table of the section does
 }
 
 // band is a part of the x axis that is pointed out.
@@ -54,8 +53,6 @@ type line struct {
 	Dash   int         `json:"dash"`   // 0 is solid
 	Shown  bool        `json:"shown"`  // before the reader chooses
 	Points [][]float64 `json:"points"` // x, y, and where there is one the interval of y
-
-	subject cell // in tables
 }
 
 // style finds the family and dash of a subject.
@@ -92,7 +89,7 @@ func styles(m results.Manifest) map[string]style {
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
-		Name: name(s), Family: st.family, Dash: st.dash, Points: points, subject: subject(s),
+		Name: name(s), Family: st.family, Dash: st.dash, Points: points,
 		Shown: s.Kind != results.KindBaseline || s.Reference == s.Name,
 	}
 }
@@ -108,15 +105,9 @@ func (r Report) charts(scenario string) []chart {
 func (r Report) loadChart(scenario string) chart {
 	c := chart{
 		ID: scenario + "-load", X: axisLoad, Title: "Figures by number of callers",
-		Note: "Medians over the runs with their 95 % intervals.",
+		Note: "Medians over the runs with their 95 % intervals, which the tables below have too.",
 	}
 	ts := r.of(scenario)
-	if scenario == contendScenario {
-		c.Title = "Handoff by number of waiters"
-	}
-	if scenario == acquireScenario || scenario == throughputScenario {
-		c.Title = "Latency and throughput against load"
-	}
 	if scenario != takeoverScenario && slices.ContainsFunc(ts, func(t Table) bool { return t.Hosts > 0 }) {
 		c.Note += " Callers are those of all hosts together; without hosts they are in lockbench itself, else each host is a process with a plugin of its own."
 	}
@@ -176,7 +167,6 @@ func (r Report) curve(unit, facet string, ts []Table) view {
 	if !several {
 		return view{}
 	}
-	v.Table = curveGrid(v, unit)
 	return v
 }
 
@@ -198,28 +188,6 @@ func curvePoints(subject, unit string, ts []Table) [][]float64 {
 	}
 	slices.SortFunc(out, func(a, b []float64) int { return cmp.Compare(a[0], b[0]) })
 	return out
-}
-
-// curveGrid has a column for each number of callers.
-func curveGrid(v view, unit string) grid {
-	columns := []column[line]{{gridColumn{"backend", false}, func(l line) cell { return l.subject }}}
-	var loads []float64
-	for _, l := range v.Lines {
-		for _, p := range l.Points {
-			loads = append(loads, p[0])
-		}
-	}
-	slices.Sort(loads)
-	for _, n := range slices.Compact(loads) {
-		columns = append(columns, numberColumn(fmt.Sprintf("%g callers", n), func(l line) cell {
-			i := slices.IndexFunc(l.Points, func(p []float64) bool { return p[0] == n })
-			if i < 0 {
-				return cell{}
-			}
-			return numeric(bare(unit, l.Points[i][1]), l.Points[i][1])
-		}))
-	}
-	return tabulate(grid{Title: v.Label}, columns, v.Lines)
 }
 
 // spelled is a unit for people: "acquire p50" for "p50-ns/acquire".
