@@ -10,6 +10,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/baseline"
 	"github.com/lockbench/lockbench/bench/internal/faults"
 	"github.com/lockbench/lockbench/bench/internal/measure"
+	"github.com/lockbench/lockbench/bench/internal/report"
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -46,7 +47,7 @@ func ScenarioHelp() string {
 	for _, s := range Choices("scenarios") {
 		does, _, _ := strings.Cut(s.Does, ":")
 		does, _, _ = strings.Cut(does, ";")
-		fmt.Fprintf(&b, "  %-12s%s\n", s.Name, wrap(does, 66, 14))
+		fmt.Fprintf(&b, "  %-12s%s\n", s.Name, report.Wrap(does, 66, strings.Repeat(" ", 14)))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
@@ -116,23 +117,4 @@ func freshFolder() string {
 		fresh = fmt.Sprintf("%s-%d", dir, n)
 	}
 	return fresh
-}
-
-// wrap breaks text into lines of about width characters, all but the first
-// indented.
-func wrap(text string, width, indent int) string {
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case column+len(word) > width:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			column = 0
-		case i > 0:
-			b.WriteByte(' ')
-		}
-		b.WriteString(word)
-		column += len(word) + 1
-	}
-	return b.String()
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockbench/lockbench/bench/internal/report"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -253,10 +254,8 @@ func partOf(p servers.Program) part {
 		if !strings.HasPrefix(p.For, "--env") {
 			out.Advice += "; or name a server of yours with --target"
 		}
-	case errors.Is(p.Err, servers.ErrNoDaemon):
-		out.Problem, out.Advice = oneLine(p.Err), "start it, or get the right to use it; local servers need none"
 	case p.Err != nil:
-		out.Problem, out.Advice = oneLine(p.Err), "run it by hand to see why"
+		out.Problem, out.Advice = oneLine(p.Err), "start it, or run it by hand to see why"
 	}
 	return out
 }
@@ -283,7 +282,7 @@ func partsText(parts []part) string {
 			fmt.Fprintf(&b, "  %s  %-18s %s\n      %s\n", state, p.Name, about, p.Path)
 			continue
 		}
-		fmt.Fprintf(&b, "  %s  %-18s %s: %s\n      %s\n", state, p.Name, about, wrap(p.Problem, 74, 6), wrap(p.Advice, 72, 6))
+		fmt.Fprintf(&b, "  %s  %-18s %s: %s\n      %s\n", state, p.Name, about, report.Wrap(p.Problem, 74, "      "), report.Wrap(p.Advice, 72, "      "))
 	}
 	return b.String()
 }

@@ -56,7 +56,7 @@ func (p *printer) heading(text string) {
 		fmt.Fprintf(p, "### %s\n\n", text)
 		return
 	}
-	fmt.Fprintf(p, "%s\n", wrap(text, textWidth, ""))
+	fmt.Fprintf(p, "%s\n", Wrap(text, textWidth, ""))
 }
 
 func (p *printer) strong(text string) {
@@ -64,7 +64,7 @@ func (p *printer) strong(text string) {
 		fmt.Fprintf(p, "**%s**\n", text)
 		return
 	}
-	fmt.Fprintf(p, "%s\n", wrap(text, textWidth, "  "))
+	fmt.Fprintf(p, "%s\n", Wrap(text, textWidth-2, "  "))
 }
 
 func (p *printer) lines(all []string) {
@@ -76,7 +76,7 @@ func (p *printer) lines(all []string) {
 			fmt.Fprintf(p, "- %s\n", line)
 			continue
 		}
-		fmt.Fprintf(p, "  %s\n", wrap(line, textWidth-2, "    "))
+		fmt.Fprintf(p, "  %s\n", Wrap(line, textWidth-4, "    "))
 	}
 }
 
@@ -86,7 +86,7 @@ func (p *printer) note(text string) {
 	case p.markdown:
 		fmt.Fprintf(p, "\n%s\n", text)
 	default:
-		fmt.Fprintf(p, "  %s\n", wrap(text, textWidth-2, "  "))
+		fmt.Fprintf(p, "  %s\n", Wrap(text, textWidth-2, "  "))
 	}
 }
 
@@ -96,27 +96,25 @@ func (p *printer) command(text string) {
 		fmt.Fprintf(p, "```sh\n%s\n```\n", text)
 		return
 	}
-	fmt.Fprintf(p, "  %s\n", strings.ReplaceAll(wrap(text, textWidth-4, "    "), "\n", " \\\n"))
+	fmt.Fprintf(p, "  %s\n", strings.ReplaceAll(Wrap(text, textWidth-6, "    "), "\n", " \\\n"))
 }
 
-// wrap breaks text between words, at width characters; all lines but the first
-// begin with indent.
-func wrap(text string, width int, indent string) string {
+// Wrap breaks text between words, at width characters; all lines but the first
+// begin with indent, which does not count.
+func Wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	column := 0
 	for i, word := range strings.Fields(text) {
-		n := len([]rune(word))
+		n := utf8.RuneCountInString(word)
 		switch {
-		case i == 0:
-		case column+1+n > width:
+		case i > 0 && column+n > width:
 			b.WriteString("\n" + indent)
-			column = len(indent)
-		default:
+			column = 0
+		case i > 0:
 			b.WriteByte(' ')
-			column++
 		}
 		b.WriteString(word)
-		column += n
+		column += n + 1
 	}
 	return b.String()
 }
