@@ -106,19 +106,10 @@ func serverError(backend string, err error) error {
 }
 
 func composeError(backend string, err error) error {
-	e := &EnvError{Backend: backend, Err: err, Hint: "docker's daemon must reach a registry, or have the images of scripts/images; or omit --env"}
-	var missing *servers.NotInstalledError
-	switch {
-	case errors.Is(err, servers.ErrNoService):
-		e.Hint = fmt.Sprintf("name a server of yours: --target %s=ADDRESS", backend)
-	case errors.As(err, &missing):
-		e.Err, e.Hint = fmt.Errorf("%w: %s is not installed", servers.ErrNoCompose, missing.Program), missing.How()+"; or omit --env"
-	case errors.Is(err, servers.ErrNoDaemon):
-		e.Hint = "start it (systemctl start docker), or get the right to use it; or omit --env"
-	case errors.Is(err, servers.ErrNoFile):
-		e.Hint = "run it in a checkout of lockbench; or omit --env"
+	return &EnvError{
+		Backend: backend, Err: err,
+		Hint: "docker's daemon must reach a registry, or have the images of scripts/images, and lockbench be in a checkout; or omit --env",
 	}
-	return e
 }
 
 // close removes what was started in containers. Local servers belong to those

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,34 +62,15 @@ func NewCompose(ctx context.Context) (*Compose, error) {
 	return c, nil
 }
 
-var (
-	// ErrNoCompose: docker compose cannot be used here.
-	ErrNoCompose = errors.New("docker compose cannot be used")
-	// ErrNoDaemon: docker is installed, and its daemon does not answer.
-	ErrNoDaemon = errors.New("its daemon does not answer")
-	// ErrNoFile: the file that says what is to be started is missing.
-	ErrNoFile = errors.New("lockbench's compose.yaml is neither above the working directory nor above this program")
-	// ErrNoService: compose.yaml has no server of that backend.
-	ErrNoService = errors.New("compose.yaml has no service for")
-)
+// errNoCompose: docker compose cannot be used here.
+var errNoCompose = errors.New("docker compose cannot be used")
 
-// dockerWorks asks the plugin and the daemon for their versions.
+// dockerWorks asks for compose, and then for docker and its daemon.
 func dockerWorks(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if _, err := docker(ctx, nil, "compose", "version", "--short"); err != nil {
-		return fmt.Errorf("%w: %w", ErrNoCompose, errNoComposeV2)
-	}
-	if err := daemonAnswers(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrNoCompose, err)
-	}
-	return nil
-}
-
-// daemonAnswers asks docker's daemon for its version.
-func daemonAnswers(ctx context.Context) error {
-	if _, err := docker(ctx, nil, "version", "--format", "{{.Server.Version}}"); err != nil {
-		return fmt.Errorf("%w: %w", ErrNoDaemon, err)
+	for _, p := range slices.Backward(ContainerPrograms()) {
+		if p.AskVersion(ctx); p.Err != nil {
+			return fmt.Errorf("%w: %w", errNoCompose, p.Err)
+		}
 	}
 	return nil
 }
@@ -128,7 +110,7 @@ func composeFile() (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("%w: %w", ErrNoCompose, ErrNoFile)
+	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", errNoCompose)
 }
 
 // Up starts the services of a backend and returns their addresses, host:port, when
@@ -137,7 +119,7 @@ func composeFile() (string, error) {
 // service.
 func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]string, error) {
 	if len(services) == 0 {
-		return nil, fmt.Errorf("%w %s", ErrNoService, backend)
+		return nil, fmt.Errorf("%w: compose.yaml has no service for %s", errNoCompose, backend)
 	}
 	ctx, cancel := context.WithTimeout(ctx, composeTimeout)
 	defer cancel()
@@ -157,7 +139,7 @@ func (c *Compose) Up(ctx context.Context, backend string, services []string, dur
 	}
 	args := []string{"compose", "--project-name", c.project, "--file", c.file, "up", "--detach", "--wait", "--quiet-pull"}
 	if _, err := docker(ctx, environ, append(args, services...)...); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrNoCompose, backend, err)
+		return nil, fmt.Errorf("%w: %s: %w", errNoCompose, backend, err)
 	}
 	return at, nil
 }

@@ -67,7 +67,9 @@ func (p *Program) AskVersion(ctx context.Context) {
 	default:
 		p.Version = string(numbered.Find(out))
 		if p.Name == dockerProgram {
-			p.Err = daemonAnswers(ctx)
+			if _, err := docker(ctx, nil, "version", "--format", "{{.Server.Version}}"); err != nil {
+				p.Err = fmt.Errorf("its daemon does not answer: %w", err)
+			}
 		}
 	}
 }
