@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -241,20 +240,30 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 		return nil, orInterrupted(ctx, err)
 	}
 	plan.Backends = backends
-	sink := &tableSink{progress: opts.Progress, log: opts.Log}
+	var missing []string
+	rounds := 0
 	_, err = fillFolder(ctx, p.Out, m, func(folder *results.Folder, _ *results.Manifest) error {
-		sink.folder = folder
 		cells, runnable := plan.Cells()
-		sink.progress.Begin(cells, time.Duration(runnable)*(tableSetup+time.Duration(plan.Rounds)*tableRound))
-		defer sink.progress.End()
-		return faults.Run(ctx, plan, sink)
+		opts.Progress.Begin(cells, time.Duration(runnable)*(tableSetup+time.Duration(plan.Rounds)*tableRound))
+		defer opts.Progress.End()
+		return faults.Run(ctx, plan, opts.Progress.Step, func(r results.Round) error {
+			if r.Missing == "" {
+				rounds++
+			} else {
+				missing = append(missing, fmt.Sprintf("%s under %s: %s", r.Backend, r.Fault, r.Missing))
+			}
+			if r.Failure != "" {
+				opts.Log.Warn("round failed", "backend", r.Backend, "fault", r.Fault, "round", r.Round, "failure", r.Failure)
+			}
+			return folder.AddRound(r)
+		})
 	})
-	res := result{dir: p.Out, cells: sink.rounds, interrupted: ctx.Err() != nil}
+	res := result{dir: p.Out, cells: rounds, interrupted: ctx.Err() != nil}
 	if err == nil {
 		res.verdict, err = check.Dir(p.Out)
 	}
-	if err == nil && res.cells == 0 && !res.interrupted {
-		err = &EnvError{Err: fmt.Errorf("none of these faults can be run here: %s", strings.Join(sink.missing, "; "))}
+	if err == nil && rounds == 0 && !res.interrupted {
+		err = &EnvError{Err: fmt.Errorf("none of these faults can be run here: %s", strings.Join(missing, "; "))}
 	}
 	return res.outcome(ctx, err)
 }
@@ -264,31 +273,3 @@ const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second
 )
-
-// tableSink writes rounds into a folder.
-type tableSink struct {
-	folder   *results.Folder
-	progress Progress
-	log      *slog.Logger
-	rounds   int // that were run
-	missing  []string
-}
-
-// Begin implements faults.Sink.
-func (s *tableSink) Begin(label string) { s.progress.Step(label) }
-
-// Round implements faults.Sink.
-func (s *tableSink) Round(r results.Round) error {
-	if r.Missing == "" {
-		s.rounds++
-	} else {
-		s.missing = append(s.missing, fmt.Sprintf("%s under %s: %s", r.Backend, r.Fault, r.Missing))
-	}
-	if r.Failure != "" {
-		s.log.Warn("round failed", "backend", r.Backend, "fault", r.Fault, "round", r.Round, "failure", r.Failure)
-	}
-	if err := s.folder.AddRound(r); err != nil {
-		return fmt.Errorf("record a round: %w", err)
-	}
-	return nil
-}

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,19 +20,17 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// sink keeps the rounds.
-type sink struct {
-	mu     sync.Mutex
-	rounds []results.Round
-}
-
-func (s *sink) Begin(string) {}
-
-func (s *sink) Round(r results.Round) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rounds = append(s.rounds, r)
-	return nil
+// played are the rounds of a plan.
+func played(t *testing.T, p Plan) (rounds []results.Round) {
+	t.Helper()
+	err := Run(t.Context(), p, func(string) {}, func(r results.Round) error {
+		rounds = append(rounds, r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rounds
 }
 
 // verdictsOn runs one round of each fault and returns what check says of them, and
@@ -49,19 +46,14 @@ func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, 
 	if len(p.Faults) != len(faults) {
 		t.Fatalf("some of the faults %v do not exist", faults)
 	}
-	var s sink
-	if err := Run(t.Context(), p, &s); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range s.rounds {
+	rounds := played(t, p)
+	for _, r := range rounds {
 		if r.Failure != "" {
 			t.Errorf("%s under %s: %s", r.Backend, r.Fault, r.Failure)
 		}
-	}
-	for _, r := range s.rounds {
 		starved += starvation(r)
 	}
-	return check.Cells(s.rounds), starved
+	return check.Cells(rounds), starved
 }
 
 // starvation is for how long hosts of a round could not run, but for what the
@@ -152,13 +144,9 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	if err := os.WriteFile(missing, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	var s sink
 	faults := slices.DeleteFunc(All(), func(f Fault) bool { return f.Name != "kill-plugin" })
-	err := Run(t.Context(), Plan{Backends: []Backend{{Name: "memory", Path: missing}}, Faults: faults, Rounds: 1}, &s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := check.Cells(s.rounds)[0]; c.Class != check.ClassInvalid || c.Why == "" {
+	rounds := played(t, Plan{Backends: []Backend{{Name: "memory", Path: missing}}, Faults: faults, Rounds: 1})
+	if c := check.Cells(rounds)[0]; c.Class != check.ClassInvalid || c.Why == "" {
 		t.Errorf("%+v, want an invalid cell that says why", c)
 	}
 }

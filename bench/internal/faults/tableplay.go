@@ -71,24 +71,17 @@ func (p Plan) concerns(f Fault, b Backend) bool {
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
 }
 
-// Sink is told how a run goes on, from one goroutine.
-type Sink interface {
-	// Begin is called before each cell.
-	Begin(label string)
-	// Round is called with each round, and with each cell that cannot be run.
-	Round(r results.Round) error
-}
-
-// Run carries out a plan. Cells that cannot be run are rounds that say what is
-// missing; a round that fails says why, and the run goes on. It ends early
-// only with ctx, or with an error of the sink.
-func Run(ctx context.Context, p Plan, sink Sink) (err error) {
+// Run carries out a plan. It calls begin before each cell, and took with each round,
+// from one goroutine. Cells that cannot be run are rounds that say what is missing; a
+// round that fails says why, and the run goes on. It ends early only with ctx, or with
+// an error of took.
+func Run(ctx context.Context, p Plan, begin func(label string), took func(results.Round) error) (err error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
-	r := &runner{plan: p, sink: sink, dir: scratch.Dir(), began: proc.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
+	r := &runner{plan: p, took: took, dir: scratch.Dir(), began: proc.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
 			if ctx.Err() != nil {
@@ -97,7 +90,7 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 			if !p.concerns(f, b) {
 				continue
 			}
-			sink.Begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
+			begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
 			c := &cell{runner: r, backend: b, fault: f, ttl: cmp.Or(f.TTL, TTL)}
 			if err := c.rounds(ctx); err != nil {
 				return err
@@ -109,7 +102,7 @@ func Run(ctx context.Context, p Plan, sink Sink) (err error) {
 
 type runner struct {
 	plan   Plan
-	sink   Sink
+	took   func(results.Round) error
 	dir    string
 	began  int64 // zero of all times
 	random *rand.Rand
@@ -162,7 +155,7 @@ type cell struct {
 func (c *cell) rounds(ctx context.Context) (err error) {
 	template := roundOf(c.backend, c.fault)
 	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
-		return c.sink.Round(template)
+		return c.took(template)
 	}
 	b := c.backend
 	b.Config = driver.Config{}
@@ -184,7 +177,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 		}
 		if errors.Is(err, servers.ErrNotInstalled) {
 			template.Missing = err.Error()
-			return c.sink.Round(template)
+			return c.took(template)
 		}
 		if h != nil {
 			c.collect(&round, h, hit)
@@ -192,7 +185,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 		if err != nil {
 			round.Failure = err.Error()
 		}
-		if err := c.sink.Round(round); err != nil {
+		if err := c.took(round); err != nil {
 			return err
 		}
 		if round.Failure != "" {
