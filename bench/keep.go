@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +18,6 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/servers"
-	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // kept are servers that stay up between runs. They belong to a process that
@@ -34,10 +31,11 @@ type kept struct {
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// openState opens a file that describes kept servers; "" is that of the variable
+// openState opens the file that describes kept servers: that of the variable
 // LOCKBENCH_STATE, else one in the user's cache directory.
-func openState(state string, flag int) (*os.File, error) {
-	if state = cmp.Or(state, os.Getenv("LOCKBENCH_STATE")); state == "" {
+func openState(flag int) (*os.File, error) {
+	state := os.Getenv("LOCKBENCH_STATE")
+	if state == "" {
 		dir, err := os.UserCacheDir()
 		if err != nil {
 			return nil, err
@@ -52,10 +50,10 @@ func openState(state string, flag int) (*os.File, error) {
 	return os.OpenFile(state, flag, 0o600)
 }
 
-// readKept returns the servers that the file state describes, nil when no
-// process keeps them.
-func readKept(state string) (*kept, error) {
-	f, err := openState(state, os.O_RDONLY)
+// readKept returns the servers that the file describes, nil when no process keeps
+// them.
+func readKept() (*kept, error) {
+	f, err := openState(os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -78,10 +76,10 @@ func readKept(state string) (*kept, error) {
 }
 
 // Keep starts the throwaway servers of the plan's backends, describes them in
-// the plan's file of kept servers, calls up, and keeps them until ctx ends. It
-// fails when another process keeps servers by that file.
+// the file of kept servers, calls up, and keeps them until ctx ends. It fails when
+// another process keeps servers by that file.
 func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
-	f, err := claimState(p.State)
+	f, err := claimState()
 	if err != nil {
 		return err
 	}
@@ -139,8 +137,8 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 
 // claimState makes the file and locks it. What it holds are addresses with
 // passwords, so that only its user may read it.
-func claimState(state string) (*os.File, error) {
-	f, err := openState(state, os.O_CREATE|os.O_RDWR)
+func claimState() (*os.File, error) {
+	f, err := openState(os.O_CREATE | os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +148,9 @@ func claimState(state string) (*os.File, error) {
 	return f, f.Truncate(0)
 }
 
-// KeptServers shows which servers are kept, and which of them are not there.
-func KeptServers(state string) (*Outcome, error) {
-	k, err := readKept(state)
+// KeptServers shows which servers are kept.
+func KeptServers() (*Outcome, error) {
+	k, err := readKept()
 	if err != nil {
 		return nil, &EnvError{Err: err}
 	}
@@ -166,12 +164,7 @@ func (k kept) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s servers, up since %s, kept by process %d\n", k.Env, k.Started.Format("2006-01-02 15:04:05 UTC"), k.Pid)
 	for _, name := range slices.Sorted(maps.Keys(k.Servers)) {
-		cfg := k.Servers[name]
-		fmt.Fprintf(&b, "  %-10s%s", name, shownAddress(cfg["address"]))
-		if down := silent(cfg); len(down) > 0 {
-			fmt.Fprintf(&b, "; not there: %s", strings.Join(down, ", "))
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(&b, "  %-10s%s\n", name, shownAddress(k.Servers[name]["address"]))
 	}
 	for _, s := range k.Skipped {
 		fmt.Fprintf(&b, "left out: %s\n", s)
@@ -179,28 +172,14 @@ func (k kept) text() string {
 	return b.String()
 }
 
-// silent are the addresses that nobody listens on.
-func silent(cfg driver.Config) (down []string) {
-	// It only fails for addresses that are not ours.
-	_, _ = kinds.Route(cfg, func(address string) (string, error) {
-		c, err := net.DialTimeout("tcp", address, time.Second)
-		if err != nil {
-			down = append(down, address)
-			return address, nil
-		}
-		return address, c.Close()
-	})
-	return down
-}
-
 // dropTimeout bounds how long kept servers may take to end.
 const dropTimeout = time.Minute
 
 // Drop ends the process that keeps servers, and returns when they are gone.
-func Drop(ctx context.Context, state string) error {
+func Drop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
 	defer cancel()
-	k, err := readKept(state)
+	k, err := readKept()
 	if err != nil || k == nil {
 		return err
 	}
@@ -208,7 +187,7 @@ func Drop(ctx context.Context, state string) error {
 		return fmt.Errorf("end process %d, which keeps the servers: %w", k.Pid, err)
 	}
 	for {
-		if k, err := readKept(state); err != nil || k == nil {
+		if k, err := readKept(); err != nil || k == nil {
 			return err
 		}
 		select {

@@ -60,9 +60,6 @@ type Plan struct {
 	// Env is where throwaway servers run, one of [Environments]; "" is wherever
 	// they are kept, else local.
 	Env string
-	// State is the file that describes kept servers; "" for that of the variable
-	// LOCKBENCH_STATE, or one in the user's cache directory.
-	State string
 	Servers
 	// VS is a directory with another build of the plugins, which is measured
 	// too, interleaved with this one. "" for none.

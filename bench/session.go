@@ -51,7 +51,7 @@ const closeTimeout = 10 * time.Second
 // open.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
-	kept, err := readKept(p.State)
+	kept, err := readKept()
 	if err != nil {
 		return nil, &EnvError{Err: err, Hint: "lockbench env status"}
 	}

@@ -18,18 +18,15 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// stateVar adds the flag that names the file of kept servers to fl.
-func stateVar(fl *pflag.FlagSet, file *string) {
-	fl.StringVar(file, "state", "", "`FILE` of kept servers (default $LOCKBENCH_STATE, else lockbench/env.json in your cache directory)")
-}
-
 func envCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env",
 		Short: "See which servers there are to measure with, and keep them up between runs",
 		Long: `env keeps throwaway servers up between runs, which start faster with them and
 measure warm servers. lockbench run uses them when they are up, and its result
-says so. They end with lockbench env down, or with the process that keeps them.`,
+says so. They end with lockbench env down, or with the process that keeps them.
+Which they are stands in $LOCKBENCH_STATE, else lockbench/env.json in your cache
+directory.`,
 		Example: `  lockbench env doctor
   lockbench env up
   lockbench run --quick
@@ -39,9 +36,8 @@ says so. They end with lockbench env down, or with the process that keeps them.`
 	return cmd
 }
 
-// keptFlags adds the flags that say which servers are kept, and where.
+// keptFlags adds the flags that say which servers are kept.
 func keptFlags(fl *pflag.FlagSet, p *bench.Plan) {
-	stateVar(fl, &p.State)
 	choiceVar(fl, &p.Env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
 	fl.StringSliceVar(&p.Backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
 	pluginDirVar(fl, &p.PluginDirs)
@@ -74,7 +70,7 @@ func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err 
 	if err != nil {
 		return "", err
 	}
-	args := []string{"env", "keep", "--state", p.State, "--env", p.Env, "--backends", strings.Join(p.Backends, ",")}
+	args := []string{"env", "keep", "--env", p.Env, "--backends", strings.Join(p.Backends, ",")}
 	for _, dir := range p.PluginDirs {
 		args = append(args, "--plugin-dir", dir)
 	}
@@ -125,32 +121,26 @@ func envKeepCommand() *cobra.Command {
 }
 
 func envDownCommand() *cobra.Command {
-	var state string
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "down",
 		Short:   "End the servers that are kept",
 		Example: "  lockbench env down",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return bench.Drop(cmd.Context(), state) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return bench.Drop(cmd.Context()) },
 	}
-	stateVar(cmd.Flags(), &state)
-	return cmd
 }
 
 func envStatusCommand() *cobra.Command {
-	var state string
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "status",
 		Short:   "Show the servers that are kept",
 		Example: "  lockbench env status",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			shown, err := bench.KeptServers(state)
+			shown, err := bench.KeptServers()
 			return errors.Join(show(shown, "text", cmd), err)
 		},
 	}
-	stateVar(cmd.Flags(), &state)
-	return cmd
 }
 
 func envDoctorCommand() *cobra.Command {

@@ -26,33 +26,34 @@ func TestKeptServers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("TMPDIR", tmp)
 	state := filepath.Join(t.TempDir(), "env.json")
+	t.Setenv("LOCKBENCH_STATE", state)
 	command := func(args ...string) (string, error) {
 		out, err := exec.Command(binary, args...).CombinedOutput()
 		return string(out), err
 	}
 	up := func() string {
-		out, err := command("env", "up", "--state", state, "--backends", "redis", "--plugin-dir", dir)
+		out, err := command("env", "up", "--backends", "redis", "--plugin-dir", dir)
 		if err != nil || !strings.Contains(out, "redis     127.0.0.1:") {
 			t.Fatalf("env up: %v, %q", err, out)
 		}
 		return out
 	}
-	defer func() { _, _ = command("env", "down", "--state", state) }() // for a test that has failed
+	defer func() { _, _ = command("env", "down") }() // for a test that has failed
 	shown := up()
-	if _, out, _ := lockbench(t, "env", "status", "--state", state); out != shown {
+	if _, out, _ := lockbench(t, "env", "status"); out != shown {
 		t.Errorf("env status says %q, env up has said %q", out, shown)
 	}
-	ends(t, exitUsage, `"cloud"`, "env", "up", "--state", state, "--env", "cloud")
-	out, err := command("env", "up", "--state", state, "--plugin-dir", dir)
+	ends(t, exitUsage, `"cloud"`, "env", "up", "--env", "cloud")
+	out, err := command("env", "up", "--plugin-dir", dir)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(out, "up already") {
 		t.Errorf("a second env up: %v, %q", err, out)
 	}
-	ends(t, exitOK, "redis uses the server that lockbench env up keeps", "run", "--quick", "--runs", "1", "--clients", "1", "--backends", "redis", "--state", state, "-o", "out", "--plugin-dir", dir)
+	ends(t, exitOK, "redis uses the server that lockbench env up keeps", "run", "--quick", "--runs", "1", "--clients", "1", "--backends", "redis", "-o", "out", "--plugin-dir", dir)
 	if m := manifest(t, "out"); m.Plan.Env != bench.EnvLocal || !slices.ContainsFunc(m.Notes, func(note string) bool { return strings.Contains(note, "env up keeps") }) {
 		t.Errorf("%+v", m)
 	}
-	ends(t, exitOK, "", "env", "down", "--state", state)
+	ends(t, exitOK, "", "env", "down")
 	gone := func() bool {
 		entries, err := os.ReadDir(tmp)
 		return err == nil && !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "lockbench-env-") })
@@ -72,7 +73,7 @@ func TestKeptServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the servers are gone", gone)
-	if _, out, _ := lockbench(t, "env", "status", "--state", state); !strings.Contains(out, "no servers are kept") {
+	if _, out, _ := lockbench(t, "env", "status"); !strings.Contains(out, "no servers are kept") {
 		t.Errorf("status afterwards: %q", out)
 	}
 	up()

@@ -68,7 +68,6 @@ says what scenarios, modes and baselines are:
 	fl.Uint64Var(&p.Seed, "seed", 0, "`N` that orders the cells (default: random)")
 	fl.IntVar(&p.Parts, "parts", 0, "one of `N` runs that measure together; then merge")
 	choiceVar(fl, &p.Env, "env", "", "where servers run, `local|compose` (default: where they are kept)", bench.Environments()...)
-	stateVar(fl, &p.State)
 	choiceVar(fl, &f.format, "format", "text", "output, `text|md|json`", formats...)
 	fl.StringVar(&p.VS, "vs", "", "plugins of another build too, in `BIN_DIR`; then compare")
 	fl.StringVarP(&p.Out, "output", "o", "", "result folder `DIR` (default results/<UTC time>)")
