@@ -69,33 +69,5 @@ func (r Report) safetyNotes() []string {
 			why = append(why, fmt.Sprintf("%s: %s: %s", where, c.Class, c.Why))
 		}
 	}
-	return slices.Concat(broken, r.safetySummary(), why, missing)
-}
-
-// safetySummary says of each backend how much warning its holders had, and
-// what became of late writes.
-func (r Report) safetySummary() []string {
-	judged := filter(r.Verdict.Cells, func(c check.Cell) bool { return c.Class != check.ClassNotRun && !c.Control })
-	var out []string
-	for _, g := range groups(judged, func(c check.Cell) string { return c.Backend }) {
-		var s check.Cell
-		for _, c := range g.all {
-			s.Hits += c.Hits
-			s.StaleBare += c.StaleBare
-			s.StaleGuarded += c.StaleGuarded
-			// Where a double grant is documented nobody can be warned of it.
-			if c.Margins > 0 && c.Class != check.ClassToken && c.Class != check.ClassDocumented {
-				if s.Margins == 0 || c.Margin < s.Margin {
-					s.Margin = c.Margin
-				}
-				s.Margins += c.Margins
-			}
-		}
-		line := fmt.Sprintf("%s: %d locks hit", g.key, s.Hits)
-		if s.Margins > 0 {
-			line += fmt.Sprintf("; least warning before the next grant %s, in %d losses", brief(s.Margin, true), s.Margins)
-		}
-		out = append(out, line+fmt.Sprintf("; late writes that passed: %d without a guard, %d with one", s.StaleBare, s.StaleGuarded))
-	}
-	return out
+	return slices.Concat(broken, why, missing)
 }
