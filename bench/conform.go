@@ -30,8 +30,7 @@ type ConformPlan struct {
 // sweepTimeout bounds how long the server of a caller's is cleaned.
 const sweepTimeout = 30 * time.Second
 
-// Conform runs the conformance suite. The outcome counts the rules, and as JSON has
-// them all.
+// Conform runs the conformance suite. The outcome counts the rules.
 func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err error) {
 	opts.fill()
 	d, err := p.resolve(ctx, p.Plugin, opts.Lines)
@@ -92,37 +91,15 @@ func (p ConformPlan) show(r drivertest.RuleResult) {
 	}
 }
 
-// caseDoc and ruleDoc are results as JSON has them.
-type caseDoc struct {
-	Name   string  `json:"name"`
-	Result string  `json:"result"`
-	Reason string  `json:"reason,omitempty"`
-	Log    string  `json:"log,omitempty"`
-	Took   float64 `json:"took_s"`
-}
-
-type ruleDoc struct {
-	Rule   string    `json:"rule"`
-	Title  string    `json:"title"`
-	Result string    `json:"result"`
-	Cases  []caseDoc `json:"cases"`
-}
-
 // conformed counts rules, and returns an error if one has failed, or did not run
 // although it had to.
 func conformed(results []drivertest.RuleResult, require bool) (*Outcome, error) {
-	var docs []ruleDoc
 	var counts [drivertest.NotRun + 1]int
 	for _, r := range results {
 		counts[r.Outcome]++
-		doc := ruleDoc{Rule: r.Rule.ID, Title: r.Rule.Title, Result: r.Outcome.String()}
-		for _, c := range r.Cases {
-			doc.Cases = append(doc.Cases, caseDoc{c.Case.Name, c.Outcome.String(), c.Reason, c.Log, c.Took.Seconds()})
-		}
-		docs = append(docs, doc)
 	}
 	all, passed, failed, notRun := len(drivertest.Rules()), counts[drivertest.Pass], counts[drivertest.Fail], counts[drivertest.NotRun]
-	o := &Outcome{data: docs, text: fmt.Sprintf("%d of %d rules ran: %d passed, %d failed; %d could not be checked, %d do not apply\n",
+	o := &Outcome{text: fmt.Sprintf("%d of %d rules ran: %d passed, %d failed; %d could not be checked, %d do not apply\n",
 		passed+failed, all, passed, failed, notRun, counts[drivertest.NA])}
 	switch {
 	case failed > 0:

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
@@ -11,7 +9,7 @@ import (
 
 func conformCommand() *cobra.Command {
 	var p bench.ConformPlan
-	var format, mtls string
+	var mtls string
 	cmd := &cobra.Command{
 		Use:   "conform NAME|PATH",
 		Short: "Hold a plugin to the rules of the contract",
@@ -37,15 +35,11 @@ counts.`,
 			}
 			progress := newProgress(cmd.ErrOrStderr(), "starting the plugin and its server")
 			p.Rules = progress.above(cmd.OutOrStdout())
-			if format == "json" {
-				p.Rules = io.Discard
-			}
 			shown, err := bench.Conform(cmd.Context(), p, bench.Options{Progress: progress, Lines: progress.above(cmd.ErrOrStderr())})
-			return showRun(shown, format, cmd, progress, err)
+			return showRun(shown, "text", cmd, progress, err)
 		},
 	}
 	fl := cmd.Flags()
-	choiceVar(fl, &format, "format", "text", "output: text or json", "text", "json")
 	choiceVar(fl, &mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`; off for a plugin that has none", "on", "off")
 	fl.BoolVarP(&p.AllCases, "verbose", "v", false, "show every case")
 	fl.BoolVar(&p.Require, "require", false, "fail when a rule that applies did not run (default in CI)")
