@@ -110,17 +110,7 @@ func (p FaultsPlan) Check() error {
 	case p.Runs < 0 || p.Runs > 1000:
 		return usagef("%d runs are not between 1 and 1000", p.Runs)
 	}
-	for _, f := range p.Faults {
-		if !slices.Contains(faults.Names(), f) {
-			return unknown("fault", f, faults.Names())
-		}
-	}
-	for _, a := range p.Actions {
-		if !slices.Contains(faults.ActionNames(), a) {
-			return unknown("action", a, faults.ActionNames())
-		}
-	}
-	return nil
+	return cmp.Or(checkNames("faults", "fault", p.Faults), checkNames("actions", "action", p.Actions))
 }
 
 // faults are those that the plan chooses, in the order of the table.
@@ -140,7 +130,7 @@ func (p FaultsPlan) actions() []string {
 	does := func(a string) bool {
 		return slices.ContainsFunc(faults.All(), func(f faults.Fault) bool { return slices.Contains(p.Faults, f.Name) && f.DoesAction(a) })
 	}
-	return slices.DeleteFunc(faults.ActionNames(), func(a string) bool {
+	return slices.DeleteFunc(words("actions"), func(a string) bool {
 		return len(p.Actions) > 0 && !slices.Contains(p.Actions, a) || len(p.Faults) > 0 && !does(a)
 	})
 }

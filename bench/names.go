@@ -41,6 +41,25 @@ func Choices(flag string) []Named {
 	return nil
 }
 
+// words are the names of [Choices].
+func words(flag string) (names []string) {
+	for _, n := range Choices(flag) {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// checkNames finds a name of what, given by a flag, that is none of its choices.
+func checkNames(flag, what string, names []string) error {
+	known := words(flag)
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return unknown(what, name, known)
+		}
+	}
+	return nil
+}
+
 // ScenarioHelp says what each scenario measures, up to the first stop.
 func ScenarioHelp() string {
 	var b strings.Builder

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockbench/lockbench/bench/internal/baseline"
 	"github.com/lockbench/lockbench/bench/internal/measure"
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
@@ -114,7 +114,7 @@ func (p Plan) filled() Plan {
 		names *[]string
 		all   []string // none: the word has no meaning
 	}{
-		{&p.Backends, nil}, {&p.Scenarios, measure.Names()}, {&p.Baselines, baseline.Names()}, {&p.Modes, measure.Modes()},
+		{&p.Backends, nil}, {&p.Scenarios, words("scenarios")}, {&p.Baselines, words("baselines")}, {&p.Modes, words("modes")},
 	} {
 		if len(list.all) > 0 && slices.Contains(*list.names, "all") {
 			*list.names = list.all
@@ -150,19 +150,14 @@ func unique[T comparable](in []T) []T {
 
 // Check finds what cannot be measured. Its errors are [*UsageError]s.
 func (p Plan) Check() error {
+	if err := cmp.Or(checkNames("scenarios", "scenario", p.Scenarios), checkNames("baselines", "baseline", p.Baselines)); err != nil {
+		return err
+	}
 	for _, s := range p.Scenarios {
-		sc, ok := measure.ByName(s)
-		if !ok {
-			return unknown("scenario", s, measure.Names())
-		}
+		sc, _ := measure.ByName(s)
 		inside := slices.Equal(p.Hosts, []int{1})
 		if sc.MinClients > 0 && len(p.Clients) > 0 && inside && slices.Max(p.Clients) < sc.MinClients {
 			return usagef("scenario %s needs at least %d clients", s, sc.MinClients)
-		}
-	}
-	for _, b := range p.Baselines {
-		if _, ok := baseline.ByName(b); !ok {
-			return unknown("baseline", b, baseline.Names())
 		}
 	}
 	if err := errors.Join(p.checkHold(), p.checkParts()); err != nil {
@@ -302,18 +297,13 @@ func unknown(what, name string, known []string) error {
 const maxCandidates = 32
 
 func (p Plan) checkTakeover() error {
-	for _, m := range p.Modes {
-		if !slices.Contains(measure.Modes(), m) {
-			return usagef("takeover has no mode %q%s", m, similar.Suggest(m, measure.Modes()))
-		}
-	}
 	switch {
 	case p.Candidates != 0 && (p.Candidates < 2 || p.Candidates > maxCandidates):
 		return usagef("%d candidates are not between 2 and %d", p.Candidates, maxCandidates)
 	case p.Tick < 0 || p.Tick > 0 && p.Tick < time.Millisecond:
 		return usagef("a tick of %v is not at least 1ms", p.Tick)
 	}
-	return nil
+	return checkNames("modes", "mode of takeover", p.Modes)
 }
 
 // keepsData reports whether the throwaway server of a backend has to keep its

@@ -112,7 +112,7 @@ func (p FaultsPlan) reproducers() ([]faults.Reproducer, error) {
 				}
 			}
 		case missing != nil && filepath.Ext(name) == "":
-			return nil, unknown("kept reproducer", name, reproducerNames(kept))
+			return nil, unknown("kept reproducer", name, words("replay"))
 		default:
 			r, err := faults.ReadReproducer(name)
 			if err != nil {
@@ -133,14 +133,6 @@ func (p FaultsPlan) reproducers() ([]faults.Reproducer, error) {
 		return nil, p.nothingChosen("reproducer")
 	}
 	return chosen, nil
-}
-
-func reproducerNames(all []faults.Reproducer) []string {
-	var names []string
-	for _, r := range all {
-		names = append(names, r.Name)
-	}
-	return names
 }
 
 func playedText(all []played) string {

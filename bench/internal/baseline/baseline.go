@@ -68,15 +68,6 @@ func under(prefix string) func(driver.Config) string {
 	return func(driver.Config) string { return prefix }
 }
 
-// Names lists the names of [All].
-func Names() []string {
-	var names []string
-	for _, b := range All() {
-		names = append(names, b.Name)
-	}
-	return names
-}
-
 // ByName finds a baseline.
 func ByName(name string) (Baseline, bool) {
 	i := slices.IndexFunc(All(), func(b Baseline) bool { return b.Name == name })

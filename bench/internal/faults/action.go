@@ -205,15 +205,6 @@ var allActions = sync.OnceValue(func() []Action {
 	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, drawnOperations())
 })
 
-// ActionNames lists the names of [Actions].
-func ActionNames() []string {
-	var names []string
-	for _, a := range allActions() {
-		names = append(names, a.Name)
-	}
-	return names
-}
-
 // action is what happens, without a name when there is none of that name: that is
 // found by [Schedule.check].
 func (e Event) action() Action {

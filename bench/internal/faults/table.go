@@ -107,15 +107,6 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 	return all
 }
 
-// Names lists the names of [All].
-func Names() []string {
-	var names []string
-	for _, f := range All() {
-		names = append(names, f.Name)
-	}
-	return names
-}
-
 const (
 	// longTTL is that of faults which a lease of this length must survive.
 	longTTL = 10 * time.Second

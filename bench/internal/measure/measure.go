@@ -67,15 +67,6 @@ func orUsual[T any](asked []T, usual ...T) []T {
 // All are the scenarios in the order in which they are shown.
 func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, footprint} }
 
-// Names lists the names of [All].
-func Names() []string {
-	var names []string
-	for _, s := range All() {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
 // ByName finds a scenario.
 func ByName(name string) (Scenario, bool) {
 	for _, s := range All() {
