@@ -20,14 +20,13 @@ const PageFile = results.ReportFile
 
 // Check judges the safety of a result folder again, by what it has recorded.
 func Check(dir string) (*Outcome, error) {
-	if _, err := results.ReadManifest(dir); err != nil {
-		return nil, err
-	}
-	v, err := check.Dir(dir)
+	r, err := report.Load(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Outcome{text: verdictText(v), data: verdictDoc(v)}, judged(false, v, nil)
+	var text strings.Builder
+	_ = r.WriteVerdict(&text) // into memory
+	return &Outcome{text: text.String(), data: verdictDoc(r.Verdict)}, judged(false, r.Verdict, nil)
 }
 
 // verdictDoc is a verdict as JSON has it.
@@ -44,33 +43,6 @@ func verdictDoc(v check.Verdict) any {
 		doc.Violations = append(doc.Violations, x.String())
 	}
 	return doc
-}
-
-func verdictText(v check.Verdict) string {
-	var w strings.Builder
-	for _, s := range v.Subjects {
-		if s.Attempts == 0 {
-			continue // a floor
-		}
-		tokens := fmt.Sprintf("%d tokens that do not rise", s.Tokens)
-		if s.Fencing == "none" {
-			tokens = "no tokens"
-		}
-		fmt.Fprintf(&w, "%-18s %d attempts, %d grants: %d overlaps, %s\n", s.Backend, s.Attempts, s.Granted, s.Overlaps, tokens)
-	}
-	for _, x := range v.Violations {
-		fmt.Fprintln(&w, x)
-	}
-	for _, c := range v.Cells {
-		fmt.Fprintf(&w, "%-18s %-22s %s\n", c.Backend, c.Fault, c.Class)
-		for _, x := range c.Violations {
-			fmt.Fprintf(&w, "  %s\n", x)
-		}
-	}
-	if v.Truncated != nil {
-		fmt.Fprintln(&w, v.Truncated)
-	}
-	return w.String()
 }
 
 // Report computes tables and verdict from a result folder, and writes them as one

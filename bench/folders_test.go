@@ -72,11 +72,11 @@ func TestCheckJudges(t *testing.T) {
 		want     []string
 	}{
 		{"overlap", results.KindPlugin, []results.Attempt{first, within}, unsafe,
-			[]string{"overlap: redis", `"jobs"`, "caller 0", "caller 1", "1ms", "2ms", "1 overlaps"}},
-		{"token repeats", results.KindPlugin, []results.Attempt{first, after}, unsafe, []string{"token: redis", "token 7", "1 tokens"}},
+			[]string{"overlap: redis", `"jobs"`, "caller 0", "caller 1", "1ms", "2ms", "UNSAFE: 1 violation"}},
+		{"token repeats", results.KindPlugin, []results.Attempt{first, after}, unsafe, []string{"token: redis", "token 7", "UNSAFE"}},
 		{"overlap of a baseline", results.KindBaseline, []results.Attempt{first, within}, fine, []string{"overlap: redis"}},
 		{"nothing", results.KindPlugin, nil, noRun, nil},
-		{"one grant", results.KindPlugin, []results.Attempt{first}, fine, []string{"0 overlaps"}},
+		{"one grant", results.KindPlugin, []results.Attempt{first}, fine, []string{"safe: 1 grants"}},
 	} {
 		o, err := Check(planted(t, tt.kind, tt.attempts...))
 		if !tt.is(err) {

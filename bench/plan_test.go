@@ -72,19 +72,16 @@ func TestRounds(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	for name, change := range map[string]func(*Plan){
-		"scenario": func(p *Plan) { p.Scenarios = []string{"x"} },
-		"none":     func(p *Plan) { p.Scenarios = nil },
-		"baseline": func(p *Plan) { p.Baselines = []string{"x"} },
-		"clients":  func(p *Plan) { p.Clients = []int{0} },
-		"too few":  func(p *Plan) { p.Scenarios, p.Hosts, p.Clients = []string{"contend"}, []int{1}, []int{1} },
-		"runs":     func(p *Plan) { p.Runs = 0 },
-		"keys":     func(p *Plan) { p.Scenarios, p.Keys = []string{"throughput"}, []int{0} },
-		"hold":     func(p *Plan) { p.Scenarios, p.Hold = []string{"throughput"}, []time.Duration{p.TTL} },
+		"none":    func(p *Plan) { p.Scenarios = nil },
+		"clients": func(p *Plan) { p.Clients = []int{0} },
+		"too few": func(p *Plan) { p.Scenarios, p.Hosts, p.Clients = []string{"contend"}, []int{1}, []int{1} },
+		"runs":    func(p *Plan) { p.Runs = 0 },
+		"keys":    func(p *Plan) { p.Scenarios, p.Keys = []string{"throughput"}, []int{0} },
+		"hold":    func(p *Plan) { p.Scenarios, p.Hold = []string{"throughput"}, []time.Duration{p.TTL} },
 		"long hold": func(p *Plan) {
 			p.Scenarios, p.Hold = []string{"footprint"}, []time.Duration{2 * time.Hour}
 		},
 		"measure":  func(p *Plan) { p.Measure = 0 },
-		"no hosts": func(p *Plan) { p.Scenarios, p.Hosts = []string{"contend"}, []int{0} },
 		"one part": func(p *Plan) { p.Parts = 1 },
 		"whatever": func(p *Plan) { p.Parts = 2 },
 		"own server": func(p *Plan) {

@@ -7,20 +7,6 @@ import (
 	"testing"
 )
 
-// TestBadFolders: what is wrong with a folder is exit code 2.
-func TestBadFolders(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{"check", file}, {"report", file}, {"run", "-o", file}, {"run", "-o", filepath.Join(file, "below")}} {
-		ends(t, exitUsage, file, args...)
-	}
-	for _, args := range [][]string{{"run", "-o", "-"}, {"merge", "a", "b", "-o", "-"}} {
-		ends(t, exitUsage, "is not a folder", args...)
-	}
-}
-
 // TestDeadBackendCostsItsOwnCells: the others are measured in every run, and the
 // run has failed all the same.
 func TestDeadBackendCostsItsOwnCells(t *testing.T) {

@@ -134,6 +134,12 @@ func TestUsageErrors(t *testing.T) {
 		{"run|--target|redis=localhost:1?password=hush", []string{"password on the command line", "hint:"}},
 		{"run|--target|mysql=app:hu,sh?hush@tcp(h)/d", []string{"mysql=", "hint:"}},
 		{"run|-o|.", []string{"not empty", "hint:"}},
+		{"run|-o|something", []string{"something"}},
+		{"run|-o|something/below", []string{"something/below"}},
+		{"run|-o|-", []string{"is not a folder", "hint:"}},
+		{"merge|a|b|-o|-", []string{"is not a folder", "hint:"}},
+		{"check|something", []string{"something"}},
+		{"report|something", []string{"something"}},
 		{"check", []string{"result folder", "hint:"}},
 		{"check|nowhere", []string{"nowhere", "run.json"}},
 		{"report|a|b", []string{"needs a result folder", "hint:"}},
@@ -293,5 +299,5 @@ func TestInterrupted(t *testing.T) {
 	if !strings.HasPrefix(stdout.String(), "INCOMPLETE: the run was interrupted;") || !strings.Contains(stdout.String(), "memory (plugin)") {
 		t.Errorf("stdout %q", stdout.String())
 	}
-	ends(t, exitOK, "0 overlaps", "check", "out")
+	ends(t, exitOK, "no two holders at once", "check", "out")
 }

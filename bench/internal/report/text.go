@@ -11,13 +11,20 @@ import (
 // textWidth is what the text fits into: a terminal of 80 columns.
 const textWidth = 80
 
-// print writes the verdict first: no figure stands above it.
-func (r Report) print(p *printer) {
+// WriteVerdict writes what the text of a report begins with.
+func (r Report) WriteVerdict(w io.Writer) error { return printed(w, "text", r.verdict) }
+
+func (r Report) verdict(p *printer) {
 	p.strong(r.Safe())
 	p.lines(r.findings())
 	p.lines(r.warnings())
 	p.grid(r.safetyTable())
 	p.lines(r.safetyNotes())
+}
+
+// print writes the verdict first: no figure stands above it.
+func (r Report) print(p *printer) {
+	r.verdict(p)
 	p.answer(r.answer())
 	p.grid(r.shares())
 	p.grid(r.summary())
