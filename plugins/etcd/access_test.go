@@ -116,7 +116,7 @@ func TestBadInput(t *testing.T) {
 		"missing rights":     {driver.Config{"address": users.Addr(), "username": "locks", "password": secret, "prefix": "theirs/"}, driver.ErrDenied, `"theirs/"`},
 		"server down":        {driver.Config{"address": "127.0.0.1:1"}, driver.ErrUnavailable, "127.0.0.1:1"},
 		"down with a user":   {driver.Config{"address": "127.0.0.1:1", "username": "locks", "password": secret}, driver.ErrUnavailable, "connection refused"},
-		"TLS to plain":       {driver.Config{"address": "https://" + s.Addr()}, driver.ErrUnavailable, "plain text"},
+		"TLS to plain":       {driver.Config{"address": "https://" + s.Addr()}, driver.ErrUnavailable, "what both ends say of TLS"},
 		"plain to TLS":       {driver.Config{"address": secure.Addr()}, driver.ErrUnavailable, "TLS"},
 		"unknown authority":  {driver.Config{"address": "https://" + secure.Addr()}, driver.ErrDenied, "tls_ca_file"},
 		"no port":            {driver.Config{"address": "127.0.0.1"}, driver.ErrConfig, "host:port"},
