@@ -21,18 +21,10 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tasks := 0
-	_, table, _ := strings.Cut(string(text), "## If you want to change X, go to Y")
 	for line := range strings.Lines(string(text)) {
 		for _, wrong := range wrongNames(line) {
 			t.Error(wrong)
 		}
-		if strings.HasPrefix(line, "| ") && strings.Contains(table, line) {
-			tasks++
-		}
-	}
-	if tasks < 24 {
-		t.Errorf("the table of tasks has %d rows", tasks)
 	}
 }
 
