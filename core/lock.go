@@ -288,3 +288,35 @@ func afterWork(work, release error) error {
 	}
 	return both(work, release)
 }
+
+// leasesOf is the key under which the contexts of leases carry their client's
+// leases, so that an acquire that can only wait for itself is refused.
+type leasesOf struct{ c *Client }
+
+// holding is a lease, and the one under whose context it was acquired.
+type holding struct {
+	lease *Lease
+	outer *holding
+}
+
+// holding returns ctx as a context that ends with l.
+func (l *Lease) holding(ctx context.Context) context.Context {
+	key := leasesOf{l.c}
+	outer, _ := ctx.Value(key).(*holding)
+	return context.WithValue(ctx, key, &holding{l, outer})
+}
+
+// refuseReentry returns an error when ctx ends with a lease of name. One without
+// an end has the values of such a context, but may outlive the lease.
+//
+// Note: so may one with an end that was made by context.WithoutCancel, and nothing
+// tells it from the others.
+func (c *Client) refuseReentry(ctx context.Context, name string) error {
+	h, _ := ctx.Value(leasesOf{c}).(*holding)
+	for ; h != nil && ctx.Done() != nil; h = h.outer {
+		if h.lease.lock.name == name && h.lease.Valid() {
+			return fmt.Errorf("%w, and locks are not reentrant: %w", ErrReentrant, h.lease.refusal(nil))
+		}
+	}
+	return nil
+}

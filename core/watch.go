@@ -113,3 +113,18 @@ func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error
 		s.notify([]*Lease{l})
 	}
 }
+
+// notHeld records what an answer that wraps ErrNotHeld says about l, or about
+// the lease that it was handed on to. A store that has lost its data may mint a
+// token again, so the owner says which grant it is.
+func (c *Client) notHeld(l *Lease, err error) {
+	if !errors.Is(err, ErrNotHeld) {
+		return
+	}
+	c.sched.loseGrant(l.lock.name, l.token, func(now *Lease) error {
+		if now.owner != l.owner {
+			return nil
+		}
+		return c.sched.verdict(now, err, c.clock.now())
+	})
+}
