@@ -18,17 +18,17 @@ var handoverBugs = []struct {
 	caught                   string
 }{
 	{
-		name: "handed over past the deadline", file: "handover.go",
+		name: "handed over past the deadline", file: "queue.go",
 		right: "left < l.span/2", wrong: "false",
 		caught: "TestSuspendInAStreak",
 	},
 	{
-		name: "handed over shortly before the deadline", file: "handover.go",
+		name: "handed over shortly before the deadline", file: "queue.go",
 		right: "left < l.span/2", wrong: "left < 0",
 		caught: "TestHandOverThroughTheStore",
 	},
 	{
-		name: "the token is not raised", file: "handover.go",
+		name: "the token is not raised", file: "queue.go",
 		right: "g.token++", does: true,
 		caught: "TestK5HandOverAsksNobody",
 	},
@@ -48,32 +48,32 @@ var handoverBugs = []struct {
 		caught: "TestK5StreakEnds",
 	},
 	{
-		name: "a hand-over extends the deadline", file: "handover.go",
+		name: "a hand-over extends the deadline", file: "queue.go",
 		right: "next.deadline.Store(l.deadline.Load())", wrong: "next.extend(l.span, now, now)", does: true,
 		caught: "TestHandedOverLease",
 	},
 	{
-		name: "not renewed after a hand-over", file: "handover.go",
+		name: "not renewed after a hand-over", file: "queue.go",
 		right: "next.due = now", does: true,
 		caught: "TestHandedOverLease",
 	},
 	{
-		name: "a late release of the lease before ends the next", file: "handover.go",
+		name: "a late release of the lease before ends the next", file: "queue.go",
 		right: "l.gone = true", does: true,
 		caught: "TestHandedOverLease",
 	},
 	{
-		name: "a lease in doubt is handed over", file: "handover.go",
+		name: "a lease in doubt is handed over", file: "queue.go",
 		right: "l.state != Held", wrong: "false",
 		caught: "TestPluginDeathInAStreak",
 	},
 	{
-		name: "a renewal under way is for the lease before", file: "handover.go",
+		name: "a renewal under way is for the lease before", file: "queue.go",
 		right: "f != nil && f.sent", wrong: "false",
 		caught: "TestRenewalUnderWayAtAHandOver",
 	},
 	{
-		name: "the health of the lease before is the next one's", file: "handover.go",
+		name: "the health of the lease before is the next one's", file: "queue.go",
 		right: "f != nil && f.sent", wrong: "f != nil",
 		caught: "TestHealthAtAHandOver",
 	},
@@ -93,7 +93,7 @@ var handoverBugs = []struct {
 		caught: "TestHandOverThroughTheStore",
 	},
 	{
-		name: "AtLeast ends with a hand-over", file: "handover.go",
+		name: "AtLeast ends with a hand-over", file: "queue.go",
 		right: "now < l.keepBy", wrong: "false",
 		caught: "TestHandOverThroughTheStore",
 	},
@@ -108,12 +108,12 @@ var handoverBugs = []struct {
 		caught: "TestGivenUpHandOverOfADownStore",
 	},
 	{
-		name: "the store's own grant counts as one for the TTL", file: "await.go",
+		name: "the store's own grant counts as one for the TTL", file: "contend.go",
 		right: "g.span = min(span, g.span)", does: true,
 		caught: "TestOwnGrant",
 	},
 	{
-		name: "the store's own grant is counted from its push", file: "await.go",
+		name: "the store's own grant is counted from its push", file: "contend.go",
 		right: "g.token, g.sent, g.span = token, began.add(waited), a.lock.opts.TTL", does: true,
 		wrong:  "g.token, g.sent, g.span = token, c.clock.early(), a.lock.opts.TTL",
 		caught: "TestOwnGrant",
@@ -124,17 +124,17 @@ var handoverBugs = []struct {
 		caught: "TestOwnGrant",
 	},
 	{
-		name: "the store's own grant is handed over as one for the TTL", file: "handover.go",
+		name: "the store's own grant is handed over as one for the TTL", file: "queue.go",
 		right: "next.span, next.endAt, next.expiresBy = l.span, l.endAt, l.expiresBy", wrong: "next.extend(l.lock.opts.TTL, now, now)", does: true,
 		caught: "TestOwnGrantIsHandedOver",
 	},
 	{
-		name: "a grant counted back over a suspend", file: "await.go",
+		name: "a grant counted back over a suspend", file: "contend.go",
 		right: "c.clock.sleptSince(g.sent)", wrong: "false",
 		caught: "TestOwnGrantOverASuspend",
 	},
 	{
-		name: "a first renewal that cannot come in time", file: "await.go",
+		name: "a first renewal that cannot come in time", file: "contend.go",
 		right: "left < 2*c.roundTrip()", wrong: "false",
 		caught: "TestOwnGrantFarAway",
 	},

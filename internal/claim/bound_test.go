@@ -15,7 +15,7 @@ func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 		"core/client.go":                {"defaultCleanupBudget = time.Second", "maxLook = 5 * time.Second"},
 		"core/calls.go":                 {"grace = 50 * time.Millisecond", "tick = 10 * time.Millisecond"},
 		"core/driver/capability.go":     {"waitSlack = time.Second", "return min(max(ttl, 10*time.Millisecond), 3*time.Second)"},
-		"core/await.go":                 {"maxAsk = time.Second", "retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond"},
+		"core/contend.go":               {"maxAsk = time.Second", "retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond"},
 		"core/renew.go":                 {"maxRetry = 500 * time.Millisecond"},
 		"core/plugin/supervise.go":      {"backoffFirst = 50 * time.Millisecond", "maxBackoff = 2 * time.Second", "crashLoop = 8", "steadyAfter = 20 * time.Second", "slowPace = 15 * time.Second"},
 		"core/plugin/process.go":        {"closeCall = time.Second", "closeExit = time.Second", "killExit = 500 * time.Millisecond"},
