@@ -12,8 +12,8 @@ import (
 // in the code, unexported, with the numbers that are counted here.
 func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 	for file, lines := range map[string][]string{
+		"core/attempt.go":               {"grace = 50 * time.Millisecond", "tick = 10 * time.Millisecond"},
 		"core/client.go":                {"defaultCleanupBudget = time.Second", "maxLook = 5 * time.Second"},
-		"core/calls.go":                 {"grace = 50 * time.Millisecond", "tick = 10 * time.Millisecond"},
 		"core/driver/capability.go":     {"waitSlack = time.Second", "return min(max(ttl, 10*time.Millisecond), 3*time.Second)"},
 		"core/contend.go":               {"maxAsk = time.Second", "retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond"},
 		"core/renew.go":                 {"maxRetry = 500 * time.Millisecond"},
