@@ -78,7 +78,7 @@ var handoverBugs = []struct {
 		caught: "TestHealthAtAHandOver",
 	},
 	{
-		name: "a notice is for the lease that the store granted", file: "watch.go",
+		name: "a notice is for the lease that the store granted", file: "renew.go",
 		right: "GrantNumber(l.token) == GrantNumber(token)", wrong: "l.token == token",
 		caught: "TestLossInAStreak",
 	},
