@@ -1,15 +1,3 @@
-// Package redisnode is one Redis server, Sentinel group or Cluster as the
-// backends redis and redlock use it: how lock names become keys, what a lock
-// key's value holds, the scripts, the batching of requests, waiting and waking,
-// observing and listing, the checks of a new connection, and what an error of
-// the server means.
-//
-// All state is in Redis. A lock key is a plain string that expires, so that
-// any client that takes the same key with SET NX PX excludes us and is
-// excluded; what else a lock needs stands in its value. Beside the lock keys a
-// prefix keeps one control string, one set of withdrawn owners, and a sign of life
-// of each process that waits (in Cluster: one of each for every slot in use), and
-// a lock keeps its queue while somebody waits.
 package redisnode
 
 import (

@@ -1,0 +1,19 @@
+// Package results is the result folder of a run: its files, their formats and
+// their versions, and the statistics of what they hold. Verdict and report are
+// computed from the folder again, without servers.
+//
+// A folder holds
+//
+//	run.json        seed, plan, versions, machine, checksums, state of the run
+//	results.txt     one line per cell and run, in the Go benchmark format
+//	events.lbe      every attempt to acquire a lock, see [EventWriter]
+//	histograms.hlog latencies, in the log format of HdrHistogram
+//
+// All but run.json only grow, so that an interrupted run keeps what it has
+// measured.
+//
+// The figures of repeated runs become a median with its confidence interval,
+// and ratios between subjects. The unit of repetition is the run, never the
+// single operation: operations of one run share their machine's mood, and a
+// thousand of them are one sample.
+package results
