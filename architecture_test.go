@@ -1,7 +1,10 @@
 package lockbench_test
 
 import (
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +15,7 @@ var (
 	quoted     = regexp.MustCompile("`([^`]+)`")
 	fileName   = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)+$|^[\w-]+\.(go|md|yaml)$`)
 	identifier = regexp.MustCompile(`^[A-Za-z]\w*$`)
+	goFile     = regexp.MustCompile(`\b[a-z]\w*\.go\b`)
 )
 
 // TestArchitectureNamesWhatIsThere: the files that the page names exist, and
@@ -67,6 +71,65 @@ func TestWrongNamesAreFound(t *testing.T) {
 	} {
 		if got := wrongNames(line); len(got) != want {
 			t.Errorf("%s: %q", line, got)
+		}
+	}
+}
+
+// TestEachFileHasItsPlace: a doc.go that says where is what names each file of
+// its package once, and one of a package of more than 8 files says it.
+func TestEachFileHasItsPlace(t *testing.T) {
+	packages := map[string][]string{}
+	for _, root := range []string{"core", "plugins", "bench", "cmd", "internal"} {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+				packages[filepath.Dir(path)] = append(packages[filepath.Dir(path)], filepath.Base(path))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, files := range packages {
+		text, _ := os.ReadFile(filepath.Join(dir, "doc.go")) // without one it says nothing
+		_, places, says := strings.Cut(string(text), "\n// # Where is what\n")
+		if !says && len(files) <= 8 {
+			continue
+		}
+		for _, wrong := range misplaced(places, files) {
+			t.Errorf("%s/doc.go %s", dir, wrong)
+		}
+	}
+}
+
+// misplaced says which of the files places does not name once, and what it
+// names that is none of them.
+func misplaced(places string, files []string) (wrong []string) {
+	times := map[string]int{"doc.go": 1}
+	for _, name := range goFile.FindAllString(places, -1) {
+		times[name]++
+		if !slices.Contains(files, name) {
+			wrong = append(wrong, "names "+name+", which is not there")
+		}
+	}
+	for _, file := range files {
+		if times[file] != 1 {
+			wrong = append(wrong, fmt.Sprintf("names %s %d times under %q", file, times[file], "Where is what"))
+		}
+	}
+	return wrong
+}
+
+// TestMisplacedFilesAreFound: the test above can fail.
+func TestMisplacedFilesAreFound(t *testing.T) {
+	for places, want := range map[string]int{
+		"a.go, b.go: both":      0,
+		"a.go":                  1,
+		"a.go, b.go, then a.go": 1,
+		"a.go, b.go, and c.go":  1,
+	} {
+		if got := misplaced(places, []string{"a.go", "b.go", "doc.go"}); len(got) != want {
+			t.Errorf("%s: %q", places, got)
 		}
 	}
 }

@@ -13,4 +13,28 @@
 // value: a lock and an election of one name are the same lock.
 //
 // All types are safe for use by many goroutines.
+//
+// # Where is what
+//
+// In the order of one acquire:
+//
+//   - client.go: the Client and its options; what operators ask: Check, Inspect, List, Break
+//   - lock.go: the Lock and its options; Acquire, TryAcquire, Do; who would wait for itself
+//   - queue.go: who of this host is next, and the hand-over to it without the store
+//   - contend.go: one acquire from its first request to its lease, with all its pauses
+//   - attempt.go: one request: its context and end, and the withdrawal of an unknown outcome
+//   - token.go: the backend with the tokens that users see
+//   - clock.go, clock_linux.go, clock_other.go: instants that count suspends; when a lease ends
+//   - lease.go: the Lease and its contexts
+//   - schedule.go: the time of every lease: which renewals are due, which leases are over
+//   - renew.go: renewals and what their answers mean; notices of the plugin and the store
+//   - release.go: Release, and what goes on after one that failed
+//   - close.go: Close, and the callbacks that it waits for
+//
+// Beside it:
+//
+//   - elector.go: the Elector and its Term
+//   - observe.go: what observers of an election see, by one stream for each name
+//   - event.go: events, for loggers and OnEvent
+//   - errors.go: the errors, the causes of a lease's end, and which of them are final
 package core

@@ -1,3 +1,11 @@
 // Command lockbench measures distributed locks, checks their safety in the
 // same run, and tests plugins for conformance.
+//
+// # Where is what
+//
+//   - main.go: the root command; exit.go: exit codes and hints
+//   - a command each: run.go, faults.go, check.go, report.go, compare.go, merge.go, conform.go,
+//     env.go, locks.go, exec.go, plugins.go, new.go; oldfaults.go: earlier spellings
+//   - servers.go, output.go: flags of several commands; progress.go: a run on a terminal
+//   - complete.go: completion
 package main

@@ -24,4 +24,28 @@
 // A case passes, fails, is n/a (a property of the backend excuses it) or is not
 // run (the harness lacks an ability, which it names). What is not run fails the
 // test when the environment says CI=true or sets LOCKBENCH_REQUIRE.
+//
+// # Where is what
+//
+// The suite:
+//
+//   - harness.go: what an author provides, and T
+//   - cases.go: the table, its rules, and what a case needs
+//   - run.go: runs cases, in a test or for Conform; trial.go: one case; result.go: what came of it
+//   - heartbeat.go: whether this process ran, when something was late; clock.go: TTLs and limits
+//
+// What cases use:
+//
+//   - attempt.go: requests to a backend; injector.go: a backend that fails or is silent
+//   - client.go: clients of core and their leases
+//   - candidate.go, change.go: candidates and observers, with the cases of E3 through core
+//
+// Cases, a file for each subject:
+//
+//   - acquire.go, wait.go, queue.go, grant.go: waiting, order, wake-ups, the store's own grant
+//   - owner.go, refusal.go, name.go, bounds.go: what is asked for, and what is answered
+//   - token.go, release.go, renewal.go, withdraw.go: the life of a grant
+//   - deadline.go, done.go, handover.go: when a lease ends, and when it is handed over
+//   - election.go, term.go, observe.go: elections
+//   - outage.go, plugin.go, host.go: a store, a plugin, a host that is frozen or dead
 package drivertest

@@ -7,4 +7,10 @@
 // promised; docs/safety.md and docs/backends.md say both to users, with what breaks
 // a claim, where its times come from, and the sources. The package imports the
 // standard library only.
+//
+// # Where is what
+//
+//   - claim.go: the rules; condition.go: what may suspend them; exception.go: which it does
+//   - bound.go: by when something must have happened
+//   - terms.go: the backends; one each: etcd.go, memory.go, mysql.go, redis.go, redlock.go
 package claim

@@ -8,4 +8,13 @@
 // has a watcher, a small child that sees its pipe to the owner close. Test files
 // of any package may use this package; a server that is not installed is an
 // error wrapping [ErrNotInstalled].
+//
+// # Where is what
+//
+//   - kind.go: what is known of a product; operation.go: what its operator does
+//   - environment.go: the servers of a backend and the paths to them, to be broken
+//   - server.go: one local server; process.go: its process; programs.go: what it is started from
+//   - compose.go: servers in containers
+//   - counter.go: what servers have done
+//   - missing.go: a test without its server
 package servers

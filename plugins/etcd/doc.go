@@ -129,9 +129,15 @@
 //
 // # Where is what
 //
-// This package has the algorithm: acquire.go, renew.go, release.go and waiter.go, on
-// the keys of keys.go. What a process knows of its own entries is in entry.go and
-// table.go; which of them share a lease in lease.go. The packages below internal
-// know nothing of locks: cluster has the members and their connections, txn sends
-// transactions, keepalive keepalives, and watch watches.
+// The algorithm is on the keys of keys.go, whose values are in record.go:
+//
+//   - acquire.go, renew.go, release.go, waiter.go: one operation each; batch.go: many
+//   - inspect.go, admin.go, elector.go: who holds a lock, and what is published
+//   - entry.go, table.go: what this process knows of its entries, and ends in time
+//   - lease.go: which of them share a lease; ttl.go: what is left of one
+//   - loss.go: which locks are lost
+//   - backend.go, options.go: Open and Properties; the options and the Spec
+//
+// The packages below internal know nothing of locks: cluster has the members and their
+// connections, txn sends transactions, keepalive keepalives, and watch watches.
 package etcd

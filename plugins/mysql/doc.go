@@ -106,8 +106,13 @@
 //
 // # Where is what
 //
+//   - lock.go, acquire.go, elector.go, admin.go: the operations; batch.go: many at once
+//   - batcher.go: which share a statement; locked.go: what a locked row holds back
+//   - wait.go: the queue; signs.go: who in it lives
+//   - owners.go: who needs no tombstone
+//   - backend.go: Open and Close; dial.go: connections; options.go, spec.go: how it is set up
+//   - table.go: the table, and which of its rows are purged
+//
 // The texts of all statements, and the rows that they return, are in
 // internal/statement; connections, and what their errors mean, in internal/conn.
-// Here is what uses them: which operations share a statement in batcher.go, what
-// a locked row holds back in locked.go, the queue in wait.go, and who in it lives in signs.go.
 package mysql

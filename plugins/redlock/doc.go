@@ -86,4 +86,16 @@
 // "~redlock" besides the prefix's keys. Without appendonly a restart loses the
 // node's part of every lease, and quarantine sees to the rest; with it the node
 // is in quarantine all the same.
+//
+// # Where is what
+//
+//   - acquire.go, renew.go, release.go, wait.go, inspect.go, elector.go, admin.go: the operations
+//   - operation.go: what they have in common; quorum.go: votes, and when they are a majority
+//   - token.go: the guess of a token
+//   - contention.go: in which order nodes are asked
+//   - node.go: one node, its queue, and what it is told again; connection.go: its connection
+//   - quarantine.go: whether it may vote
+//   - script.go: the scripts that it runs, in lua
+//   - backend.go: Open and Close; check.go: Check, Watch and Properties; options.go: the options
+//   - redlock.go: the Spec
 package redlock

@@ -4,4 +4,14 @@
 // What is shown follows from what the folder holds: a scenario that was not
 // measured has no section, and one that this package knows nothing about is
 // shown with all its figures.
+//
+// # Where is what
+//
+//   - report.go: Load; write.go: the formats; text.go: text and Markdown
+//   - columns.go: tables; format.go: figures in them
+//   - verdict.go, safety.go, notes.go: whether the run was safe, and what is to be said of it
+//   - answer.go: which backend to choose; drawing.go: its picture
+//   - chart.go, distribution.go: charts of the page
+//   - roundtrips.go: round trips; environment.go: the machine and the servers
+//   - compare.go: two builds
 package report

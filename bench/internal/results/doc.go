@@ -16,4 +16,13 @@
 // and ratios between subjects. The unit of repetition is the run, never the
 // single operation: operations of one run share their machine's mood, and a
 // thousand of them are one sample.
+//
+// # Where is what
+//
+//   - folder.go: writes a folder; manifest.go: run.json; results.go: results.txt
+//   - events.go: attempts; attempt.go: one of them, and the names of cells
+//   - histograms.go, quantiles.go: latencies; units.go: what is known of a figure
+//   - round.go: what was seen of a fault
+//   - estimate.go, difference.go: the statistics; comparison.go, gate.go: two builds
+//   - merge.go, overlap.go: parts of one load; machineload.go: how busy the machine was
 package results

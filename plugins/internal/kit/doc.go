@@ -1,6 +1,6 @@
 // Package kit has what backends share and no store needs to be known for.
 //
-// Where is what:
+// # Where is what
 //
 //   - connect.go: the configuration of a backend, one struct with tags that are its
 //     keys, their defaults and their documentation, and the options of its library;

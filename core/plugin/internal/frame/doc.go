@@ -6,4 +6,14 @@
 // leaves it to them. So a request that is alone costs one write and wakes the
 // other process at once, and under load a write carries what has gathered
 // during the one before.
+//
+// # Where is what
+//
+// The host: link.go has the connections and calls under way, ops.go the operations, reader.go
+// the replies. The plugin: listen.go has the socket, session.go the requests of a host,
+// worker.go and starter.go do them, deadlines.go ends them.
+//
+// Both: request.go and reply.go are what is in a frame, codec.go their parts and limits;
+// inbox.go reads, outbox.go writes, with writeend_linux.go and writeend_other.go; peer.go,
+// peer_linux.go and peer_other.go say which process is at the other end.
 package frame
