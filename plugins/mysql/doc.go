@@ -110,7 +110,7 @@
 //   - batcher.go: which share a statement; locked.go: what a locked row holds back
 //   - wait.go: the queue; signs.go: who in it lives
 //   - owners.go: who needs no tombstone
-//   - backend.go: Open and Close; dial.go: connections; options.go, spec.go: how it is set up
+//   - backend.go: Open and Close; dial.go: connections; options.go: the options and the Spec
 //   - table.go: the table, and which of its rows are purged
 //
 // The texts of all statements, and the rows that they return, are in

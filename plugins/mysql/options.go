@@ -2,16 +2,21 @@ package mysql
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // Connect are the settings of every connection to the server. Those in the
@@ -138,4 +143,59 @@ func checkParameters(address string) error {
 		}
 	}
 	return nil
+}
+
+// Spec describes the backend to serve.Main and to in-process users.
+var Spec = driver.Spec{
+	Name: "mysql",
+	Doc:  "locks as rows of a table in MySQL 8.4 and later or MariaDB 10.6 and later",
+	Keys: kit.KeysOf(Options{}),
+	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
+		o := optionsOf(cfg)
+		o.Logger = log
+		return open(o)
+	},
+	Properties: properties,
+	Commands: []driver.Command{{
+		Name: "ddl",
+		Doc:  "print the statements that create the table and grant the rights",
+		Run: func(_ context.Context, cfg driver.Config, stdout io.Writer) error {
+			return printDDL(cfg, stdout)
+		},
+	}},
+}
+
+// properties are the claims before the server was reached. Fencing becomes
+// strict when every commit is on disk before it is acknowledged.
+var properties = driver.Properties{
+	Name:           "mysql",
+	Fencing:        driver.FencingDurable,
+	Scope:          driver.ScopeShared,
+	TTLMin:         20 * time.Millisecond,
+	TTLStep:        time.Millisecond,
+	TTLMax:         31 * 24 * time.Hour,
+	FIFO:           true,
+	TimedTokens:    true,
+	Durability:     "unknown",
+	SurvivesPlugin: true,
+	FirstSpan:      statement.FirstSpan,
+	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapObserver, driver.CapBatcher, driver.CapAdmin},
+}
+
+func optionsOf(cfg driver.Config) (o Options) {
+	kit.Decode(cfg, &o)
+	return o
+}
+
+// Properties returns the claims, as far as the server is known.
+func (b *Backend) Properties() driver.Properties {
+	p := properties
+	p.Capabilities = slices.Clone(p.Capabilities)
+	if s := b.server.Load(); s != nil {
+		p.Server, p.Durability = s.Product(), s.Durability()
+		if s.Durable() {
+			p.Fencing = driver.FencingStrict
+		}
+	}
+	return p
 }

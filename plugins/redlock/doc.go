@@ -96,6 +96,6 @@
 //   - node.go: one node, its queue, and what it is told again; connection.go: its connection
 //   - quarantine.go: whether it may vote
 //   - script.go: the scripts that it runs, in lua
-//   - backend.go: Open and Close; check.go: Check, Watch and Properties; options.go: the options
-//   - redlock.go: the Spec
+//   - backend.go: Open and Close; check.go: Check, Watch and Properties
+//   - options.go: the options and the Spec
 package redlock
