@@ -40,7 +40,7 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
-	c.heard(err)
+	c.noteServed(err)
 	if err == nil {
 		if err = a.usable(ctx, g); err == nil {
 			l := newLease(a, a.owner, g)

@@ -148,7 +148,7 @@ func (c *Client) Properties() Properties { return c.b.Properties() }
 func (c *Client) Check(ctx context.Context) error {
 	return c.question(ctx, "check", "", func(ctx context.Context) error {
 		err := c.b.Check(ctx)
-		c.heard(err)
+		c.noteServed(err)
 		return err
 	})
 }
@@ -265,7 +265,7 @@ func (c *Client) begin(op, name string) error {
 // end closes a public operation. A lease that ran out meanwhile is ended
 // first, so that no result of this process looks newer than its loss (L3).
 func (c *Client) end() {
-	c.look()
+	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {
 		select {
 		case c.idle <- struct{}{}:
@@ -274,8 +274,9 @@ func (c *Client) end() {
 	}
 }
 
-// look is begin and end for calls that only look at a lease.
-func (c *Client) look() instant {
+// expireDue is begin and end for calls that only read a lease: it ends the leases
+// that are overdue, and returns the present instant.
+func (c *Client) expireDue() instant {
 	now := c.clock.now()
 	c.sched.sweep(now)
 	c.events.ask(now)

@@ -55,18 +55,18 @@ func (c *Client) Close(ctx context.Context) error {
 func (c *Client) shutdown(ctx context.Context) error {
 	c.closing.Store(true)
 	c.endLifetime()
-	rctx, cancel := c.outlive(ctx, c.opts.CleanupBudget)
+	rctx, cancel := c.withGrace(ctx, c.opts.CleanupBudget)
 	defer cancel()
 	failed := c.releaseAll(rctx)
 	err := c.drain(ctx)
 	failed = append(failed, c.releaseAll(rctx)...) // what was granted or resigned meanwhile
-	err = both(firstOf(failed), err)
+	err = joinErrors(firstOf(failed), err)
 	c.stopSpawning()
 	c.abandon()
 	c.endWork()
 	c.calls.close()
-	err = both(err, c.join(ctx))
-	return both(err, c.b.Close(ctx))
+	err = joinErrors(err, c.join(ctx))
+	return joinErrors(err, c.b.Close(ctx))
 }
 
 // join waits for the client's goroutines. All end when work does, except one

@@ -28,9 +28,9 @@ type contender struct {
 	retry     backoff
 
 	// Guarded by the queue's shard.
-	parked bool          // waits in this host and may be handed the lock
+	waits  bool          // in this host and may be handed the lock
 	lease  *Lease        // what was handed over
-	signal chan struct{} // 1 slot; made when the contender first parks
+	signal chan struct{} // 1 slot; made when the contender first waits
 }
 
 func newContender(ctx context.Context, l *Lock) *contender {
@@ -155,7 +155,7 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 		case asked && ctx.Err() == nil:
 			continue
 		}
-		lease, err := a.turn(ctx)
+		lease, err := a.waitInHost(ctx)
 		if lease != nil || err != nil {
 			return lease, err
 		}
@@ -183,12 +183,12 @@ func (a *contender) waitsFirst() bool {
 	return c.b.waiter != nil && c.queues.wanted(a.lock.name, c.clock.early()) && c.b.Properties().FirstSpan > 0
 }
 
-// turn waits until a may ask the store: then both results are nil.
-func (a *contender) turn(ctx context.Context) (*Lease, error) {
+// waitInHost waits until a may ask the store: then both results are nil.
+func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 	insist := false
 	for {
 		var again <-chan time.Time
-		next := a.lock.c.queues.park(a, insist)
+		next := a.lock.c.queues.nextStep(a, insist)
 		switch next {
 		case stepAsk:
 			return nil, nil
@@ -203,7 +203,7 @@ func (a *contender) turn(ctx context.Context) (*Lease, error) {
 		case <-again:
 			insist = true
 		case <-ctx.Done():
-			if a.lock.c.queues.unpark(a) {
+			if a.lock.c.queues.stopWaiting(a) {
 				return nil, a.ended(ctx)
 			}
 		}
@@ -217,7 +217,7 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 		return a.lease, nil
 	}
 	over := a.ended(ctx)
-	return nil, both(over, a.discard(ctx))
+	return nil, joinErrors(over, a.discard(ctx))
 }
 
 // discard releases the lease that was handed over. One that could not be
@@ -315,7 +315,7 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	}
 	a.retry.reset()
 	if c.queues.holder(a.lock.name) != nil {
-		return nil, false // this host holds it: turn waits for that lease's end
+		return nil, false // this host holds it: waitInHost waits for that lease's end
 	}
 	rest := maxAsk
 	if ttl := held.Holder.TTL; ttl > 0 {

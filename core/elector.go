@@ -166,7 +166,7 @@ func newTerm(ctx context.Context, lease *Lease) *Term {
 // lost, resigned, or, in Elector.Run, when Run is to end. It has the values of
 // the ctx that was campaigned with.
 func (t *Term) Context() context.Context {
-	t.lease.c.look()
+	t.lease.c.expireDue()
 	return t.ctx
 }
 
@@ -185,7 +185,7 @@ func (t *Term) Deadline() time.Time { return t.lease.Deadline() }
 // A voluntary end is ErrReleased, although the leadership is held until the
 // callback of Elector.Run has returned.
 func (t *Term) Err() error {
-	t.lease.c.look()
+	t.lease.c.expireDue()
 	return context.Cause(t.ctx)
 }
 
@@ -214,7 +214,7 @@ func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 func (t *Term) Resign(ctx context.Context) error {
 	t.stop(ErrReleased)
 	if t.run {
-		t.lease.c.look()
+		t.lease.c.expireDue()
 		return nil
 	}
 	c := t.lease.c

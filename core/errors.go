@@ -192,8 +192,8 @@ func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// heard records an answer to an acquire or a check.
-func (c *Client) heard(err error) {
+// noteServed records an answer to an acquire or a check.
+func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)
 	}
@@ -213,8 +213,8 @@ func definite(err error) bool {
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)
 }
 
-// both joins two errors; one that stands alone stays as it is.
-func both(a, b error) error {
+// joinErrors joins two errors; one that stands alone stays as it is.
+func joinErrors(a, b error) error {
 	switch {
 	case a == nil:
 		return b

@@ -99,7 +99,7 @@ var handoverBugs = []struct {
 	},
 	{
 		name: "who has given up keeps the lock", file: "contend.go",
-		right: "return nil, both(over, a.discard(ctx))", wrong: "return nil, over", does: true,
+		right: "return nil, joinErrors(over, a.discard(ctx))", wrong: "return nil, over", does: true,
 		caught: "TestWaiterThatGivesUpPassesOn",
 	},
 	{

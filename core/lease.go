@@ -110,14 +110,14 @@ func (l *Lease) short() bool { return l.span < l.lock.opts.TTL }
 
 // Name returns the name of the lock.
 func (l *Lease) Name() string {
-	l.c.look()
+	l.c.expireDue()
 	return l.lock.name
 }
 
 // Owner returns the random id of the store's grant, which a lease keeps when it
 // is handed over inside this host.
 func (l *Lease) Owner() string {
-	l.c.look()
+	l.c.expireDue()
 	return l.owner
 }
 
@@ -126,7 +126,7 @@ func (l *Lease) Owner() string {
 // and let the resource refuse a lower one than it has seen. It is zero where
 // the backend has no fencing.
 func (l *Lease) Token() uint64 {
-	l.c.look()
+	l.c.expireDue()
 	return l.token
 }
 
@@ -137,14 +137,14 @@ func (l *Lease) Token() uint64 {
 // the TTL when its first renewal is back, a round trip later.
 // Compare it with time.Now. For a lease that is over it is the last deadline.
 func (l *Lease) Deadline() time.Time {
-	l.c.look()
+	l.c.expireDue()
 	return l.c.clock.time(instant(l.deadline.Load()))
 }
 
 // Valid reports whether the lease is held right now, by the clock: it is false
 // at once after a pause of the process past the deadline.
 func (l *Lease) Valid() bool {
-	now := l.c.look()
+	now := l.c.expireDue()
 	return l.alive.Load() && now < instant(l.deadline.Load())
 }
 
@@ -153,7 +153,7 @@ func (l *Lease) Valid() bool {
 // stand still while its machine is suspended: after that a lease that is
 // over is noticed in the first call of this package, or within a second.
 func (l *Lease) Done() <-chan struct{} {
-	l.c.look()
+	l.c.expireDue()
 	return l.done
 }
 
@@ -161,7 +161,7 @@ func (l *Lease) Done() <-chan struct{} {
 // satisfies errors.Is for one of ErrReleased, ErrExpired, ErrTaken, ErrRevoked,
 // ErrUnreachable, ErrPluginDied, ErrUnhealthy, ErrMaxHold.
 func (l *Lease) Err() error {
-	l.c.look()
+	l.c.expireDue()
 	l.c.sched.mu.Lock()
 	defer l.c.sched.mu.Unlock()
 	return l.err
@@ -170,7 +170,7 @@ func (l *Lease) Err() error {
 // State returns the state (L4). A lease whose release failed stays Held or
 // Suspect, though no longer valid, until a Release succeeds or its time is over.
 func (l *Lease) State() State {
-	now := l.c.look()
+	now := l.c.expireDue()
 	l.c.sched.mu.Lock()
 	defer l.c.sched.mu.Unlock()
 	if !l.alive.Load() && l.state <= Suspect && now >= l.endAt && !l.freeing {
@@ -188,7 +188,7 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel con
 }
 
 func (l *Lease) context(parent context.Context) (context.Context, context.CancelCauseFunc) {
-	l.c.look()
+	l.c.expireDue()
 	ctx, cancel := context.WithCancelCause(l.holding(parent))
 	entry := &leaseCtx{ctx, cancel}
 	s := &l.c.sched

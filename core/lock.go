@@ -267,7 +267,7 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 		case lost == nil:
 			err = afterWork(err, lease.Release(ctx))
 		case errors.Is(lost, ErrClosed) || !errors.Is(lost, ErrReleased): // fn may release it itself
-			err = both(err, c.wrap("hold", l.name, lost))
+			err = joinErrors(err, c.wrap("hold", l.name, lost))
 		}
 		c.sched.served(lease)
 		cancel(context.Canceled)
@@ -286,7 +286,7 @@ func afterWork(work, release error) error {
 	if work == nil && release != nil && !errors.Is(release, ErrNotHeld) {
 		return fmt.Errorf("%w: %w", ErrUnreleased, release)
 	}
-	return both(work, release)
+	return joinErrors(work, release)
 }
 
 // leasesOf is the key under which the contexts of leases carry their client's

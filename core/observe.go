@@ -55,7 +55,7 @@ func (e *Elector) Observe(ctx context.Context) <-chan Change {
 	switch s := e.c.streams.join(e.c, e.lock.name, o); {
 	case s == nil:
 		close(o.out)
-	case !e.c.spawn(func() { s.keep(ctx, o) }):
+	case !e.c.spawn(func() { s.leaveAfter(ctx, o) }):
 		s.leave(o)
 	}
 	return o.out
@@ -182,8 +182,8 @@ func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	return s
 }
 
-// keep holds o in the stream until ctx, the client or the stream ends.
-func (s *stream) keep(ctx context.Context, o *observer) {
+// leaveAfter takes o out of the stream when ctx, the client or the stream ends.
+func (s *stream) leaveAfter(ctx context.Context, o *observer) {
 	select {
 	case <-ctx.Done():
 	case <-s.c.lifetime.Done():

@@ -148,7 +148,7 @@ func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease
 		return false
 	}
 	a := e.head
-	if a == nil || !a.parked || a.queued || !a.lock.inherits(lease.lock) {
+	if a == nil || !a.waits || a.queued || !a.lock.inherits(lease.lock) {
 		return false
 	}
 	a.lease = succeed(a)
@@ -220,22 +220,22 @@ const (
 	stepTake             // take the lease that was handed over
 )
 
-// park says what a does next. Whoever is told to wait gets a signal when that
+// nextStep says what a does next. Whoever is told to wait gets a signal when that
 // changes, and may be handed the lock. insist makes the head ask the
 // store although this host holds the lock.
-func (q *queues) park(a *contender, insist bool) step {
+func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entry(a.lock.name)
-	a.parked = false
+	a.waits = false
 	if a.lease != nil {
 		return stepTake
 	}
 	if e.head == a && (e.holder == nil || insist || a.expiresBy != 0) {
 		return stepAsk
 	}
-	a.parked = true
+	a.waits = true
 	if a.signal == nil {
 		a.signal = make(chan struct{}, 1)
 	}
@@ -245,13 +245,13 @@ func (q *queues) park(a *contender, insist bool) step {
 	return stepRest
 }
 
-// unpark ends the wait of a contender that gives up. It returns false when the
+// stopWaiting ends the wait of a contender that gives up. It returns false when the
 // lock was handed to it just now.
-func (q *queues) unpark(a *contender) bool {
+func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.parked = false
+	a.waits = false
 	return a.lease == nil
 }
 

@@ -106,7 +106,7 @@ func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Durati
 		}
 		first := l.freed
 		s.mu.Unlock()
-		wctx, cancel := s.c.outlive(ctx, rest)
+		wctx, cancel := s.c.withGrace(ctx, rest)
 		select {
 		case <-first:
 		case <-wctx.Done():
@@ -199,7 +199,7 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	if ctx.Err() != nil {
 		rest -= c.clock.early().sub(began)
 	}
-	rctx, cancel := c.outlive(ctx, rest)
+	rctx, cancel := c.withGrace(ctx, rest)
 	defer cancel()
 	pause := backoff{from: minRetry, to: retryTo}
 	for sleep(rctx, pause.next()) && c.clock.now() < l.over() {
@@ -232,9 +232,9 @@ func (l *Lease) over() instant {
 	return l.expiresBy
 }
 
-// outlive returns a child of ctx that ends rest after ctx has, or with the
+// withGrace returns a child of ctx that ends rest after ctx has, or with the
 // client.
-func (c *Client) outlive(ctx context.Context, rest time.Duration) (context.Context, context.CancelFunc) {
+func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		if rest > 0 {

@@ -61,16 +61,16 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
 		s.finish(before, Lost, ErrRevoked) // the store would not have granted it over a live lease
 	}
-	kept := s.keep(l, g, a.began)
+	admitted := s.admit(l, g, a.began)
 	s.mu.Unlock()
-	if !kept {
+	if !admitted {
 		s.notify([]*Lease{l})
 	}
 }
 
-// keep returns false for a lease that ended before its grant was known: with
+// admit returns false for a lease that ended before its grant was known: with
 // its plugin, or with a client that did not wait for its calls.
-func (s *scheduler) keep(l *Lease, g grant, began instant) bool {
+func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
 	// The first renewal is up to a tenth early, so that leases that were
 	// granted together do not stay together for ever.

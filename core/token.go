@@ -63,38 +63,38 @@ func (e tokenBackend) numbered(number uint64, err error) (token uint64, _ error)
 		err = fmt.Errorf("%w: %s granted %d", errGrantNumber, e.Properties().Name, number)
 	}
 	if err != nil {
-		return 0, shown(err)
+		return 0, translateError(err)
 	}
 	return number << handoverBits, nil
 }
 
 func (e tokenBackend) Renew(ctx context.Context, r driver.Request) error {
 	r.Token = GrantNumber(r.Token)
-	return shown(e.Backend.Renew(ctx, r))
+	return translateError(e.Backend.Renew(ctx, r))
 }
 
 func (e tokenBackend) Release(ctx context.Context, r driver.Request) error {
 	r.Token = GrantNumber(r.Token)
-	return shown(e.Backend.Release(ctx, r))
+	return translateError(e.Backend.Release(ctx, r))
 }
 
 func (e tokenBackend) Proclaim(ctx context.Context, r driver.Request) error {
 	r.Token = GrantNumber(r.Token)
-	return shown(e.Backend.Proclaim(ctx, r))
+	return translateError(e.Backend.Proclaim(ctx, r))
 }
 
 func (e tokenBackend) Inspect(ctx context.Context, name string) (Holder, error) {
 	h, err := e.Backend.Inspect(ctx, name)
-	return show(h), err
+	return translateHolder(h), err
 }
 
 func (e tokenBackend) Observe(ctx context.Context, name string, emit func(Holder)) error {
-	return e.observer.Observe(ctx, name, func(h Holder) { emit(show(h)) })
+	return e.observer.Observe(ctx, name, func(h Holder) { emit(translateHolder(h)) })
 }
 
 func (e tokenBackend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return e.watcher.Watch(ctx, func(n driver.Notice) {
-		n.Token, n.Err = n.Token<<handoverBits, shown(n.Err)
+		n.Token, n.Err = n.Token<<handoverBits, translateError(n.Err)
 		emit(n)
 	})
 }
@@ -106,26 +106,26 @@ func (e tokenBackend) Batch(ctx context.Context, ops []driver.Op) []driver.Resul
 	}
 	results := e.batcher.Batch(ctx, ops)
 	for i := range results {
-		results[i].Token, results[i].Err = results[i].Token<<handoverBits, shown(results[i].Err)
+		results[i].Token, results[i].Err = results[i].Token<<handoverBits, translateError(results[i].Err)
 	}
 	return results
 }
 
 func (e tokenBackend) List(ctx context.Context, prefix string, emit func(Holder) bool) error {
-	return e.admin.List(ctx, prefix, func(h Holder) bool { return emit(show(h)) })
+	return e.admin.List(ctx, prefix, func(h Holder) bool { return emit(translateHolder(h)) })
 }
 
 func (e tokenBackend) Break(ctx context.Context, name string, token uint64) error {
-	return shown(e.admin.Break(ctx, name, GrantNumber(token)))
+	return translateError(e.admin.Break(ctx, name, GrantNumber(token)))
 }
 
-func show(h Holder) Holder {
+func translateHolder(h Holder) Holder {
 	h.Token <<= handoverBits
 	return h
 }
 
-// shown returns err with the token of its holder as users see it.
-func shown(err error) error {
+// translateError returns err with the token of its holder as users see it.
+func translateError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -133,19 +133,19 @@ func shown(err error) error {
 	var gone *NotHeldError
 	switch {
 	case errors.As(err, &held) && held.Holder.Token != 0:
-		return &shownError{err, &HeldError{Holder: show(held.Holder)}}
+		return &translatedError{err, &HeldError{Holder: translateHolder(held.Holder)}}
 	case errors.As(err, &gone) && gone.Holder.Token != 0:
-		return &shownError{err, &NotHeldError{Holder: show(gone.Holder)}}
+		return &translatedError{err, &NotHeldError{Holder: translateHolder(gone.Holder)}}
 	}
 	return err
 }
 
-// shownError is an error of the backend, in which errors.As finds another
+// translatedError is an error of the backend, in which errors.As finds another
 // holder. The backend's own is left alone: others may have it too.
-type shownError struct {
+type translatedError struct {
 	error
 	holder error
 }
 
-func (e *shownError) Unwrap() error      { return e.error }
-func (e *shownError) As(target any) bool { return errors.As(e.holder, target) }
+func (e *translatedError) Unwrap() error      { return e.error }
+func (e *translatedError) As(target any) bool { return errors.As(e.holder, target) }
