@@ -34,11 +34,11 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 // first could not; a round that gives back what was taken when it failed.
 type acquisition struct {
 	operation
-	first   *quorumRequest
-	votes   []vote // of the first round, when it was decided
-	queue   int    // the node with the queue; -1 for none
-	alone   bool   // only the node with the queue was asked so far
-	undoing bool
+	first     *quorumRequest
+	votes     []vote // of the first round, when it was decided
+	queue     int    // the node with the queue; -1 for none
+	onlyQueue bool   // only the node with the queue was asked so far
+	undoing   bool
 }
 
 // acquire asks all nodes. Where others wait it asks the node with the queue
@@ -52,10 +52,10 @@ func (b *Backend) acquire(r driver.Request) *operation {
 	}
 	a.queue = b.queueOf(r.Name, r.Owner)
 	x := a.take()
-	if a.queue >= 0 && b.contention.out(r.Name, r.Owner) {
+	if a.queue >= 0 && b.contention.outOfTurn(r.Name, r.Owner) {
 		x.targets = make([]bool, len(b.nodes))
 		x.targets[a.queue] = true
-		x.quorum, a.alone = 0, true
+		x.quorum, a.onlyQueue = 0, true
 	}
 	return &a.operation
 }
@@ -66,9 +66,9 @@ func (a *acquisition) take() *quorumRequest {
 	return x
 }
 
-// others asks the nodes besides the one with the queue, which has voted.
-func (a *acquisition) others(before *quorumRequest, v vote) (more bool) {
-	a.alone = false
+// askOthers asks the nodes besides the one with the queue, which has voted.
+func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
+	a.onlyQueue = false
 	x := a.take()
 	x.token, x.known = before.token, &v
 	x.targets = make([]bool, len(a.b.nodes))
@@ -86,8 +86,8 @@ func (a *acquisition) judge() (more bool) {
 		return a.undone(votes)
 	case a.now.kind == kindToken:
 		return a.tokenWritten(votes)
-	case a.alone && votes[a.queue].answer != turn:
-		return a.others(a.now, votes[a.queue])
+	case a.onlyQueue && votes[a.queue].answer != turn:
+		return a.askOthers(a.now, votes[a.queue])
 	}
 	a.first, a.votes = a.now, votes
 	most := len(votes) - a.b.quorum
@@ -190,7 +190,7 @@ func (a *acquisition) refusal(votes []vote) error {
 		return a.b.unavailable(votes)
 	}
 	by := holders(a.r.Name, votes)
-	most := plurality(by)
+	most := mostVotes(by)
 	h := merge(most)
 	h.Name, h.Waiters = a.r.Name, -1
 	h.TTL = a.free(votes, granted)
@@ -251,18 +251,18 @@ func (a *acquisition) undo(err error) (more bool) {
 		return false
 	}
 	a.undoing = true
-	x := a.ask(kindUndo, a.heads())
+	x := a.ask(kindUndo, a.valueHeads())
 	x.targets, x.quorum = targets, 0
 	x.each(a.b.wakeAt(a.r.Name))
 	return true
 }
 
-// heads is what the lock's value begins with where this attempt has taken it:
+// valueHeads is what the lock's value begins with where this attempt has taken it:
 // with the token that it guessed, without one, or with the one that it wrote
 // then. An undo that comes late, over a connection that broke, meets a later
 // attempt of its owner, which has neither of those tokens. What it may find of
 // that is a grant without a token, and such a one does not count for a majority.
-func (a *acquisition) heads() string {
+func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
 		heads += "\n" + redisnode.LeaseID(a.r.Owner, a.now.token)
@@ -274,12 +274,12 @@ func (a *acquisition) heads() string {
 // nothing is left of it, there is nothing to clean up any more.
 func (a *acquisition) undone(votes []vote) (more bool) {
 	first := a.first.result() // with those that came late
-	if count(first, vote.yes) > 0 && len(plurality(holders(a.r.Name, first))) >= a.b.quorum {
+	if count(first, vote.yes) > 0 && len(mostVotes(holders(a.r.Name, first))) >= a.b.quorum {
 		granted := make([]bool, len(first))
 		for i, v := range first {
 			granted[i] = v.yes()
 		}
-		a.b.contention.lacking(a.r.Name, a.r.Owner, granted)
+		a.b.contention.noteRefusal(a.r.Name, a.r.Owner, granted)
 	}
 	for i, asked := range a.now.targets {
 		if asked && !votes[i].yes() {

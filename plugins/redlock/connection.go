@@ -120,7 +120,7 @@ func (c *connection) look(ctx context.Context) error {
 	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
 		return err
 	}
-	return c.late(c.admit(c.soon(ctx)))
+	return c.late(c.checkQuarantine(c.soon(ctx)))
 }
 
 // vote has one script answer a batch, and delivers the votes. An error ends
@@ -141,7 +141,7 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 		c.n.answered(b, decode(b.kind, answers[i]))
 	}
 	if c.marker != "" && admitted != (c.n.held.episode == "") {
-		return c.late(c.admit(c.soon(ctx)))
+		return c.late(c.checkQuarantine(c.soon(ctx)))
 	}
 	return nil
 }

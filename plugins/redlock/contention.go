@@ -20,7 +20,7 @@ type contention struct {
 	mu    sync.Mutex  // lets known follow names
 	names kit.Recent[string, struct{}]
 	turns kit.Recent[string, struct{}] // owners
-	lacks kit.Recent[string, []bool]   // by owner, see lacking
+	lacks kit.Recent[string, []bool]   // by owner, see noteRefusal
 }
 
 func (c *contention) init() {
@@ -35,16 +35,16 @@ func (c *contention) note(name string) {
 	c.known.Store(true)
 }
 
-// lacking notes that a majority refused owner, and which nodes do not have the
+// noteRefusal notes that a majority refused owner, and which nodes do not have the
 // lease: they had granted the lock to owner when the holder asked, and get the
 // lease with its next renewal.
-func (c *contention) lacking(name, owner string, nodes []bool) {
+func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)
 }
 
-// lack reports whether node does not have the lease that refused owner.
-func (c *contention) lack(owner string, node int) bool {
+// lacksLease reports whether node does not have the lease that refused owner.
+func (c *contention) lacksLease(owner string, node int) bool {
 	if !c.known.Load() {
 		return false
 	}
@@ -52,9 +52,9 @@ func (c *contention) lack(owner string, node int) bool {
 	return ok && nodes[node]
 }
 
-// out reports whether others wait for name, and it is not owner's turn. A turn
+// outOfTurn reports whether others wait for name, and it is not owner's turn. A turn
 // is good for one attempt.
-func (c *contention) out(name, owner string) bool {
+func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false
 	}

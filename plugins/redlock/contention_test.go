@@ -12,19 +12,19 @@ func TestContentionIsForgotten(t *testing.T) {
 		var c contention
 		c.init()
 		c.note("n")
-		if !c.out("n", "o") || c.out("other", "o") {
+		if !c.outOfTurn("n", "o") || c.outOfTurn("other", "o") {
 			t.Error("it does not know for which names somebody waits")
 		}
 		c.turns.Put("o", struct{}{})
-		if c.out("n", "o") || !c.out("n", "o") {
+		if c.outOfTurn("n", "o") || !c.outOfTurn("n", "o") {
 			t.Error("a turn is not good for one attempt")
 		}
 		time.Sleep(contendedFor)
-		if !c.out("n", "o") {
+		if !c.outOfTurn("n", "o") {
 			t.Error("a name is forgotten too soon")
 		}
 		time.Sleep(2 * contendedFor)
-		if c.out("n", "o") || c.known.Load() {
+		if c.outOfTurn("n", "o") || c.known.Load() {
 			t.Error("a name is never forgotten")
 		}
 	})

@@ -37,7 +37,7 @@ func (b *Backend) holder(name string, votes []vote) driver.Holder {
 		// A grant that has no token yet may come to nothing.
 		return v.answer != seen || strings.HasPrefix(v.raw, v.holder(name).Owner+" 0 ")
 	})
-	most := plurality(holders(name, shown))
+	most := mostVotes(holders(name, shown))
 	if len(most) == 0 || len(most)+len(votes)-len(shown) < b.quorum {
 		return driver.Holder{}
 	}
@@ -60,9 +60,9 @@ func holders(name string, votes []vote) map[string][]driver.Holder {
 	return by
 }
 
-// plurality is what is said about the owner with most nodes, nil when there is
+// mostVotes is what is said about the owner with most nodes, nil when there is
 // none.
-func plurality(by map[string][]driver.Holder) (most []driver.Holder) {
+func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	for owner, hs := range by {
 		if len(hs) > len(most) || len(hs) == len(most) && owner < most[0].Owner {
 			most = hs

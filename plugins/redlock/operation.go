@@ -160,7 +160,7 @@ func (o *operation) verdict() error {
 
 // lost is the error for a lease that has no majority any more.
 func (o *operation) lost(votes []vote) error {
-	h := merge(plurality(holders(o.r.Name, votes)))
+	h := merge(mostVotes(holders(o.r.Name, votes)))
 	if h.Owner == o.r.Owner && o.r.Owner != "" {
 		h = driver.Holder{} // what is left of that lease itself
 	}

@@ -104,8 +104,8 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 	return f.Text(0), f.Text(1), time.Duration(f.Number(2)) * time.Microsecond, nil
 }
 
-// admit looks at the node's quarantine, and ends it when it has lasted.
-func (c *connection) admit(ctx context.Context) error {
+// checkQuarantine looks at the node's quarantine, and ends it when it has lasted.
+func (c *connection) checkQuarantine(ctx context.Context) error {
 	q, b := c.n.held, c.n.b
 	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
 	ask.earliest, ask.latest = b.clocks(c.n)

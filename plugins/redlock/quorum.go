@@ -61,8 +61,8 @@ type vote struct {
 func (v vote) yes() bool { return v.answer == done || v.answer == freed || v.answer == pending }
 func (v vote) no() bool  { return v.answer == heldBy || v.answer == notHeld || v.answer == turn }
 
-// lacking reports whether the node has not voted, and will not.
-func (v vote) lacking() bool {
+// absent reports whether the node has not voted, and will not.
+func (v vote) absent() bool {
 	return v.answer == unsent || v.answer == unknown || v.answer == quarantined
 }
 

@@ -67,7 +67,7 @@ func (o *operation) ended() error {
 	wake := o.b.wakeAt(o.r.Name)
 	o.now.each(func(node int, v vote) {
 		wake(node, v)
-		if o.now.kind == kindRelease && o.now.ms == 0 && v.lacking() {
+		if o.now.kind == kindRelease && o.now.ms == 0 && v.absent() {
 			o.b.remember(o.now, node)
 		}
 	})
@@ -95,7 +95,7 @@ const maxRemembered = 1000
 // have the lock for an owner with a tombstone elsewhere. With another node out of
 // reach they would keep everybody from a majority for the rest of the TTL.
 func (b *Backend) lookForOver(name string, votes []vote) {
-	if !slices.ContainsFunc(votes, vote.lacking) {
+	if !slices.ContainsFunc(votes, vote.absent) {
 		return
 	}
 	for owner, hs := range holders(name, votes) {

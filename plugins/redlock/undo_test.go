@@ -136,7 +136,7 @@ func TestUndoIsOfItsAttempt(t *testing.T) {
 	ctx := t.Context()
 	a := &acquisition{operation: operation{b: b, r: lease("a", "o-1")}, first: &quorumRequest{token: 7}}
 	a.now = &quorumRequest{kind: kindToken, token: 9}
-	heads := a.heads()
+	heads := a.valueHeads()
 	c := plain(t, nodes[0])
 	for value, taken := range map[string]bool{
 		"o-1 0 1:l": true, "o-1 7 1:l": true, "o-1 9 1:l": true,
@@ -202,7 +202,7 @@ func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	c := plain(t, nodes[0])
 	must(t, c.Set(ctx, "a", "o-1 7 1:l", 0).Err())
 	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
-	if was := undo(t, b, a.heads()); was.answer != unknown || keyCount(t, nodes[:1], "a") != 1 {
+	if was := undo(t, b, a.valueHeads()); was.answer != unknown || keyCount(t, nodes[:1], "a") != 1 {
 		t.Fatalf("the node that refuses has undone: %+v", was)
 	}
 	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "0").Err())

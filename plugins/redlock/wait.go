@@ -53,7 +53,7 @@ func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
 		h := scatter(fnv1a(n.identity.Load(), name))
-		if (queue < 0 || h > highest) && n.votes() && !b.contention.lack(owner, i) {
+		if (queue < 0 || h > highest) && n.votes() && !b.contention.lacksLease(owner, i) {
 			queue, highest = i, h
 		}
 	}
