@@ -69,7 +69,7 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 		b.table.add(a.entry)
 	}
 	a.step = a.txn()
-	a.step.Beside, a.step.Done, a.step.OnAnswer = a.start, a.done, a.answered
+	a.step.Alongside, a.step.Done, a.step.OnAnswer = a.start, a.done, a.answered
 	return a
 }
 
@@ -97,9 +97,9 @@ func (a *acquisition) txn() *txn.Step {
 		return &txn.Step{Name: name, Req: req, Size: len(a.value)}
 	}
 	from, _ := a.b.table.where(e)
-	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.On(e.key, from.id))
+	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id))
 	// A request that arrives late finds the entry on another lease, or gone.
-	return &txn.Step{Name: name, In: e.generation, Twice: true, Req: req, Size: len(a.value)}
+	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}
 }
 
 // answered keeps account of the outcome, whether or not the caller still waits.
@@ -127,7 +127,7 @@ func (a *acquisition) answered() {
 // done reports whether a try before, or the same request that came twice, has put the
 // key, which stands in the way of this one.
 func (a *acquisition) done() bool {
-	v := seenIn(a.step.Generation, a.step.Ops)
+	v := lockStateIn(a.step.Generation, a.step.Ops)
 	if v.first == nil || v.first.Lease != a.lease.id || string(v.first.Key) != a.entry.key || !bytes.Equal(v.first.Value, a.value) {
 		return false
 	}
@@ -180,7 +180,7 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 
 // refusal describes who holds the lock, or asks once more when that has changed.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
-	b, v := a.b, seenIn(a.step.Generation, a.step.Ops)
+	b, v := a.b, lockStateIn(a.step.Generation, a.step.Ops)
 	held := &driver.HeldError{}
 	switch {
 	case a.step.Ops[1].GetResponseRange().GetCount() > 0:

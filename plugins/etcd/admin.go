@@ -18,7 +18,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	from := b.space.names + prefix
 	end := txn.Beyond(from)
 	next := []byte(from)
-	var open seen // the name whose entries are being read
+	var open lockState // the name whose entries are being read
 	flush := func() bool { return open.first == nil || emit(b.holder(ctx, open)) }
 	for {
 		resp, gen, err := b.txns.Read(ctx, txn.Range(&pb.RangeRequest{Key: next, RangeEnd: end, Limit: listPage}))
@@ -31,7 +31,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 				if !flush() {
 					return nil
 				}
-				open = seen{generation: gen, first: kv}
+				open = lockState{generation: gen, first: kv}
 			}
 			if open.entries++; kv.CreateRevision < open.first.CreateRevision {
 				open.first = kv
@@ -48,7 +48,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 // Break reads who holds the lock, then deletes that entry, if the token is still the
 // same.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
-	v, err := b.look(ctx, name)
+	v, err := b.readLock(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 		Failure: []*pb.RequestOp{entries(b.space, r.Name, 1)},
 	}}
 	s.Done = func() bool {
-		v := seenIn(s.Generation, s.Ops)
+		v := lockStateIn(s.Generation, s.Ops)
 		return e.is(v.first, v.generation) && bytes.Equal(v.first.Value, value)
 	}
 	b.txns.Submit(s)

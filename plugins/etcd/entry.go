@@ -53,12 +53,12 @@ func (t *table) pin(e *entry, now time.Time) *entry {
 		e.before = nil // its process did not run: it is to be looked at
 	}
 	e.busy++
-	e.linger(now)
+	e.extend(now)
 	return e
 }
 
-// linger counts e's time anew. That of the lock counts from what was confirmed.
-func (e *entry) linger(now time.Time) {
+// extend counts e's time anew. That of the lock counts from what was confirmed.
+func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
 	}
@@ -70,7 +70,7 @@ func (t *table) unpin(e *entry, before *predecessor) {
 	defer t.mu.Unlock()
 	e.busy--
 	e.before = before
-	e.linger(time.Now())
+	e.extend(time.Now())
 	t.due(e.deadline)
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Inspect reads through the consensus, then asks for the TTL of the lease.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
-	v, err := b.look(ctx, name)
+	v, err := b.readLock(ctx, name)
 	if err != nil {
 		return driver.Holder{}, err
 	}
@@ -22,7 +22,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 }
 
 // holder describes who holds the lock, the zero Holder when nobody does.
-func (b *Backend) holder(ctx context.Context, v seen) driver.Holder {
+func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	if v.first == nil {
 		return driver.Holder{}
 	}
@@ -76,16 +76,16 @@ func probe(s space) *pb.TxnRequest {
 	}
 }
 
-// seen is what entries found first among what was read of a name.
-type seen struct {
+// lockState is what entries found first among what was read of a name.
+type lockState struct {
 	generation *txn.Generation  // in which it was read
-	rev        int64            // of the store then; not set by seenIn
+	rev        int64            // of the store then; not set by lockStateIn
 	first      *mvccpb.KeyValue // the lock; nil when nobody holds it
 	entries    int              // with the first one
 }
 
-func seenIn(gen *txn.Generation, ops []*pb.ResponseOp) seen {
-	v := seen{generation: gen}
+func lockStateIn(gen *txn.Generation, ops []*pb.ResponseOp) lockState {
+	v := lockState{generation: gen}
 	if len(ops) == 0 {
 		return v
 	}
@@ -97,13 +97,13 @@ func seenIn(gen *txn.Generation, ops []*pb.ResponseOp) seen {
 	return v
 }
 
-// look reads who holds name and who waits.
-func (b *Backend) look(ctx context.Context, name string) (seen, error) {
+// readLock reads who holds name and who waits.
+func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) {
 	resp, gen, err := b.txns.Read(ctx, entries(b.space, name, 1))
 	if err != nil {
-		return seen{}, b.cluster.Wrap(err)
+		return lockState{}, b.cluster.Wrap(err)
 	}
-	v := seenIn(gen, resp.Responses)
+	v := lockStateIn(gen, resp.Responses)
 	v.rev = resp.Header.Revision
 	return v, nil
 }

@@ -32,7 +32,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 // releasing prepares the release of e; its step is to be submitted.
 func (b *Backend) releasing(e *entry) *txn.Step {
 	b.table.end(e)
-	s := &txn.Step{Name: e.name, In: e.generation, Twice: true, Req: &pb.TxnRequest{
+	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
 		Success: []*pb.RequestOp{txn.Delete(e.key)},
 		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
@@ -61,7 +61,7 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	case s.OK:
 		return nil
 	}
-	return &driver.NotHeldError{Holder: b.holder(ctx, seenIn(s.Generation, s.Ops))}
+	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Generation, s.Ops))}
 }
 
 // Withdraw is one Txn, and one more of what another process has put; now and then it
@@ -98,7 +98,7 @@ const (
 // undo deletes whatever the owner has, after it has done first: at once what this
 // process knows of, and then what there is besides. Its error is native.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
-	s := &txn.Step{Name: name, Size: 2 * maxRecord, Twice: true, Req: &pb.TxnRequest{
+	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
 	}}
 	known, put := t.withdrawing(name, owner)
@@ -140,7 +140,7 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	if s.Err != nil {
 		return nil
 	}
-	d := &txn.Step{Name: s.Name, In: s.Generation, Twice: true, Req: &pb.TxnRequest{}}
+	d := &txn.Step{Name: s.Name, In: s.Generation, Repeatable: true, Req: &pb.TxnRequest{}}
 	for _, kv := range s.Ops[0].GetResponseRange().GetKvs() {
 		if ownerOf(kv) == owner && (!put || !known.is(kv, s.Generation)) {
 			d.Req.Success = append(d.Req.Success, txn.When(txn.At(string(kv.Key), kv.CreateRevision), txn.Delete(string(kv.Key))))

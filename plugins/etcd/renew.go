@@ -111,7 +111,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	b.txns.Submit(steps...)
 	for _, re := range all {
 		if re.step != nil {
-			*re.err = b.arrive(ctx, re)
+			*re.err = b.awaitMove(ctx, re)
 		}
 		var deadline time.Time
 		l, unsure := b.table.where(re.entry)
@@ -132,13 +132,13 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 // one that is late finds e on another lease than that, and does nothing.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
-	s := &txn.Step{Name: e.name, In: e.generation, Twice: true, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(e.key, e.rev), txn.On(e.key, from.id)},
+	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(e.key, e.rev), txn.OnLease(e.key, from.id)},
 		Success: []*pb.RequestOp{txn.Move(e.key, l.id)},
 		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
 	}}
 	s.Done = func() bool {
-		v := seenIn(s.Generation, s.Ops)
+		v := lockStateIn(s.Generation, s.Ops)
 		return e.is(v.first, v.generation) && v.first.Lease == l.id
 	}
 	s.OnAnswer = func() {
@@ -156,12 +156,12 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 // this process knew. The next try knows.
 var errElsewhere = fmt.Errorf("etcd: %w: the lock was moved to another lease meanwhile", driver.ErrUnavailable)
 
-// arrive waits for a move.
-func (b *Backend) arrive(ctx context.Context, re *renewal) error {
+// awaitMove waits for a move.
+func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	if err := b.txns.Wait(ctx, re.step); err != nil {
 		return err
 	}
-	switch s, v := re.step, seenIn(re.step.Generation, re.step.Ops); {
+	switch s, v := re.step, lockStateIn(re.step.Generation, re.step.Ops); {
 	case cluster.Is(s.Err, rpctypes.ErrLeaseNotFound):
 		b.leases.retire(re.lease)
 		return b.cluster.Untouched(s.Err)
@@ -205,7 +205,7 @@ const maxAdoptions = 16
 // this host got it, or its owner learned of it otherwise. Its lease is retired from the
 // start: who knows what else is on it.
 func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
-	v, err := b.look(ctx, r.Name)
+	v, err := b.readLock(ctx, r.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func (t *table) erase(e *entry) {
 	t.mu.Lock()
 	own := []*pb.Compare{txn.At(e.key, e.rev)}
 	if e.short() && !e.unsure { // but not what its owner confirms just now
-		own = append(own, txn.On(e.key, e.lease.id))
+		own = append(own, txn.OnLease(e.key, e.lease.id))
 	}
 	rev := e.rev
 	t.mu.Unlock()
@@ -195,7 +195,7 @@ func (t *table) erase(e *entry) {
 		t.cluster.Go(func() { t.erased(e, t.withdraw(t.cluster.Context(), e.name, e.owner, false)) })
 		return
 	}
-	s := &txn.Step{Name: e.name, In: e.generation, Twice: true, Req: &pb.TxnRequest{
+	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
 		Compare: own, Success: []*pb.RequestOp{txn.Delete(e.key)},
 	}}
 	s.OnAnswer = func() { t.erased(e, s.Err) }

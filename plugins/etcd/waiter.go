@@ -254,7 +254,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 		rec.value = r.Value
 	}
 	tombstone, value := t.space.tombstone(r.Name, r.Owner), rec.encode()
-	s := &txn.Step{Name: r.Name, Size: len(value), Twice: true, Req: &pb.TxnRequest{
+	s := &txn.Step{Name: r.Name, Size: len(value), Repeatable: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.Absent(e.key), txn.Absent(tombstone)},
 		Success: []*pb.RequestOp{txn.Put(e.key, value, l.id), ahead(t.space, r.Name, 0, 3)},
 		Failure: []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(e.key)}), txn.Exists(tombstone)},

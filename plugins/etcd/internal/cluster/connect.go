@@ -202,14 +202,14 @@ func (c *Cluster) forsake(conn *conn) {
 	if !c.detach(conn) {
 		return
 	}
-	linger := func() {
+	closing := c.Go(func() {
 		select {
 		case <-time.After(c.opts.RequestTimeout):
 		case <-c.background.Done():
 		}
 		conn.close()
-	}
-	if !c.Go(linger) {
+	})
+	if !closing {
 		conn.close()
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 // Txn does req, which may be done twice or not. Its error, like those of all
 // requests, is native: see [Cluster.Wrap].
-func (c *Cluster) Txn(ctx context.Context, twice bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
-	resp, err := call(c, ctx, twice, func(ctx context.Context, on *conn) (*pb.TxnResponse, error) { return on.kv.Txn(ctx, req) })
+func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := call(c, ctx, repeatable, func(ctx context.Context, on *conn) (*pb.TxnResponse, error) { return on.kv.Txn(ctx, req) })
 	if err == nil {
 		c.seeTerm(resp.Header.RaftTerm)
 	}
@@ -52,7 +52,7 @@ func (c *Cluster) Status(ctx context.Context) (*pb.StatusResponse, error) {
 // call makes one request, again after a new login, and reports what came of it.
 // It goes to another member when one could not begin with it, and, if it may be
 // done twice, also when one did not answer.
-func call[T header](c *Cluster, ctx context.Context, twice bool, request func(context.Context, *conn) (T, error)) (T, error) {
+func call[T header](c *Cluster, ctx context.Context, repeatable bool, request func(context.Context, *conn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
 	defer c.overdue()()
@@ -72,7 +72,7 @@ func call[T header](c *Cluster, ctx context.Context, twice bool, request func(co
 			return resp, err
 		}
 		c.avoid(m)
-		if tries >= len(c.all) || ctx.Err() != nil || !twice && !c.Harmless(err) {
+		if tries >= len(c.all) || ctx.Err() != nil || !repeatable && !c.Harmless(err) {
 			return resp, err
 		}
 	}

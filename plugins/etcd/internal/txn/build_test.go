@@ -67,7 +67,7 @@ func (s *shaped) step(d *dice) *Step {
 	for range d.below(4) {
 		key := keys[d.below(len(keys))]
 		st.Req.Compare = append(st.Req.Compare, []*pb.Compare{
-			Absent(key), present(key), At(key, s.revs[key]), Worth(key, []byte("1")),
+			Absent(key), present(key), At(key, s.revs[key]), HasValue(key, []byte("1")),
 			NoneBefore(s.name+"w", max(1, s.revs[key])), NoneUnder(s.name),
 		}[d.below(6)])
 	}

@@ -86,7 +86,7 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 		}
 		if !present { // done once, by the first that is here
 			if _, err := gs.send(ctx, true, &pb.TxnRequest{
-				Compare: []*pb.Compare{Worth(gs.key, kvs[0].Value)}, Success: []*pb.RequestOp{Put(gs.key, g.value(), 0)},
+				Compare: []*pb.Compare{HasValue(gs.key, kvs[0].Value)}, Success: []*pb.RequestOp{Put(gs.key, g.value(), 0)},
 			}); err != nil {
 				return nil, gs.cluster.Untouched(err)
 			}
@@ -98,7 +98,7 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 }
 
 // holds makes a Txn depend on g.
-func (gs *generations) holds(g *Generation) *pb.Compare { return Worth(gs.key, g.value()) }
+func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
 
 // goesOn reports whether g was still there when ops, whose last one reads its
 // key, were done.
@@ -139,8 +139,8 @@ func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnR
 
 // send sends one Txn, which may be done twice or not, and notes the revision of
 // the answer.
-func (gs *generations) send(ctx context.Context, twice bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
-	resp, err := gs.cluster.Txn(ctx, twice, req)
+func (gs *generations) send(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
+	resp, err := gs.cluster.Txn(ctx, repeatable, req)
 	if err != nil {
 		return nil, err
 	}

@@ -22,16 +22,16 @@ func NoneBefore(prefix string, rev int64) *pb.Compare {
 // At holds when key exists and was created at rev.
 func At(key string, rev int64) *pb.Compare { return created(key, nil, pb.Compare_EQUAL, rev) }
 
-// Worth holds when key exists with that value.
-func Worth(key string, value []byte) *pb.Compare {
+// HasValue holds when key exists with that value.
+func HasValue(key string, value []byte) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_VALUE,
 		TargetUnion: &pb.Compare_Value{Value: value},
 	}
 }
 
-// On holds when key exists and is on that lease, 0 for none.
-func On(key string, lease int64) *pb.Compare {
+// OnLease holds when key exists and is on that lease, 0 for none.
+func OnLease(key string, lease int64) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_LEASE,
 		TargetUnion: &pb.Compare_Lease{Lease: lease},

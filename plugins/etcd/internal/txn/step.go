@@ -20,13 +20,13 @@ type Step struct {
 	In   *Generation    // of the revisions that Req compares; nil when there are none
 	Size int            // bytes of values, sent or answered
 
-	// Beside runs when the step is sent, unless it is nil. It may start something
+	// Alongside runs when the step is sent, unless it is nil. It may start something
 	// that Then waits for too, and returns what is closed when that is done, or
 	// nil.
-	Beside func() <-chan struct{}
-	// Twice reports whether the same again does no harm, also when the first
+	Alongside func() <-chan struct{}
+	// Repeatable reports whether the same again does no harm, also when the first
 	// arrives late: then a step without an answer is sent once more.
-	Twice bool
+	Repeatable bool
 	// Done reports whether the step was done although its compares do not hold
 	// now, or the answer does not tell: by a try before, see Doubt. It may look at
 	// Ops, those of Failure, and correct Rev. When it is nil that cannot be known.
@@ -45,8 +45,8 @@ type Step struct {
 	Err        error            // native
 	Doubt      error            // of a try that may have been done
 
-	sent   time.Time       // the first try
-	beside <-chan struct{} // what Beside has returned
+	sent      time.Time       // the first try
+	alongside <-chan struct{} // what Alongside has returned
 }
 
 func (s *Step) finish() {
@@ -58,11 +58,11 @@ func (s *Step) finish() {
 
 // alone reports whether nothing is under way that was started beside the step.
 func (s *Step) alone() bool {
-	if s.beside == nil {
+	if s.alongside == nil {
 		return true
 	}
 	select {
-	case <-s.beside:
+	case <-s.alongside:
 		return true
 	default:
 		return false

@@ -234,7 +234,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {
-		if s.Doubt = cmp.Or(s.Doubt, err); s.Twice && cluster.Failing(err) && time.Since(s.sent) < w.cluster.RequestTimeout() && w.cluster.Context().Err() == nil {
+		if s.Doubt = cmp.Or(s.Doubt, err); s.Repeatable && cluster.Failing(err) && time.Since(s.sent) < w.cluster.RequestTimeout() && w.cluster.Context().Err() == nil {
 			twice = append(twice, s)
 		} else {
 			rest = append(rest, s)
@@ -274,8 +274,8 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	}
 	now := time.Now()
 	for _, s := range batch {
-		if s.Beside != nil {
-			s.beside = s.Beside()
+		if s.Alongside != nil {
+			s.alongside = s.Alongside()
 		}
 		if s.sent.IsZero() {
 			s.sent = now

@@ -23,7 +23,7 @@ func TestDeliverWaitsForNobody(t *testing.T) {
 	w := at(t, clustertest.Nowhere)
 	for what, s := range map[string]*Step{
 		"was refused":            {},
-		"waits for what is near": {OK: true, beside: make(chan struct{})},
+		"waits for what is near": {OK: true, alongside: make(chan struct{})},
 	} {
 		answered, delivered := make(chan struct{}), make(chan struct{})
 		s.Then = func() { <-answered }
@@ -46,7 +46,7 @@ func TestDeliverAtOnce(t *testing.T) {
 	close(over)
 	followed := 0
 	then := func() { followed++ }
-	at(t, clustertest.Nowhere).deliver([]*Step{{OK: true, Then: then}, {OK: true, Then: then, beside: over}, {OK: true}})
+	at(t, clustertest.Nowhere).deliver([]*Step{{OK: true, Then: then}, {OK: true, Then: then, alongside: over}, {OK: true}})
 	if followed != 2 {
 		t.Errorf("%d of 2 steps are followed when deliver returns", followed)
 	}
