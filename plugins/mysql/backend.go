@@ -35,7 +35,7 @@ type Backend struct {
 	acquires, renewals, releases, withdrawals batcher
 	firsts                                    batcher // acquires that may have to make a row, and to wait for its gap
 	proclaims, shortens, breaks               batcher // one operation in a statement
-	parked                                    parked
+	blocked                                   blockedOps
 	observers                                 kit.Poller
 
 	// rows are locks that were granted, whose rows are therefore there. Like
@@ -87,13 +87,13 @@ func start(o Options, connector sqldriver.Connector, setup string) *Backend {
 	b.waits = conn.NewPool(max(0, o.WaitConnections), b.dial(connector, setup), b.background.Go)
 	b.pool.Stale, b.waits.Stale = b.stale, b.stale
 	slots, probes := make(chan struct{}, slotsOf(o.Connections)), make(chan struct{}, probesOf(o.Connections))
-	b.acquires = batcher{link: b.link, parked: &b.parked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, probes: probes, values: true, owners: b.owners}
+	b.acquires = batcher{link: b.link, blocked: &b.blocked, what: "acquire", run: b.runAcquires, width: acquireWidth, get: b.pool.Get, slots: slots, probes: probes, values: true, owners: b.owners}
 	b.firsts = b.acquires
-	b.renewals = batcher{link: b.link, parked: &b.parked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, slots: slots, patient: true}
-	b.releases = batcher{link: b.link, parked: &b.parked, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, slots: slots}
-	b.withdrawals = batcher{link: b.link, parked: &b.parked, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, probes: make(chan struct{}, 1), repeats: true}
+	b.renewals = batcher{link: b.link, blocked: &b.blocked, what: "renew", run: b.runRenewals, width: renewWidth, get: b.pool.Get, slots: slots, patient: true}
+	b.releases = batcher{link: b.link, blocked: &b.blocked, what: "release", run: b.runReleases, width: releaseWidth, get: b.pool.Get, slots: slots}
+	b.withdrawals = batcher{link: b.link, blocked: &b.blocked, what: "withdraw from", run: b.runWithdrawals, width: withdrawWidth, get: b.pool.GetSpare, probes: make(chan struct{}, 1), repeats: true}
 	single := func(what string, text func(string, driver.Request) string) batcher {
-		return batcher{link: b.link, parked: &b.parked, what: what, run: b.runSingle(text), width: 1, senders: max(1, o.Connections/4), get: b.pool.Get, slots: slots}
+		return batcher{link: b.link, blocked: &b.blocked, what: what, run: b.runSingle(text), width: 1, senders: max(1, o.Connections/4), get: b.pool.Get, slots: slots}
 	}
 	b.proclaims, b.shortens, b.breaks = single("proclaim", statement.Proclaim), single("release", statement.Shorten), single("break", statement.Break)
 	b.enters = single("wait for", nil)

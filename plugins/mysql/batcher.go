@@ -33,9 +33,9 @@ const (
 // next statement. So the batch grows with the load, and nobody waits for it.
 type batcher struct {
 	link    *link
-	owners  *owners // of its requests; nil: it does not remember them
-	parked  *parked // what waits for a row that somebody has locked
-	what    string  // in errors
+	owners  *owners     // of its requests; nil: it does not remember them
+	blocked *blockedOps // what waits for a row that somebody has locked
+	what    string      // in errors
 	width   int
 	senders int  // zero: as the constant says
 	patient bool // renewals: they have time, and one TTL in a statement
@@ -171,8 +171,8 @@ func (k *link) packet() int {
 
 // serve sends batch and delivers its results. When that is slow another has its
 // place.
-func (l *batcher) serve(batch []*pending, handOn func()) {
-	l.try(&inFlight{batcher: l, many: len(batch) > 1, handOn: handOn}, batch)
+func (l *batcher) serve(batch []*pending, yield func()) {
+	l.try(&inFlight{batcher: l, many: len(batch) > 1, yield: yield}, batch)
 }
 
 // try sends batch. What the server takes no statement of that length for is

@@ -19,7 +19,7 @@ import (
 // Rows may be locked by somebody else for long: a foreign transaction, an
 // operator at a console. What wants such a row must hold up nothing else, so
 // it does not wait for it on a connection: the statement is killed, the rows
-// that are free are sent again, and the others are parked and looked at from
+// that are free are sent again, and the others wait here and are looked at from
 // time to time, all in one query. A few statements for one row may wait in the
 // server all the same, for there the queue is fair.
 //
@@ -38,10 +38,10 @@ const (
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
-	// parkedFor is the time between two looks at parked rows, at least.
-	parkedFor = 25 * time.Millisecond
-	// parkedRests is the time between two looks in multiples of what one took.
-	parkedRests = 3
+	// blockedFor is the time between two looks at locked rows, at least.
+	blockedFor = 25 * time.Millisecond
+	// blockedRests is the time between two looks in multiples of what one took.
+	blockedRests = 3
 	// lookAtOnce is how many names one query looks at.
 	lookAtOnce = 500
 )
@@ -82,12 +82,12 @@ type inFlight struct {
 	trip    trip
 	killed  atomic.Bool
 
-	mu     sync.Mutex // also keeps the session from being used again during a KILL
-	s      *conn.Session
-	since  time.Time     // since when it is on s
-	handOn func()        // gives its place in the batcher to another; nil when it has none
-	place  chan struct{} // where it has one, of the batcher's slots or probes; nil for none
-	over   bool
+	mu    sync.Mutex // also keeps the session from being used again during a KILL
+	s     *conn.Session
+	since time.Time     // since when it is on s
+	yield func()        // gives its place in the batcher to another; nil when it has none
+	place chan struct{} // where it has one, of the batcher's slots or probes; nil for none
+	over  bool
 }
 
 // on notes the session that the statement runs on, nil when it does no more.
@@ -124,8 +124,8 @@ func (t *inFlight) slow() {
 		return
 	}
 	l := t.batcher
-	if t.handOn != nil {
-		t.handOn()
+	if t.yield != nil {
+		t.yield()
 	}
 	if t.s == nil {
 		return
@@ -173,13 +173,13 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 }
 
 // resendUnlocked sends again what was in a killed statement and whose row is not locked,
-// and parks the rest. What was sent again already is parked.
+// and has the rest wait among the blocked, as what was sent again already does.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++
 	}
 	if t.trip != first {
-		l.parked.add(l.link, batch)
+		l.blocked.add(l.link, batch)
 		return
 	}
 	locked, err := l.link.locked(batch)
@@ -198,7 +198,7 @@ func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 			absent = append(absent, p)
 		}
 	}
-	l.parked.add(l.link, rest)
+	l.blocked.add(l.link, rest)
 	l.resend(sure, free)
 	l.resend(probe, absent)
 }
@@ -239,14 +239,14 @@ func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	return found, err
 }
 
-// parked are operations whose row somebody has locked.
-type parked struct {
+// blockedOps are operations whose row somebody has locked.
+type blockedOps struct {
 	mu      sync.Mutex
 	waiting []*pending
 	running bool
 }
 
-func (k *parked) add(b *link, ps []*pending) {
+func (k *blockedOps) add(b *link, ps []*pending) {
 	if len(ps) == 0 {
 		return
 	}
@@ -263,8 +263,8 @@ func (k *parked) add(b *link, ps []*pending) {
 }
 
 // run looks at the rows until nothing waits, or the backend is closed.
-func (k *parked) run(b *link) {
-	pause := time.NewTimer(parkedFor)
+func (k *blockedOps) run(b *link) {
+	pause := time.NewTimer(blockedFor)
 	defer pause.Stop()
 	for {
 		select {
@@ -283,7 +283,7 @@ func (k *parked) run(b *link) {
 		}
 		began := time.Now()
 		rest := k.look(b, todo)
-		pause.Reset(max(parkedFor, parkedRests*time.Since(began))) // thousands of rows take long
+		pause.Reset(max(blockedFor, blockedRests*time.Since(began))) // thousands of rows take long
 		k.mu.Lock()
 		k.waiting = append(rest, k.waiting...)
 		k.mu.Unlock()
@@ -293,7 +293,7 @@ func (k *parked) run(b *link) {
 // look sends what has a free row, and the oldest that find a slot, and of those
 // whose row is not there the least tried ones that find a place. It returns what goes on
 // waiting.
-func (k *parked) look(b *link, todo []*pending) (rest []*pending) {
+func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {
 		switch {
