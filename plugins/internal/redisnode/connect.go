@@ -109,16 +109,16 @@ func dialer(timeout time.Duration, source *kit.Source, links *Links) func(contex
 // HELLO, so until it came nothing was asked for.
 type serverConn struct {
 	net.Conn
-	addr string
-	end  time.Time // when the connection must be of use
-	told bool
+	addr    string
+	end     time.Time // when the connection must be of use
+	replied bool      // something came from the server
 	link
 }
 
 // SetReadDeadline implements net.Conn: the first answer belongs to what
 // dial_timeout bounds.
 func (c *serverConn) SetReadDeadline(t time.Time) error {
-	if !c.told && (t.IsZero() || t.After(c.end)) {
+	if !c.replied && (t.IsZero() || t.After(c.end)) {
 		t = c.end
 	}
 	return c.Conn.SetReadDeadline(t)
@@ -149,10 +149,10 @@ func (c *serverConn) Read(p []byte) (int, error) {
 	if n == 0 && c.wakeups && c.left.Load() {
 		err = errLeft // closed here
 	}
-	if c.told {
+	if c.replied {
 		return n, err
 	}
-	c.told = n > 0
+	c.replied = n > 0
 	if err != nil && n == 0 {
 		return 0, c.unanswered(err)
 	}
@@ -166,7 +166,7 @@ func (c *serverConn) Read(p []byte) (int, error) {
 // why before. When the time for p was over, it has not.
 func (c *serverConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	if err == nil || c.told {
+	if err == nil || c.replied {
 		return n, err
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(c.end) == nil {

@@ -70,7 +70,7 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	n.Wakeups.pingEvery = max(pingEvery, opts.PingEvery)
 	n.policies.verdicts = map[string]error{}
 	n.requests = kit.NewBatcher(kit.BatcherOptions[*item]{
-		Limits:  kit.Limits[*item]{Size: (*item).size, Room: func() int { return maxPerFlight }, Claim: (*item).Claim},
+		Limits:  kit.Limits[*item]{Size: (*item).size, Room: func() int { return maxPerTrip }, Claim: (*item).Claim},
 		Senders: opts.Batches, Send: n.serve,
 	})
 	return n

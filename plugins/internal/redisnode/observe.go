@@ -11,11 +11,11 @@ import (
 // Observe follows the holder of name; see [kit.Follow]. Changes that are
 // made through this package, by any host, are pushed.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
-	told, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
+	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
 	return kit.Follow(ctx, every, func() (driver.Holder, <-chan struct{}, error) {
 		h, err := n.inspectOne(ctx, name, "1")
-		return h, told, err
+		return h, changes, err
 	}, emit)
 }
 
@@ -52,8 +52,8 @@ func (w *Wakeups) unlisten(ctx context.Context, name string, l chan struct{}) {
 	}
 }
 
-// told wakes those who observe what name is about.
-func (w *Wakeups) told(name string) {
+// wakeObservers wakes those who observe what name is about.
+func (w *Wakeups) wakeObservers(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for l := range w.changes[name] {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// maxPerFlight bounds how many operations share a round trip.
-const maxPerFlight = 1024
+// maxPerTrip bounds how many operations share a round trip.
+const maxPerTrip = 1024
 
 // item is one request in the queue: operations, or one call of a script.
 type item struct {
@@ -91,15 +91,15 @@ func (n *Node) serve(items []*item, _ func()) {
 		return
 	}
 	sent := time.Now()
-	n.fly(due)
+	n.roundTrip(due)
 	for _, it := range due {
-		n.note(it, sent)
+		n.updateWaiters(it, sent)
 		it.end()
 	}
 }
 
-// note keeps this instance's half of the queues in step with the store's.
-func (n *Node) note(it *item, sent time.Time) {
+// updateWaiters keeps this instance's half of the queues in step with the store's.
+func (n *Node) updateWaiters(it *item, sent time.Time) {
 	for i := range it.ops {
 		switch o := &it.ops[i]; {
 		case o.kind == "w", o.kind == "a" && it.replies[i].Err == nil:
@@ -110,9 +110,9 @@ func (n *Node) note(it *item, sent time.Time) {
 	}
 }
 
-// fly sends items in one round trip and fills in their replies.
-func (n *Node) fly(items []*item) {
-	ctx, cancel := flightContext(items)
+// roundTrip sends items together and fills in their replies.
+func (n *Node) roundTrip(items []*item) {
+	ctx, cancel := tripContext(items)
 	defer cancel()
 	parts := n.parts(items)
 	calls := make([]*invocation, 0, len(parts)+len(items))
@@ -141,9 +141,9 @@ func (n *Node) fly(items []*item) {
 	}
 }
 
-// flightContext ends when no caller waits any more. The connections have their
+// tripContext ends when no caller waits any more. The connections have their
 // own read timeout for callers without a deadline.
-func flightContext(items []*item) (context.Context, context.CancelFunc) {
+func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, it := range items {
 		if it.deadline.IsZero() {

@@ -59,12 +59,12 @@ func QueueScript(head, queue, body string) *Script {
 const known = "now, last, tombstones_until, queued, observed"
 
 // NewScript makes a script whose usual way makes no functions: what slowPath returns is
-// made by the function library, of what is known of the state; with of_queue the
+// made by the function library, of what is known of the state; with queue_only the
 // few of queue that handoff names. Both parts may use head.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
-	return wholeScript("local function library(" + known + ", of_queue)\n" + head +
-		queue + "if of_queue then return {" + handoff + "} end\n" +
+	return wholeScript("local function library(" + known + ", queue_only)\n" + head +
+		queue + "if queue_only then return {" + handoff + "} end\n" +
 		lua("read") + lua("state") + slowPath + "end\n" + head + body)
 }
 

@@ -59,7 +59,7 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	defer end.Stop()
 	for {
 		place := n.enter(r)
-		if !n.Wakeups.stands(place) {
+		if !n.Wakeups.inQueue(place) {
 			free, left, err := n.enqueue(ctx, r)
 			if free || err != nil {
 				return free, g, err
@@ -208,10 +208,10 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	}
 }
 
-// stands reports whether owner is surely still in the queue: the store said so
+// inQueue reports whether owner is surely still in the queue: the store said so
 // lately, and the connection over which it would be told is the same since.
 // Then a wait needs no request at all, because a grant would have been told.
-func (w *Wakeups) stands(wt *waiting) bool {
+func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery

@@ -174,10 +174,10 @@ func (w *Wakeups) receive(ctx context.Context, ps *goredis.PubSub, msg any) erro
 		if m.Kind == "subscribe" && m.Channel == w.channel {
 			return w.up(ctx, ps)
 		}
-		w.told(m.Channel)
+		w.wakeObservers(m.Channel)
 	case *goredis.Message:
 		if m.Channel != w.channel {
-			w.told(m.Channel)
+			w.wakeObservers(m.Channel)
 			return nil
 		}
 		w.mu.Lock()
