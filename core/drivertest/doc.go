@@ -30,22 +30,21 @@
 // The suite:
 //
 //   - harness.go: what an author provides, and T
-//   - cases.go: the table, its rules, and what a case needs
-//   - run.go: runs cases, in a test or for Conform; trial.go: one case; result.go: what came of it
-//   - heartbeat.go: whether this process ran, when something was late; clock.go: TTLs and limits
+//   - cases.go: the table, its rules, what a case needs, and what comes of it
+//   - run.go: runs cases, in a test or for Conform; trial.go: one case
+//   - clock.go: TTLs, limits, and whether this process ran when something was late
 //
 // What cases use:
 //
-//   - attempt.go: requests to a backend; injector.go: a backend that fails or is silent
-//   - client.go: clients of core and their leases
-//   - candidate.go, change.go: candidates and observers, with the cases of E3 through core
+//   - attempt.go: requests to a backend
+//   - client.go: clients of core, their leases, and a backend that fails or is silent
 //
 // Cases, a file for each subject:
 //
-//   - acquire.go, wait.go, queue.go, grant.go: waiting, order, wake-ups, the store's own grant
-//   - owner.go, refusal.go, name.go, bounds.go: what is asked for, and what is answered
+//   - wait.go, queue.go, grant.go: waiting, order and hand-over, the store's own grant
+//   - refusal.go, name.go: owners and refusals, names and TTLs
 //   - token.go, release.go, renewal.go, withdraw.go: the life of a grant
-//   - deadline.go, done.go, handover.go: when a lease ends, and when it is handed over
-//   - election.go, term.go, observe.go: elections
+//   - deadline.go, done.go: when a lease ends
+//   - election.go, observe.go: candidates and their terms, observers
 //   - outage.go, plugin.go, host.go: a store, a plugin, a host that is frozen or dead
 package drivertest

@@ -8,15 +8,14 @@
 //
 // # Where is what
 //
-//   - plugin.go: Options and Open
+//   - plugin.go: Options, Open and its errors
 //   - find.go: where the binary is; describe.go: what it says of itself
-//   - safe.go, checksum.go, privileges_linux.go, privileges_other.go: which binary is refused
-//   - launch.go: from a binary to a process that serves; errors.go: why it does not
-//   - runner.go: starts the process; env.go: its environment; pipes.go: its first line
-//   - group_linux.go, group_other.go: ends it with all that it has started; wrapper.go: the
-//     plugin behind a wrapper; socketdir.go: the directory of its sockets
-//   - process.go: a process that serves, and its end; heartbeat.go: one that is frozen
-//   - backend.go: the driver.Backend that calls it; notices.go: what watchers are told
+//   - safe.go, privileges_linux.go, privileges_other.go: which binary is refused
+//   - launch.go: from a binary to a process that serves
+//   - runner.go: starts the process, behind a wrapper too; group_linux.go, group_other.go: ends
+//     it with all that it has started; socketdir.go: the directory of its sockets
+//   - process.go: a process that serves, one that is frozen, and its end
+//   - backend.go: the driver.Backend that calls it, and what watchers are told
 //   - supervise.go: the process is replaced
-//   - log.go: what the plugin logs; applog.go: the application's logger, which may block
+//   - log.go: what the plugin prints and logs; applog.go: the application's logger, which may block
 package plugin

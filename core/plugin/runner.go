@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	hclog "github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin/runner"
 
+	"github.com/lockbench/lockbench/core/plugin/internal/frame"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 	"github.com/lockbench/lockbench/internal/proc"
 )
@@ -232,4 +234,94 @@ func (p *osProcess) PluginToHost(network, address string) (string, string, error
 // HostToPlugin implements runner.AddrTranslator.
 func (p *osProcess) HostToPlugin(network, address string) (string, string, error) {
 	return network, address, nil
+}
+
+// inherited are the variables of the host that a plugin gets: what a network
+// client and the Go runtime need. Everything else of the host's environment,
+// where secrets often are, stays here.
+var inherited = []string{
+	"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR",
+	"GODEBUG", "GOTRACEBACK", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GORACE", "GOCOVERDIR",
+	wire.EnvCPUProfile, wire.EnvTrace,
+}
+
+// environ is the environment of a plugin, without what go-plugin adds.
+func environ(extra []string) []string {
+	var env []string
+	for _, key := range inherited {
+		if v, ok := os.LookupEnv(key); ok {
+			env = append(env, key+"="+v)
+		}
+	}
+	return append(env, extra...)
+}
+
+// servedBy takes note of the process at the other end of conn. Where we have
+// started a wrapper it is another one, which may have left the process group: a
+// session of its own is what an init gives to its child.
+func (p *osProcess) servedBy(conn net.Conn) {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return
+	}
+	pid := frame.Peer(c)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pid == 0 || pid == p.id || p.behind != nil {
+		return
+	}
+	behind, err := os.FindProcess(pid)
+	if err != nil {
+		return
+	}
+	// Without a handle its number may be another's when we use it; and only what
+	// was started for us is ours to end.
+	if behind.WithHandle(func(uintptr) {}) != nil || !p.startedForUs(pid) {
+		_ = behind.Release() // it does not fail
+		return
+	}
+	if p.behind = behind; p.killed || p.reaped {
+		p.end()
+	}
+	if p.reaped {
+		p.forgetBehind()
+	}
+}
+
+// forgetBehind lets go of what has been ended. The caller holds mu.
+func (p *osProcess) forgetBehind() {
+	if p.behind != nil {
+		_ = p.behind.Release() // it does not fail
+		p.behind = nil
+	}
+}
+
+// startedForUs reports whether a process has our socket directory in its
+// environment, which no other process has but what this one has started.
+func (p *osProcess) startedForUs(pid int) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && strings.Contains("\x00"+string(env), "\x00"+wire.EnvDir+"="+p.dir.path+"\x00")
+}
+
+// end ends all processes of the plugin. The caller holds mu.
+func (p *osProcess) end() {
+	if p.id != 0 && !p.reaped {
+		killGroup(p.cmd.Process)
+	}
+	if p.behind != nil {
+		_ = p.behind.Kill() // it fails only when that has ended
+	}
+}
+
+// stopped reports whether a signal has stopped the plugin, or its wrapper.
+func (p *osProcess) stopped() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return isStopped(p.id) || p.behind != nil && isStopped(p.behind.Pid)
+}
+
+// isStopped reports whether a signal has stopped the process.
+func isStopped(pid int) bool {
+	s, ok := proc.Of(pid)
+	return ok && s.Stopped()
 }

@@ -20,7 +20,7 @@ func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 		"core/plugin/supervise.go":      {"backoffFirst = 50 * time.Millisecond", "maxBackoff = 2 * time.Second", "crashLoop = 8", "steadyAfter = 20 * time.Second", "slowPace = 15 * time.Second"},
 		"core/plugin/process.go":        {"closeCall = time.Second", "closeExit = time.Second", "killExit = 500 * time.Millisecond"},
 		"core/plugin/socketdir.go":      {"sweepAfter = time.Minute"},
-		"core/plugin/serve/sessions.go": {"aloneFor = 5 * time.Second"},
+		"core/plugin/serve/lifeline.go": {"aloneFor = 5 * time.Second"},
 		"core/plugin/serve/release.go":  {"releaseBudget = time.Second"},
 		"core/plugin/serve/process.go":  {"closeBudget = 700 * time.Millisecond"},
 		"plugins/redlock/lua/queue.lua": {"TURN_US, KEY_MS = 2000000, 250000, 3500"},

@@ -6,8 +6,8 @@
 //
 //   - loopback.go: a backend behind the wire, in process
 //   - binary.go: a plugin binary; build.go: made of a package, and the body of a TestMain
-//   - host.go: a second host for the suite; hostprocess.go: its process as it is asked,
-//     hostmain.go, hoststate.go: as it answers
-//   - server.go: a store that is a process; process.go: processes that are killed or frozen
+//   - host.go: a second host for the suite, and processes that are killed or frozen
+//   - hostprocess.go: the host's process as it is asked; hoststate.go: as it answers
+//   - server.go: a store that is a process
 //   - race_on.go, race_off.go: whether the race detector watches
 package plugintest

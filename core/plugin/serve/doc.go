@@ -5,14 +5,13 @@
 //
 // # Where is what
 //
-//   - serve.go: Main; identity.go: the line that a host reads first
+//   - serve.go: Main, and the line that a host reads first
 //   - inherited.go, privileges_linux.go, privileges_other.go: what a plugin must not inherit
-//   - tune.go, profile.go: the Go runtime, and profiles of it
+//   - tune.go: the Go runtime, and profiles of it
 //   - cli.go: commands without a host
 //   - process.go: the plugin process: configuration, end, and what the host's death begins
 //   - framed.go: the same in protocol version 2
 //   - tracker.go: what the host holds; release.go: its release when the host is dead
-//   - lifeline.go, host.go, pidfd_linux.go, pidfd_other.go: that the host is dead
-//   - sessions.go: that no host can reach this process any more
-//   - log.go: its log; secret.go: which values are not to be in it
+//   - lifeline.go, pidfd_linux.go, pidfd_other.go: that the host is dead, or out of reach for good
+//   - log.go: the log, and which values must not be in it
 package serve

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
@@ -52,4 +53,17 @@ func (r redacting) Write(line []byte) (int, error) {
 		return 0, err
 	}
 	return len(line), nil
+}
+
+// secretKey reports which keys of spec are secret.
+func secretKey(spec driver.Spec) func(name, value string) bool {
+	return func(name, _ string) bool {
+		for _, k := range spec.Keys {
+			if k.Name == name {
+				return k.Secret
+			}
+		}
+		// An unknown key may be a misspelt secret.
+		return true
+	}
 }
