@@ -129,12 +129,12 @@
 //
 // # Where is what
 //
-// The algorithm is on the keys of keys.go, whose values are in record.go:
+// The algorithm is on the keys of keys.go, which also has what is in their values:
 //
 //   - acquire.go, renew.go, release.go, waiter.go: one operation each; batch.go: many
-//   - inspect.go, admin.go, elector.go: who holds a lock, and what is published
+//   - inspect.go: who holds a lock, what is published, and what operators ask
 //   - entry.go, table.go: what this process knows of its entries, and ends in time
-//   - lease.go: which of them share a lease; ttl.go: what is left of one
+//   - lease.go: which of them share a lease, and what is left of one
 //   - loss.go: which locks are lost
 //   - backend.go, options.go: Open and Properties; the options and the Spec
 //

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
@@ -106,4 +108,96 @@ func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) 
 	v := lockStateIn(gen, resp.Responses)
 	v.rev = resp.Header.Revision
 	return v, nil
+}
+
+// listPage is how many keys are read at a time: so many of the largest values
+// fit into an answer.
+const listPage = 48
+
+// List reads a page at a time; what changes meanwhile may be seen or not.
+func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	from := b.space.names + prefix
+	end := txn.Beyond(from)
+	next := []byte(from)
+	var open lockState // the name whose entries are being read
+	flush := func() bool { return open.first == nil || emit(b.holder(ctx, open)) }
+	for {
+		resp, gen, err := b.txns.Read(ctx, txn.Range(&pb.RangeRequest{Key: next, RangeEnd: end, Limit: listPage}))
+		if err != nil {
+			return b.cluster.Wrap(err)
+		}
+		page := resp.Responses[0].GetResponseRange()
+		for _, kv := range page.GetKvs() {
+			if open.first == nil || b.space.nameOf(string(kv.Key)) != b.space.nameOf(string(open.first.Key)) {
+				if !flush() {
+					return nil
+				}
+				open = lockState{generation: gen, first: kv}
+			}
+			if open.entries++; kv.CreateRevision < open.first.CreateRevision {
+				open.first = kv
+			}
+			next = append(kv.Key, 0)
+		}
+		if !page.GetMore() {
+			flush()
+			return nil
+		}
+	}
+}
+
+// Break reads who holds the lock, then deletes that entry, if the token is still the
+// same.
+func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
+	v, err := b.readLock(ctx, name)
+	if err != nil {
+		return err
+	}
+	if v.first == nil || v.generation.Token(v.first.CreateRevision) != token {
+		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
+	}
+	s := &txn.Step{Name: name, In: v.generation, Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(string(v.first.Key), v.first.CreateRevision)},
+		Success: []*pb.RequestOp{txn.Delete(string(v.first.Key))},
+		Failure: []*pb.RequestOp{entries(b.space, name, 1)},
+	}}
+	s.Done = func() bool { return true } // it is gone, and was there
+	b.txns.Submit(s)
+	return b.finish(ctx, s)
+}
+
+// Proclaim is one Txn. The entry's lease and create revision stay.
+func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
+	e, err := b.known(ctx, r)
+	if err != nil {
+		return err
+	}
+	value := record{owner: r.Owner, label: e.label, value: r.Value}.encode()
+	s := &txn.Step{Name: r.Name, In: e.generation, Size: len(value), Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
+		Success: []*pb.RequestOp{txn.Replace(e.key, value)},
+		Failure: []*pb.RequestOp{entries(b.space, r.Name, 1)},
+	}}
+	s.Done = func() bool {
+		v := lockStateIn(s.Generation, s.Ops)
+		return e.is(v.first, v.generation) && bytes.Equal(v.first.Value, value)
+	}
+	b.txns.Submit(s)
+	return b.finish(ctx, s)
+}
+
+// Observe is pushed by a watch of the name's entries, and reads after each push:
+// so what it reports is the present, and compaction cannot make it miss an end.
+func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	told := make(chan struct{}, 1)
+	all := b.space.entries(name)
+	defer b.watches.Drop(b.watches.Changes(all, txn.Beyond(all), func(watch.Event) { kit.Wake(told) }))
+	defer b.cluster.Follow(told)()
+	defer context.AfterFunc(b.cluster.Context(), func() { kit.Wake(told) })()
+	return kit.Follow(ctx, 0, func() (h driver.Holder, _ <-chan struct{}, err error) {
+		if _, err = b.cluster.State(); err == nil {
+			h, err = b.Inspect(ctx, name)
+		}
+		return h, told, err
+	}, emit)
 }

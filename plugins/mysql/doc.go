@@ -106,7 +106,7 @@
 //
 // # Where is what
 //
-//   - lock.go, acquire.go, elector.go, admin.go: the operations; batch.go: many at once
+//   - lock.go, acquire.go: the operations
 //   - batcher.go: which share a statement; locked.go: what a locked row holds back
 //   - wait.go: the queue; signs.go: who in it lives
 //   - owners.go: who needs no tombstone

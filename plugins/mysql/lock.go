@@ -5,8 +5,11 @@ import (
 	sqldriver "database/sql/driver"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -233,4 +236,67 @@ func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f f
 		f(statement.Read(v))
 		return nil
 	})
+}
+
+// listAtOnce is how many locks one query of List reads.
+const listAtOnce = 500
+
+// List reads held locks in pages, so that none of them is read for long: what
+// changes meanwhile may be seen or not.
+func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	for after := ""; ; {
+		page, err := do(ctx, b.link, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
+			return b.holders(ctx, statement.List(b.table, prefix, after, listAtOnce))
+		})
+		if err != nil {
+			return err
+		}
+		for _, h := range page {
+			if !emit(h) {
+				return nil
+			}
+			after = h.Name
+		}
+		if len(page) < listAtOnce/2 { // some may have expired while they were read
+			return nil
+		}
+	}
+}
+
+// Break is one statement, and a second one if somebody waits.
+func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
+	return b.breaks.one(ctx, driver.Request{Name: name, Owner: "operator", Token: token}).Err
+}
+
+// Proclaim is one statement.
+func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
+	return b.proclaims.one(ctx, r).Err
+}
+
+// observeEvery is how often a host asks about all that it observes. A leader
+// changes its value or goes without telling anybody but the next in the queue.
+const observeEvery = 25 * time.Millisecond
+
+// Observe shares a query each 25 ms with all others of the host.
+func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	return b.observers.Follow(ctx, name, emit)
+}
+
+// look returns the holders of names.
+func (b *Backend) look(names []string) map[string]kit.Seen {
+	ctx, cancel := b.statement(b.background)
+	defer cancel()
+	seen := make(map[string]kit.Seen, len(names))
+	for some := range slices.Chunk(names, lookAtOnce) {
+		holders, err := b.holders(ctx, statement.Inspect(b.table, some...))
+		for _, h := range holders {
+			seen[h.Name] = kit.Seen{Holder: h}
+		}
+		if err != nil {
+			for _, name := range some {
+				seen[name] = kit.Seen{Err: conn.StatementError("observe", name, err)}
+			}
+		}
+	}
+	return seen
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -166,4 +168,78 @@ func (b *Backend) Close(ctx context.Context) error {
 		return fmt.Errorf("redis: close: %w", err)
 	}
 	return nil
+}
+
+// Break ends a lease by its token; see driver.Admin. A foreign holder has no
+// token and cannot be broken.
+func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
+	return wrap("break", name, b.node.Break(ctx, name, token))
+}
+
+// List tells of each held lock; see driver.Admin. It scans the keys of the
+// database, without blocking the server. Keys of other clients under the prefix
+// are listed as foreign holders, whatever their type.
+func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	var names map[string]struct{}
+	err := b.ask(ctx, func() (err error) {
+		names, err = b.node.Names(ctx, prefix)
+		return err
+	})
+	if err == nil {
+		err = b.node.InspectAll(ctx, slices.Collect(maps.Keys(names)), emit)
+	}
+	return wrap("list", prefix, err)
+}
+
+// lookEvery bounds how late a change is seen that nobody publishes: a foreign
+// client took or deleted the key.
+const lookEvery = 250 * time.Millisecond
+
+// Proclaim replaces the value that a lease publishes; see driver.Lock.
+func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
+	return wrap("proclaim", r.Name, b.node.Proclaim(ctx, r))
+}
+
+// Observe follows the holder of name; see driver.Observer. Changes made by this
+// backend, on any host, are pushed; for others it looks four times a second,
+// and when the holder's TTL runs out.
+func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	err := b.node.Observe(ctx, name, lookEvery, emit)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return wrap("observe", name, err)
+}
+
+// Watch tells when the store goes away and returns, or must not grant; see
+// driver.Watcher. It goes by the connection for wake-ups, which always has a
+// reader.
+func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
+	up, last := true, 0
+	for {
+		link, moved := b.node.Wakeups.Link()
+		turned, refused := b.node.Turned.Next(), b.node.Refusal()
+		changed := link.Epoch != last
+		switch {
+		case up && refused != nil:
+			emit(driver.Notice{Kind: driver.NoticeDown, Err: refused})
+			up = false
+		case up && changed && (!link.Up || last > 0):
+			emit(driver.Notice{Kind: driver.NoticeDown, Err: redisnode.Explain(link.Err)})
+			up = false
+		}
+		if link.Up && !up && refused == nil {
+			emit(driver.Notice{Kind: driver.NoticeUp})
+			up = true
+		}
+		last = link.Epoch
+		select {
+		case <-turned:
+		case <-moved:
+		case <-b.background.Done():
+			return driver.ErrClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

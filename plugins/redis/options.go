@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -147,4 +148,45 @@ func (t *target) add(a redisnode.Address) error {
 	t.network = a.Network
 	t.addrs = append(t.addrs, a.Addr)
 	return nil
+}
+
+// The bounds of a lease's TTL. Redis counts whole milliseconds. A TTL near the
+// minimum is only for tests: it needs a renewal every few milliseconds.
+const (
+	TTLMin  = 10 * time.Millisecond
+	TTLStep = time.Millisecond
+	TTLMax  = 24 * time.Hour
+)
+
+// Spec describes the backend to serve.Main and to in-process users.
+var Spec = driver.Spec{
+	Name:       "redis",
+	Doc:        "locks on one Redis or Valkey master, alone, behind Sentinel, or in a Cluster",
+	Keys:       kit.KeysOf(Options{}),
+	Properties: properties("unknown", ""),
+	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
+		o := Options{Logger: log}
+		kit.Decode(cfg, &o)
+		return open(o)
+	},
+}
+
+func properties(durability, server string) driver.Properties {
+	return driver.Properties{
+		Name:           "redis",
+		Fencing:        driver.FencingDurable,
+		Scope:          driver.ScopeShared,
+		TTLMin:         TTLMin,
+		TTLStep:        TTLStep,
+		TTLMax:         TTLMax,
+		FIFO:           true,
+		FirstSpan:      redisnode.FirstSpan,
+		TimedTokens:    true,
+		Durability:     durability,
+		Server:         server,
+		SurvivesPlugin: true,
+		Capabilities: []driver.Capability{
+			driver.CapWaiter, driver.CapObserver, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin, driver.CapStarter,
+		},
+	}
 }

@@ -89,13 +89,12 @@
 //
 // # Where is what
 //
-//   - acquire.go, renew.go, release.go, wait.go, inspect.go, elector.go, admin.go: the operations
-//   - operation.go: what they have in common; quorum.go: votes, and when they are a majority
-//   - token.go: the guess of a token
-//   - contention.go: in which order nodes are asked
-//   - node.go: one node, its queue, and what it is told again; connection.go: its connection
+//   - acquire.go, renew.go, release.go, wait.go: the operations
+//   - inspect.go: who holds a lock, what is published, and what operators ask
+//   - operation.go: what all have in common; quorum.go: votes, and when they are a majority
+//   - node.go: one node, its queue, and what it is told again
+//   - connection.go: its connection, and the scripts, which are in lua
 //   - quarantine.go: whether it may vote
-//   - script.go: the scripts that it runs, in lua
 //   - backend.go: Open and Close; check.go: Check, Watch and Properties
 //   - options.go: the options and the Spec
 package redlock

@@ -2,10 +2,16 @@ package redlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Inspect returns who holds name by a majority; see driver.Lock.
@@ -99,4 +105,87 @@ func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 		h.TTL = hs[i].TTL
 	}
 	return h
+}
+
+// Proclaim replaces the published value on a majority; see driver.Lock. A
+// node that cannot be reached keeps the old value, until the lease ends.
+func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
+	o := b.operation("proclaim", r, kindProclaim, string(r.Value))
+	return b.do(ctx, o.decided(o.verdict))[0].Err
+}
+
+// observeEvery is how often a host asks about all that it observes.
+const observeEvery = 100 * time.Millisecond
+
+// Observe follows the holder of name; see driver.Observer. It asks all nodes
+// ten times a second, together with all others of the host.
+//
+// Note: changes pushed by the nodes would have to be counted by majority too;
+// one node's push says only that something is going on.
+func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	return b.observers.Follow(ctx, name, emit)
+}
+
+// look returns the holders of names.
+func (b *Backend) look(names []string) map[string]kit.Seen {
+	holders, ops := make([]driver.Holder, len(names)), make([]*operation, len(names))
+	for i, name := range names {
+		ops[i] = b.inspect("observe", name, &holders[i])
+	}
+	seen := make(map[string]kit.Seen, len(names))
+	for i, r := range b.do(b.background, ops...) {
+		seen[names[i]] = kit.Seen{Holder: holders[i], Err: r.Err}
+	}
+	return seen
+}
+
+// List tells of each held lock; see driver.Admin. It scans the keys of every
+// node that votes, without blocking it, and then asks all about each name.
+func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	names, err := b.names(ctx, prefix)
+	if err != nil {
+		return fmt.Errorf("redlock: list %q: %w", prefix, err)
+	}
+	for name := range names {
+		h, err := b.Inspect(ctx, name)
+		if err != nil {
+			return err
+		}
+		if h.Held() && !emit(h) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// names are those that a majority of nodes, scanned at the same time, know
+// between them: every held lock is among them.
+func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
+	names := map[string]struct{}{}
+	var mu sync.Mutex
+	var causes error
+	scanned := 0
+	var work sync.WaitGroup
+	for _, n := range b.nodes {
+		if !n.votes() {
+			causes = errors.Join(causes, errors.New(n.describe()))
+			continue
+		}
+		work.Go(func() {
+			found, err := n.store.Names(ctx, prefix)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				causes = errors.Join(causes, err)
+				return
+			}
+			maps.Copy(names, found)
+			scanned++
+		})
+	}
+	work.Wait()
+	if scanned < b.quorum {
+		return nil, fmt.Errorf("%w: %d of %d nodes could be scanned: %w", driver.ErrUnavailable, scanned, len(b.nodes), causes)
+	}
+	return names, nil
 }

@@ -14,11 +14,11 @@
 // # Where is what
 //
 //   - node.go: Node and its options; batch.go: operations; requests.go: what shares a round trip
-//   - keys.go, slot.go: how names become keys; value.go: what is in a key
-//   - script.go: the scripts, in lua; reply.go: what they return
-//   - waiting.go: waiters; wakeups.go: the connection that wakes them; signs.go, boot_linux.go,
-//     boot_other.go: signs of life of this process
-//   - observe.go, list.go: who holds a lock, or all locks
-//   - address.go, connect.go, links.go, conn_linux.go, conn_other.go: addresses and connections
-//   - server.go, policy.go: what a server must be; errors.go: what its errors mean
+//   - keys.go: how names become keys; value.go: what is in a key and in a reply
+//   - script.go: the scripts, which are in lua
+//   - waiting.go, boot_linux.go, boot_other.go: waiters, and signs of life of this process
+//   - wakeups.go: the connection that wakes them
+//   - observe.go: who holds a lock, and which locks there are
+//   - address.go, connect.go, conn_linux.go, conn_other.go: addresses and connections
+//   - server.go: what a server must be; errors.go: what its errors mean
 package redisnode
