@@ -9,7 +9,7 @@
 //     or a baseline; failures.go: one that fails; machine.go: the machine
 //   - parts.go: a run on several machines
 //   - outcome.go: what a plan came to, and how it is written
-//   - faults.go: the table of faults; search.go, replay.go: schedules
+//   - faults.go: the table of faults; search.go: schedules, drawn or played again
 //   - folders.go: result folders; keep.go: env up
 //   - locks.go, conform.go, skeleton.go: what operators and authors ask
 //   - exec.go, exec_linux.go, exec_other.go: the small init

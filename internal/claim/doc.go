@@ -10,7 +10,7 @@
 //
 // # Where is what
 //
-//   - claim.go: the rules; condition.go: what may suspend them; exception.go: which it does
+//   - claim.go: the rules, and the conditions under which one is not promised
 //   - bound.go: by when something must have happened
 //   - terms.go: the backends; one each: etcd.go, memory.go, mysql.go, redis.go, redlock.go
 package claim

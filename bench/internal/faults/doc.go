@@ -15,9 +15,9 @@
 //
 // What there is to play: schedule.go (hosts, callers and events, and how they are
 // drawn), action.go (an action and an event), actionpicker.go, trigger.go. What
-// actions do: hosts.go, network.go, servers.go, tableactions.go, descriptors_linux.go
+// actions do: hosts.go, network.go, servers.go, descriptors_linux.go
 // and descriptors_other.go. How a schedule is played: play.go, system.go (hosts and
-// servers), heartbeat.go, teardown.go; then judge.go. Who plays: tableplay.go, with the
+// servers), teardown.go; then judge.go. Who plays: tableplay.go, with the
 // faults of table.go, search.go, with coverage.go, shrink.go and shrinksteps.go,
 // soak.go, and reproducer.go.
 package faults

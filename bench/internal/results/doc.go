@@ -23,6 +23,6 @@
 //   - events.go: attempts; attempt.go: one of them, and the names of cells
 //   - histograms.go, quantiles.go: latencies; units.go: what is known of a figure
 //   - round.go: what was seen of a fault
-//   - estimate.go, difference.go: the statistics; comparison.go, gate.go: two builds
-//   - merge.go, overlap.go: parts of one load; machineload.go: how busy the machine was
+//   - estimate.go: the statistics; comparison.go, gate.go: two builds
+//   - merge.go: parts of one load; machineload.go: how busy the machine was
 package results
