@@ -5,7 +5,7 @@
 //
 //   - cluster.go: Cluster and its options
 //   - member.go: which member is used; poll.go: which is the fastest
-//   - connect.go, dial.go: connections; identity.go: whether they lead to one cluster
-//   - request.go, stream.go: requests and streams; errors.go: what their failures mean
+//   - connect.go: connections; identity.go: whether they lead to one cluster
+//   - request.go: requests and streams; errors.go: what their failures mean
 //   - health.go: whether the store is down
 package cluster
