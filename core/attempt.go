@@ -82,7 +82,7 @@ func (a *contender) clean(ctx context.Context) error {
 		return nil
 	}
 	call := c.calls.begin(ctx, c.opts.CleanupBudget)
-	err := c.withdraw(call, a.request())
+	err := c.b.Withdraw(call, a.lock.name, a.owner)
 	call.done()
 	if err != nil && c.clock.now() < a.expiresBy {
 		return err
@@ -102,7 +102,7 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 	defer call.done()
 	pause := backoff{from: retryFrom, to: retryTo}
 	for {
-		failed := c.withdraw(call, a.request())
+		failed := c.b.Withdraw(call, a.lock.name, a.owner)
 		if failed == nil {
 			return err
 		}
@@ -112,22 +112,17 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 		if a.expiresBy == 0 { // only a place in the store's queue, which ends by itself
 			return err
 		}
-		r := a.request()
+		name, owner := a.lock.name, a.owner
 		err = &IndeterminateError{
 			FreeAt: c.clock.time(a.expiresBy),
 			Err:    fmt.Errorf("%w; withdrawing it: %w", err, failed),
 		}
 		c.janitor.add(&cleanup{
-			name: r.Name, until: a.expiresBy, err: err,
-			try: func(ctx context.Context) error { return c.withdraw(ctx, r) },
+			name: name, until: a.expiresBy, err: err,
+			try: func(ctx context.Context) error { return c.b.Withdraw(ctx, name, owner) },
 		})
 		return err
 	}
-}
-
-// withdraw asks the store once to undo whatever r's owner did or may still do.
-func (c *Client) withdraw(ctx context.Context, r driver.Request) error {
-	return c.b.Withdraw(ctx, r.Name, r.Owner)
 }
 
 const (

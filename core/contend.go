@@ -225,7 +225,7 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
-		return &IndeterminateError{FreeAt: a.lease.freeAt(), Err: err}
+		return &IndeterminateError{FreeAt: a.lock.c.clock.time(a.lease.over()), Err: err}
 	}
 	return err
 }

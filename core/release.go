@@ -180,9 +180,6 @@ func (l *Lease) unreleased(err error) error {
 	return fmt.Errorf("not released, free at the latest at %s: %w", at.Format(timeOfDay), err)
 }
 
-// freeAt is the latest time at which l is over in the store.
-func (l *Lease) freeAt() time.Time { return l.c.clock.time(l.over()) }
-
 // free ends l in the store, trying until it is settled, rest after ctx has
 // ended, or the lease is over anyway. doubt is why the outcome of a try is
 // unknown.
