@@ -123,8 +123,7 @@ func (l *Lease) Owner() string {
 
 // Token returns the fencing token: higher than that of every earlier grant of
 // this name, as far as Properties().Fencing claims. Send it with every write,
-// and let the resource refuse a lower one than it has seen. It is zero where
-// the backend has no fencing.
+// and let the resource refuse a lower one than it has seen.
 func (l *Lease) Token() uint64 {
 	l.c.expireDue()
 	return l.token

@@ -317,9 +317,7 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 // is, it is renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
-	if g.token != 0 {
-		g.token++
-	}
+	g.token++
 	next := newLease(a, l.owner, g)
 	next.deadline.Store(l.deadline.Load())
 	next.span, next.endAt, next.expiresBy = l.span, l.endAt, l.expiresBy

@@ -13,8 +13,8 @@
 // of times.
 //
 // The package depends on the standard library only and knows nothing of locks,
-// so it fits into services that take none. A token of zero, which backends
-// without fencing give, is always refused: it would protect nothing.
+// so it fits into services that take none. A token of zero, which no grant has,
+// is always refused: it would protect nothing.
 package fence
 
 import (
@@ -28,7 +28,7 @@ import (
 var ErrStale = errors.New("stale fencing token")
 
 // ErrNoToken: the token is zero, so there is nothing to compare.
-var ErrNoToken = errors.New("fencing token is zero: the backend does not fence")
+var ErrNoToken = errors.New("fencing token is zero, which no grant has")
 
 // StaleError says which token was refused and why.
 type StaleError struct {

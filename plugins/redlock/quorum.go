@@ -149,9 +149,6 @@ func hints(batch []*quorumRequest) (lowest, highest, index any) {
 			length = n
 			continue
 		}
-		if b.token == 0 {
-			continue
-		}
 		if b.token <= last {
 			return "", "", ""
 		}

@@ -919,7 +919,7 @@ func (x *CheckReply) GetProperties() *Properties {
 type Properties struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // of the backend; the host opens no other
-	Fencing        string                 `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"` // strict, durable, quorum, none
+	Fencing        string                 `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"` // strict, durable or quorum
 	Scope          string                 `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`     // shared, host
 	TtlMinNs       int64                  `protobuf:"varint,4,opt,name=ttl_min_ns,json=ttlMinNs,proto3" json:"ttl_min_ns,omitempty"`
 	TtlStepNs      int64                  `protobuf:"varint,5,opt,name=ttl_step_ns,json=ttlStepNs,proto3" json:"ttl_step_ns,omitempty"`

@@ -118,8 +118,8 @@ func printable(raw string) string {
 }
 
 // ParseVote reads what one node has for the lock name. Unlike elsewhere a
-// value may have the token 0: a grant whose token is not written yet, or one
-// without fencing. Milliseconds are as PTTL has them.
+// value may have the token 0: a grant whose token is not written yet. Milliseconds
+// are as PTTL has them.
 func ParseVote(name, raw string, ms int64) driver.Holder {
 	owner, rest, ok := strings.Cut(raw, " 0 ")
 	if ok && isOwner(owner) {
