@@ -34,12 +34,6 @@ func markerOf(runID string, maxTTL time.Duration) string {
 	return fmt.Sprintf("%s %d", runID, maxTTL.Milliseconds())
 }
 
-// markerRun is the run that a marker admits.
-func markerRun(marker string) string {
-	run, _, _ := strings.Cut(marker, " ")
-	return run
-}
-
 // quarantine is what a host has seen of one node's. It is counted by episode,
 // whatever becomes of connections: an episode that is still there was there all
 // the time.
@@ -231,8 +225,8 @@ func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return redisnode.Explain(err)
 	}
-	if f.votes = has != "" && markerRun(has) == s.RunID; f.votes && has != f.marker {
-		_, ms, _ := strings.Cut(has, " ")
+	run, ms, _ := strings.Cut(has, " ")
+	if f.votes = has != "" && run == s.RunID; f.votes && has != f.marker {
 		return fmt.Errorf("%w: %s votes with a max_ttl of %s ms, and every lease on it would be lost with another: stop all hosts, wait that long, and delete the key %s on every node first",
 			driver.ErrDenied, f.addr, ms, markerKey)
 	}
