@@ -29,8 +29,10 @@ const (
 // a late SET cannot follow its DEL. What many callers ask while a script is
 // under way goes into the next one.
 //
-// Note: a kit.Batcher would do the sending too, but its queue could not be
-// emptied in one step with the node's state.
+// Note: of a kit.Batcher only the queue fits. The goroutine that sends is the one
+// that connects and looks at the server, so that no lock guards the connection,
+// and the queue is emptied in one step with the node's state. A batcher would
+// spare the channel more and add a second goroutine.
 type node struct {
 	b      *Backend
 	index  int

@@ -2,6 +2,7 @@ package frame
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -75,6 +76,31 @@ func BenchmarkCall(b *testing.B) {
 		}{{"unary", unary}, {"framed", framed}} {
 			b.Run(fmt.Sprintf("wire=%s/callers=%d", v.name, callers), func(b *testing.B) { benchCalls(b, v.link, callers) })
 		}
+	}
+}
+
+// BenchmarkCodec is what the frames of a request and its reply cost both
+// processes together.
+func BenchmarkCodec(b *testing.B) {
+	r := driver.Request{Name: "bench/lock-00017", Owner: "0123456789abcdefghijkl", Label: "host:1234", Token: 1 << 17, TTL: 10 * time.Second}
+	ops := slices.Repeat([]driver.Op{{Kind: driver.OpRenew, Request: r}}, 64)
+	for name, m := range map[string]message{
+		"acquire": {kind: kindAcquire, request: r}, "release": {kind: kindRelease, request: r}, "batch=64": {kind: kindBatch, ops: ops},
+	} {
+		reply := answer{token: 1 << 17, results: make([]driver.Result, len(m.ops))}
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var c coder
+			for p := []byte(nil); b.Loop(); {
+				var read message
+				p = m.append(p[:0], 3)
+				id, err := c.readRequest(p, &read)
+				p = appendAnswer(p[:0], id, read.kind, &reply, nil)
+				if err = errors.Join(err, readAnswer(p[1:], read.kind, len(m.ops), &answer{})); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
 // Limits of the protocol, in bytes. What exceeds them is refused by the sender
@@ -19,6 +19,9 @@ const (
 	maxValue = 64 << 10
 	// maxShown bounds the texts in a reply, which may come from foreigners.
 	maxShown = 2 << 10
+	// maxShort bounds them where they would not fit a frame: a batch of nothing
+	// but errors does then, each with four texts and without a value.
+	maxShort = 512
 	// maxFrame bounds one frame after its length.
 	maxFrame = 4 << 20
 	// maxBatch and maxBatchOps bound a batch as the host splits it. A reply of
@@ -41,96 +44,111 @@ const (
 // errBroken says that the peer does not keep to the protocol.
 var errBroken = errors.New("broken frame")
 
-func appendText(b []byte, s string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(s)))
-	return append(b, s...)
+// coder writes the payload of a frame, or reads one: each part has one method,
+// which does either, so that the two directions cannot differ. What is read goes
+// into zero values, and what is written stays as it is. After the first part that
+// cannot be read, and past the end, everything is zero and bad is set.
+type coder struct {
+	b     []byte // written so far, or left to read
+	reads bool
+	bad   bool
+
+	label         string         // the last one read: a host says the same again and again
+	redact        *wire.Redactor // for errors that are written; may be nil
+	texts, values int            // bounds in replies
 }
 
-// appendValue tells nil from empty: it writes the length plus one.
-func appendValue(b, v []byte) []byte {
-	if v == nil {
-		return append(b, 0)
+func uvarint[N ~byte | ~int | ~int64 | ~uint64](c *coder, v *N) {
+	if !c.reads {
+		c.b = binary.AppendUvarint(c.b, uint64(*v))
+		return
 	}
-	b = binary.AppendUvarint(b, uint64(len(v))+1)
-	return append(b, v...)
+	got, n := binary.Uvarint(c.b)
+	if *v = N(got); n <= 0 || uint64(*v) != got || *v < 0 {
+		c.fail()
+		*v, n = 0, 0
+	}
+	c.b = c.b[n:]
 }
 
-// decoder reads the parts of one frame. After the first bad part, and past the
-// end, everything is zero and bad is set.
-type decoder struct {
-	b   []byte
-	bad bool
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	return number(d, v, n)
-}
-
-func (d *decoder) duration() time.Duration {
-	v, n := binary.Varint(d.b)
-	return time.Duration(number(d, v, n))
-}
-
-func number[N uint64 | int64](d *decoder, v N, n int) N {
+func varint[N ~int | ~int64](c *coder, v *N) {
+	if !c.reads {
+		c.b = binary.AppendVarint(c.b, int64(*v))
+		return
+	}
+	got, n := binary.Varint(c.b)
 	if n <= 0 {
-		d.fail()
-		return 0
+		c.fail()
+		got, n = 0, 0
 	}
-	d.b = d.b[n:]
-	return v
+	*v, c.b = N(got), c.b[n:]
 }
 
-func (d *decoder) byte() byte {
-	if len(d.b) == 0 {
-		d.fail()
-		return 0
+// part reads n bytes of the frame itself, at most most.
+func (c *coder) part(n, most int) []byte {
+	if n > most || n > len(c.b) {
+		c.fail()
+		return nil
 	}
-	c := d.b[0]
-	d.b = d.b[1:]
-	return c
+	p := c.b[:n:n]
+	c.b = c.b[n:]
+	return p
 }
 
-// text returns a part of the frame itself, at most most bytes.
-func (d *decoder) text(most int) []byte { return d.part(d.uvarint(), most) }
+// text keeps the string in s if it reads the same.
+func (c *coder) text(s *string, most int) {
+	n := len(*s)
+	if uvarint(c, &n); !c.reads {
+		c.b = append(c.b, *s...)
+	} else if p := c.part(n, most); string(p) != *s {
+		*s = string(p)
+	}
+}
 
 // name is text that is valid UTF-8: backends rely on it to keep names apart.
-func (d *decoder) name() []byte {
-	p := d.text(maxName)
-	if !utf8.Valid(p) {
-		d.fail()
+func (c *coder) name(s *string) {
+	if c.text(s, maxName); c.reads && !utf8.ValidString(*s) {
+		c.fail()
 	}
-	return p
 }
 
-// value returns a copy.
-func (d *decoder) value() []byte {
-	n := d.uvarint()
-	if n == 0 {
-		return nil
+// value tells nil from empty: its length is written plus one. A value that is
+// too long is written as nil.
+func (c *coder) value(v *[]byte, most int) {
+	n := 0
+	if *v != nil && len(*v) <= most {
+		n = len(*v) + 1
 	}
-	p := d.part(n-1, maxValue)
-	if d.bad {
-		return nil
+	switch uvarint(c, &n); {
+	case n == 0:
+	case !c.reads:
+		c.b = append(c.b, *v...)
+	default:
+		if p := c.part(n-1, most); !c.bad {
+			*v = append([]byte{}, p...)
+		}
 	}
-	return append([]byte{}, p...)
 }
 
-func (d *decoder) part(n uint64, most int) []byte {
-	if n > uint64(most) || n > uint64(len(d.b)) {
-		d.fail()
-		return nil
+// list is the number of elements of l, which it returns and which follow. One
+// that is read has least to most.
+func list[E any](c *coder, l *[]E, least, most int) []E {
+	n := len(*l)
+	if uvarint(c, &n); c.reads {
+		if n < least || n > most {
+			c.fail()
+			n = 0
+		}
+		*l = make([]E, n)
 	}
-	p := d.b[:n:n]
-	d.b = d.b[n:]
-	return p
+	return *l
 }
 
-func (d *decoder) fail() { d.b, d.bad = nil, true }
+func (c *coder) fail() { c.b, c.bad = nil, true }
 
 // end returns an error if the frame was bad or has more in it.
-func (d *decoder) end() error {
-	if d.bad || len(d.b) > 0 {
+func (c *coder) end() error {
+	if c.bad || len(c.b) > 0 {
 		return errBroken
 	}
 	return nil

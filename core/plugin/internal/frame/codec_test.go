@@ -65,19 +65,19 @@ func messages(t *testing.T) []message {
 
 func TestRequestsArriveWhole(t *testing.T) {
 	for _, want := range messages(t) {
-		var rr requestReader
+		var c coder
 		var got message
 		p := want.append(nil, 1<<40)
-		id, err := rr.read(p, &got)
+		id, err := c.readRequest(p, &got)
 		if err != nil || id != 1<<40 || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %d, %v, %+v\nwant %+v", id, err, got, want)
 		}
 		for n := range p {
-			if _, err := rr.read(p[:n], &message{}); err == nil {
+			if _, err := c.readRequest(p[:n], &message{}); err == nil {
 				t.Errorf("kind %d: the first %d of %d bytes are a request too", want.kind, n, len(p))
 			}
 		}
-		if _, err := rr.read(append(p, 0), &message{}); err == nil {
+		if _, err := c.readRequest(append(p, 0), &message{}); err == nil {
 			t.Errorf("kind %d: a byte too many is no error", want.kind)
 		}
 	}
@@ -85,13 +85,8 @@ func TestRequestsArriveWhole(t *testing.T) {
 
 func answered(t *testing.T, k kind, ops int, a answer) answer {
 	t.Helper()
-	p := appendAnswer(nil, 7, k, &a, nil)
-	d := decoder{b: p}
-	if id := d.uvarint(); id != 7 {
-		t.Fatalf("id %d", id)
-	}
 	var got answer
-	if err := readAnswer(&d, k, ops, &got); err != nil {
+	if err := readAnswer(appendAnswer(nil, 7, k, &a, nil)[1:], k, ops, &got); err != nil {
 		t.Fatalf("%+v: %v", a, err)
 	}
 	return got

@@ -181,10 +181,10 @@ func appendFrame(b, payload []byte) []byte {
 func checkReplies(t *testing.T, stream, replies []byte) {
 	t.Helper()
 	asked := map[uint64]int{}
-	var rr requestReader
+	var c coder
 	for p := range framesOf(stream) {
 		var m message
-		id, err := rr.read(p, &m)
+		id, err := c.readRequest(p, &m)
 		if err != nil {
 			break
 		}

@@ -114,7 +114,7 @@ func (l *Link) rest() bool {
 // reply is a call with its answer still in the inbox.
 type reply struct {
 	call *call
-	body decoder
+	body []byte
 }
 
 // read waits for replies and hands them out. It reports whether one was c's.
@@ -125,7 +125,7 @@ func (l *Link) read(c *call) (answered bool, err error) {
 	l.ready, err = l.take(l.ready[:0])
 	for i := range l.ready {
 		r := &l.ready[i]
-		if bad := readAnswer(&r.body, r.call.kind, r.call.ops, &r.call.answer); bad != nil {
+		if bad := readAnswer(r.body, r.call.kind, r.call.ops, &r.call.answer); bad != nil {
 			r.call.answer = answer{err: noAnswer(bad)}
 			err = bad
 		}
@@ -151,7 +151,7 @@ func (l *Link) take(ready []reply) ([]reply, error) {
 			return ready, errBroken
 		}
 		if c := l.leave(id); c != nil {
-			ready = append(ready, reply{c, decoder{b: p[n:]}})
+			ready = append(ready, reply{c, p[n:]})
 		}
 	}
 }

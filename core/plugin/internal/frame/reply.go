@@ -20,160 +20,119 @@ type answer struct {
 	results []driver.Result // for kindBatch
 }
 
-// detail is how long texts may be in a reply.
-type detail int
-
-const (
-	whole detail = maxShown
-	// short also leaves out values. A batch of nothing but errors fits a frame
-	// then: each has four texts.
-	short detail = 512
-)
-
 // appendAnswer writes the payload of the reply to request id. redact may be nil.
 func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor) []byte {
 	b = binary.AppendUvarint(b, id)
-	start := len(b)
-	b = appendFault(b, a.err, redact, whole)
-	if a.err != nil {
-		return b
+	c := coder{b: b, redact: redact, texts: maxShown, values: maxValue}
+	c.answer(k, 0, a)
+	if len(c.b)-len(b) > maxFrame-binary.MaxVarintLen64 {
+		c.b, c.texts, c.values = b, maxShort, -1
+		c.answer(k, 0, a)
+	}
+	return c.b
+}
+
+// readAnswer fills in a from what follows the id in the reply to a request of
+// kind k; ops is how many operations a batch had. Nothing in a points into p.
+func readAnswer(p []byte, k kind, ops int, a *answer) error {
+	c := coder{b: p, reads: true, texts: maxShown, values: maxValue}
+	c.answer(k, ops, a)
+	return c.end()
+}
+
+func (c *coder) answer(k kind, ops int, a *answer) {
+	if c.fault(&a.err); a.err != nil {
+		return
 	}
 	switch k {
 	case kindAcquire:
-		b = binary.AppendUvarint(b, a.token)
+		uvarint(c, &a.token)
 	case kindWaitAcquire:
-		b = binary.AppendUvarint(b, a.token)
-		b = binary.AppendVarint(b, int64(a.waited))
-		b = binary.AppendVarint(b, int64(a.span))
+		uvarint(c, &a.token)
+		varint(c, &a.waited)
+		varint(c, &a.span)
 	case kindInspect:
-		b = appendHolder(b, a.holder, whole)
+		c.holder(&a.holder)
 	case kindBatch:
-		b = appendResults(b, a.results, redact, whole)
-		if len(b)-start > maxFrame-binary.MaxVarintLen64 {
-			b = appendResults(append(b[:start], noFault), a.results, redact, short)
+		for i := range list(c, &a.results, ops, ops) {
+			r := &a.results[i]
+			if c.fault(&r.Err); r.Err == nil {
+				uvarint(c, &r.Token)
+			}
 		}
 	}
-	return b
-}
-
-func appendResults(b []byte, results []driver.Result, redact *wire.Redactor, d detail) []byte {
-	b = binary.AppendUvarint(b, uint64(len(results)))
-	for i := range results {
-		b = appendFault(b, results[i].Err, redact, d)
-		if results[i].Err == nil {
-			b = binary.AppendUvarint(b, results[i].Token)
-		}
-	}
-	return b
 }
 
 // A fault starts with one of these.
 const (
-	noFault         = 0
-	fault           = 1
-	faultWithHolder = 2
+	noFault byte = iota
+	fault
+	faultWithHolder
 )
 
-// appendFault writes an error with the codes of version 1 as a set of bits.
-func appendFault(b []byte, err error, redact *wire.Redactor, d detail) []byte {
-	if err == nil {
-		return append(b, noFault)
+// fault is an error, with the codes of version 1 as a set of bits.
+func (c *coder) fault(err *error) {
+	e := wire.EncodeError(*err, c.redact) // nil when it is read
+	how := noFault
+	if e != nil {
+		how = fault
 	}
-	e := wire.EncodeError(err, redact)
-	how := byte(fault)
-	if e.Holder != nil {
+	if e.GetHolder() != nil {
 		how = faultWithHolder
 	}
-	b = append(b, how)
-	var codes uint64
-	for _, c := range e.Codes {
-		codes |= 1 << c
+	if uvarint(c, &how); how == noFault {
+		return
 	}
-	b = binary.AppendUvarint(b, codes)
-	b = appendText(b, clip(e.Text, d))
-	if e.Holder != nil {
-		b = appendHolder(b, wire.ToHolder(e.Holder), d)
+	if c.reads {
+		e = &lockpb.Error{}
 	}
-	return b
-}
-
-// appendHolder leaves out a value that is too large to be one of ours.
-func appendHolder(b []byte, h driver.Holder, d detail) []byte {
-	b = appendText(b, clip(h.Name, d))
-	b = appendText(b, clip(h.Owner, d))
-	b = appendText(b, clip(h.Label, d))
-	if d == short || len(h.Value) > maxValue {
-		h.Value = nil
-	}
-	b = appendValue(b, h.Value)
-	b = binary.AppendUvarint(b, h.Token)
-	b = binary.AppendVarint(b, int64(h.TTL))
-	return binary.AppendVarint(b, int64(h.Waiters))
-}
-
-// clip bounds a text without cutting a character in two.
-func clip(s string, d detail) string {
-	if len(s) <= int(d) {
-		return s
-	}
-	return strings.ToValidUTF8(s[:d], "")
-}
-
-// readAnswer fills in a from what follows the id in the reply to a request of
-// kind k; ops is how many operations a batch had.
-func readAnswer(d *decoder, k kind, ops int, a *answer) error {
-	a.err = d.fault()
-	if a.err != nil || d.bad {
-		return d.end()
-	}
-	switch k {
-	case kindAcquire:
-		a.token = d.uvarint()
-	case kindWaitAcquire:
-		a.token, a.waited, a.span = d.uvarint(), d.duration(), d.duration()
-	case kindInspect:
-		a.holder = d.holder()
-	case kindBatch:
-		if d.uvarint() != uint64(ops) {
-			d.fail()
-			break
-		}
-		a.results = make([]driver.Result, ops)
-		for i := range a.results {
-			if a.results[i].Err = d.fault(); a.results[i].Err == nil {
-				a.results[i].Token = d.uvarint()
-			}
-		}
-	}
-	return d.end()
-}
-
-func (d *decoder) fault() error {
-	how := d.byte()
-	if how == noFault {
-		return nil
+	c.codes(&e.Codes)
+	c.shown(&e.Text)
+	var h driver.Holder
+	if how == faultWithHolder {
+		h = wire.ToHolder(e.Holder)
+		c.holder(&h)
 	}
 	if how > faultWithHolder {
-		d.fail()
-		return errBroken
+		c.fail()
 	}
-	e := &lockpb.Error{}
-	codes := d.uvarint()
-	for c := range lockpb.Error_Code(64) {
-		if codes&(1<<c) != 0 {
-			e.Codes = append(e.Codes, c)
-		}
+	if c.reads {
+		e.Holder = wire.FromHolder(h)
+		*err = wire.DecodeError(e)
 	}
-	e.Text = string(d.text(maxShown))
-	if how == faultWithHolder {
-		e.Holder = wire.FromHolder(d.holder())
-	}
-	return wire.DecodeError(e)
 }
 
-func (d *decoder) holder() driver.Holder {
-	return driver.Holder{
-		Name: string(d.text(maxShown)), Owner: string(d.text(maxShown)), Label: string(d.text(maxShown)),
-		Value: d.value(), Token: d.uvarint(), TTL: d.duration(), Waiters: int(d.duration()),
+func (c *coder) codes(codes *[]lockpb.Error_Code) {
+	var set uint64
+	for _, code := range *codes {
+		set |= 1 << code
 	}
+	if uvarint(c, &set); !c.reads {
+		return
+	}
+	for code := range lockpb.Error_Code(64) {
+		if set&(1<<code) != 0 {
+			*codes = append(*codes, code)
+		}
+	}
+}
+
+func (c *coder) holder(h *driver.Holder) {
+	c.shown(&h.Name)
+	c.shown(&h.Owner)
+	c.shown(&h.Label)
+	c.value(&h.Value, c.values)
+	uvarint(c, &h.Token)
+	varint(c, &h.TTL)
+	varint(c, &h.Waiters)
+}
+
+// shown is a text that may come from foreigners: it is cut before it is written,
+// without cutting a character in two.
+func (c *coder) shown(s *string) {
+	if !c.reads && len(*s) > c.texts {
+		cut := strings.ToValidUTF8((*s)[:c.texts], "")
+		s = &cut
+	}
+	c.text(s, c.texts)
 }

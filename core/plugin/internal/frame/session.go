@@ -131,7 +131,7 @@ func (s *session) end() {
 
 func (s *session) read() error {
 	in := newInbox(s.in)
-	var rr requestReader
+	var requests coder
 	var batch []*request
 	for {
 		if err := in.fill(); err != nil {
@@ -148,7 +148,7 @@ func (s *session) read() error {
 				break
 			}
 			r := &request{session: s}
-			if r.id, err = rr.read(p, &r.message); err != nil {
+			if r.id, err = requests.readRequest(p, &r.message); err != nil {
 				return err
 			}
 			if r.budget > 0 {
