@@ -2,89 +2,140 @@ package lockbench_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
+)
+
+// The limits of docs/decisions: what binds is said shortly.
+const (
+	mostDecisionLines = 10  // of one decision, blank ones aside
+	mostDecisionWidth = 120 // of a line, in characters
+	mostDecisionWords = 9_000
 )
 
 var (
-	decision   = regexp.MustCompile(`(?m)^## (\S+)\n\n\*\*([^*]+)\*\*`)
-	superseded = regexp.MustCompile(`\*Superseded by\s+\[([a-z]+-[0-9]+)\]`)
+	decision      = regexp.MustCompile(`(?m)^## ([a-z]+)-([0-9]+)\n\n\*\*[^*]+\*\*`)
+	namesDecision = regexp.MustCompile(`\bdecisions? ([a-z]+-[0-9]+)(?: and ([a-z]+-[0-9]+))?`)
 )
 
-// room reads the decisions of one file: its text is cut before each of them.
-func room(t *testing.T, file string) (ids, titles, bodies []string) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := decision.FindAllStringSubmatchIndex(string(text), -1)
-	for i, m := range at {
-		end := len(text)
-		if i+1 < len(at) {
-			end = at[i+1][0]
-		}
-		ids = append(ids, string(text[m[2]:m[3]]))
-		titles = append(titles, strings.TrimRight(strings.Join(strings.Fields(string(text[m[4]:m[5]])), " "), ".:"))
-		bodies = append(bodies, string(text[m[1]:end]))
-	}
-	if headings := strings.Count(string(text), "\n## "); headings != len(ids) {
-		t.Errorf("%s has %d headings and %d decisions", file, headings, len(ids))
-	}
-	return ids, titles, bodies
-}
-
-// TestDecisions: ids count from 1 in each file, every decision says what was
-// rejected or what superseded it, and the index has a row for each.
+// TestDecisions: numbers rise in each file, up to the last one that the index
+// has; every decision is short, and says what was rejected.
 func TestDecisions(t *testing.T) {
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	words := len(strings.Fields(string(index)))
+	for _, file := range decisionFiles(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words += len(strings.Fields(string(text)))
+		room := strings.TrimSuffix(filepath.Base(file), ".md")
+		row := regexp.MustCompile(`(?m)^\| \[[^]]+\]\(` + room + `\.md\) \| ` + room + `-([0-9]+) \|$`).FindSubmatch(index)
+		if row == nil {
+			t.Errorf("docs/decisions/README.md has no row for %s", file)
+			continue
+		}
+		last, _ := strconv.Atoi(string(row[1])) // of digits
+		at := decision.FindAllStringSubmatchIndex(string(text), -1)
+		if headings := strings.Count(string(text), "\n## "); headings != len(at) || headings == 0 {
+			t.Errorf("%s has %d headings and %d decisions, each of which begins with a bold sentence", file, headings, len(at))
+		}
+		before := 0
+		for i, m := range at {
+			end := len(text)
+			if i+1 < len(at) {
+				end = at[i+1][0]
+			}
+			number, _ := strconv.Atoi(string(text[m[4]:m[5]])) // of digits
+			id := fmt.Sprintf("%s-%d", text[m[2]:m[3]], number)
+			if string(text[m[2]:m[3]]) != room || number <= before || number > last {
+				t.Errorf("%s: %s stands behind %s-%d, and the index knows numbers up to %d", file, id, room, before, last)
+			}
+			before = number
+			isShort(t, id, string(text[m[5]:end]))
+		}
+	}
+	if words > mostDecisionWords {
+		t.Errorf("docs/decisions has %d words, more than %d: let go of what binds no more", words, mostDecisionWords)
+	}
+	t.Logf("%d words", words)
+}
+
+// decisionFiles are those that have decisions.
+func decisionFiles(t *testing.T) []string {
+	t.Helper()
 	files, err := filepath.Glob("docs/decisions/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var known, replacing []string
-	rows := 0
-	for _, file := range files {
-		name := filepath.Base(file)
-		if name == "README.md" {
-			continue
+	return slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "README.md" })
+}
+
+// isShort looks at what a decision says.
+func isShort(t *testing.T, id, body string) {
+	t.Helper()
+	lines := 0
+	for line := range strings.Lines(body) {
+		if strings.TrimSpace(line) != "" {
+			lines++
 		}
-		ids, titles, bodies := room(t, file)
-		if len(ids) == 0 {
-			t.Errorf("%s has no decision", file)
-		}
-		for i, id := range ids {
-			if want := fmt.Sprintf("%s-%d", strings.TrimSuffix(name, ".md"), i+1); id != want {
-				t.Errorf("%s: %s stands where %s is expected", file, id, want)
-			}
-			title := titles[i]
-			if by := superseded.FindStringSubmatch(bodies[i]); by != nil {
-				title += " (superseded by " + by[1] + ")"
-				replacing = append(replacing, by[1])
-			} else if !strings.Contains(bodies[i], "Rejected: ") {
-				t.Errorf("%s does not say what was rejected", id)
-			}
-			row := fmt.Sprintf("| [%s](%s#%s) | %s |\n", id, name, id, title)
-			if !strings.Contains(string(index), row) {
-				t.Errorf("docs/decisions/README.md lacks %s", row)
-			}
-			known, rows = append(known, id), rows+1
+		if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > mostDecisionWidth {
+			t.Errorf("%s has a line of %d characters", id, n)
 		}
 	}
-	if got := strings.Count(string(index), "\n| ["); got != rows {
-		t.Errorf("docs/decisions/README.md has %d rows for %d decisions", got, rows)
+	if lines > mostDecisionLines {
+		t.Errorf("%s has %d lines, more than %d", id, lines, mostDecisionLines)
 	}
-	for _, id := range replacing {
-		if !slices.Contains(known, id) {
-			t.Errorf("something is superseded by %s, which does not exist", id)
+	if !strings.Contains(body, "\nRejected: ") {
+		t.Errorf("%s does not say what was rejected", id)
+	}
+}
+
+// TestDecisionsNamedElsewhereExist: comments and pages name none that has gone.
+func TestDecisionsNamedElsewhereExist(t *testing.T) {
+	var known []string
+	for _, file := range decisionFiles(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
+		for _, m := range decision.FindAllStringSubmatch(string(text), -1) {
+			known = append(known, m[1]+"-"+m[2])
+		}
+	}
+	named := 0
+	err := filepath.WalkDir(".", func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && (path == "bin" || path == "results" || strings.HasPrefix(path, ".") && path != "."):
+			return fs.SkipDir
+		case e.IsDir(), !slices.Contains([]string{".go", ".md", ".lua", ".proto"}, filepath.Ext(path)):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range namesDecision.FindAllSubmatch(text, -1) {
+			named++
+			for _, id := range m[1:] {
+				if len(id) > 0 && !slices.Contains(known, string(id)) {
+					t.Errorf("%s names decision %s, which does not exist", path, id)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil || named == 0 {
+		t.Fatal(err, named)
 	}
 }
 
