@@ -223,7 +223,7 @@ func loops() []string {
 	var found []string
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is good
 	for _, path := range commands {
-		if command, err := os.ReadFile(path); err == nil && strings.Contains(string(command), "ulimit -t 1; while :") {
+		if command, err := os.ReadFile(path); err == nil && strings.Contains(string(command), fmt.Sprintf(busyLoop, 1)) {
 			found = append(found, path)
 		}
 	}

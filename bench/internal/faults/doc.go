@@ -19,5 +19,5 @@
 // and descriptors_other.go. How a schedule is played: play.go, system.go (hosts and
 // servers), teardown.go; then judge.go. Who plays: tableplay.go, with the
 // faults of table.go, search.go, with coverage.go, shrink.go and shrinksteps.go,
-// soak.go, and reproducer.go.
+// soak.go, and reproducer.go. What is measured beside a load asks stress.go for it.
 package faults

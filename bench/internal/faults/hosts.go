@@ -136,13 +136,16 @@ func crashLoop(w *System, h *Host, e Event) error {
 	return nil
 }
 
-// starve runs one to four busy loops for each processor. They end by themselves,
-// too, should nobody be left to end them.
+// busyLoop ends by itself, too: after so many seconds of its own, and when the
+// process that has started it is gone.
+const busyLoop = "ulimit -t %d; while kill -0 $PPID; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done"
+
+// starve runs one to four busy loops for each processor.
 func starve(_ context.Context, w *System, e Event) error {
 	each := 1 + min(3, int(e.Amount*4))
 	seconds := 1 + int(time.Duration(e.Lasts)/time.Second)
 	for range each * runtime.NumCPU() {
-		loop := exec.Command("/bin/sh", "-c", fmt.Sprintf("ulimit -t %d; while :; do :; done", seconds))
+		loop := exec.Command("/bin/sh", "-c", fmt.Sprintf(busyLoop, seconds))
 		if err := loop.Start(); err != nil {
 			return err
 		}

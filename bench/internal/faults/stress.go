@@ -1,0 +1,62 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// StressDoes says what [Stress] does, for people.
+const StressDoes = "two busy loops for each processor, and 4 MB written and flushed to the disk over and over"
+
+// stressed is longer than anything that is measured.
+const stressed = 24 * time.Hour
+
+// Stress loads processors, as the action starve does, and the disk that throwaway
+// servers write to, until end is called, which is never nil. What it starts ends
+// with this process too.
+func Stress(ctx context.Context) (end func() error, err error) {
+	w := &System{Environment: &servers.Environment{}}
+	e := Event{Action: "starve", Lasts: Duration(stressed), Amount: 0.25}
+	scratch, err := servers.NewScratch()
+	if err != nil {
+		return w.EndBackground, err
+	}
+	w.Begin(e, scratch.Close)
+	return w.EndBackground, errors.Join(w.Inject(ctx, e), w.busyDisk(e, scratch.Dir()))
+}
+
+// Bounds of what busyDisk writes, in bytes.
+const (
+	diskBlock = 4 << 20
+	diskFile  = 64 << 20
+)
+
+// busyDisk writes blocks of a file in dir, over and over, and flushes each.
+//
+// Note: it is no action of the search. A server that flushes its commits waits for
+// the disk for longer than any claim with a time allows, and no heartbeat of a
+// process tells that from a server that is late by itself.
+func (w *System) busyDisk(e Event, dir string) error {
+	f, err := os.CreateTemp(dir, "busy-")
+	if err != nil {
+		return err
+	}
+	block, at := make([]byte, diskBlock), int64(0)
+	w.WhileRunning(e, func(context.Context) bool {
+		_, err = f.WriteAt(block, at)
+		err = errors.Join(err, f.Sync())
+		at = (at + diskBlock) % diskFile
+		return err == nil
+	}, func() error {
+		if err != nil {
+			err = fmt.Errorf("faults: stress of the disk: %w", err)
+		}
+		return errors.Join(err, f.Close())
+	})
+	return nil
+}
