@@ -43,7 +43,11 @@ type Plan struct {
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
-	Runs       int // repetitions of every cell
+	// For is how long scenario ttl holds leases, in all runs together.
+	For time.Duration
+	// Stress loads processors and disk for as long as anything is measured.
+	Stress bool
+	Runs   int // repetitions of every cell
 	// Parts is how many runs of this plan, on as many machines, measure the same
 	// cells at the same time; they wait for each other on the store. 0: this one
 	// alone.
@@ -78,6 +82,10 @@ const (
 	maxHold = time.Hour
 	// maxRTT is the farthest that a store may be away.
 	maxRTT = time.Second
+	// usualFor and quickFor are how long scenario ttl takes, minFor to maxFor what a
+	// user may choose instead.
+	usualFor, quickFor = time.Minute, 12 * time.Second
+	minFor, maxFor     = time.Second, 6 * time.Hour
 	// QuickTTL is that of scenario takeover in a quick plan that names no other:
 	// half of its modes wait for the TTL, a dozen times.
 	QuickTTL = 3 * time.Second
@@ -94,13 +102,14 @@ func DefaultPlan(quick bool) Plan {
 		Scenarios: []string{"acquire"},
 		Runs:      10,
 		TTL:       10 * time.Second,
+		For:       usualFor,
 		WarmUp:    warmUp,
 		Measure:   results.MeasuredFor(quick),
 		Quick:     quick,
 		MTLS:      true,
 	}
 	if quick {
-		p.Runs, p.WarmUp = quickRuns, quickWarmUp
+		p.Runs, p.WarmUp, p.For = quickRuns, quickWarmUp, quickFor
 	}
 	return p
 }
@@ -185,6 +194,8 @@ func (p Plan) Check() error {
 		return usagef("no scenario was named")
 	case p.Env != "" && !slices.Contains(Environments(), p.Env):
 		return unknown("environment", p.Env, Environments())
+	case slices.Contains(p.Scenarios, "ttl") && (p.For < minFor || p.For > maxFor):
+		return usagef("a time of %v for scenario ttl is not between %v and %v", p.For, minFor, maxFor)
 	case p.Measure < minMeasure || p.Measure > maxMeasure:
 		return usagef("a measured time of %v is not between %v and %v", p.Measure, minMeasure, maxMeasure)
 	}
@@ -267,11 +278,14 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 
 // recorded is the plan as run.json keeps it.
 func (p Plan) recorded(backends, baselines []string) results.Plan {
+	if !slices.Contains(p.Scenarios, "ttl") {
+		p.For = 0 // that no cell has taken
+	}
 	return results.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
 		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, RTT: p.RTT, Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
-		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(), Parts: p.Parts,
+		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(), Parts: p.Parts, ForMs: p.For.Milliseconds(), Stress: p.Stress,
 		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: slices.Sorted(maps.Keys(p.own)),
 	}
 }

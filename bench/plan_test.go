@@ -76,6 +76,7 @@ func TestCheckRefuses(t *testing.T) {
 		"clients": func(p *Plan) { p.Clients = []int{0} },
 		"too few": func(p *Plan) { p.Scenarios, p.Hosts, p.Clients = []string{"contend"}, []int{1}, []int{1} },
 		"runs":    func(p *Plan) { p.Runs = 0 },
+		"for":     func(p *Plan) { p.Scenarios, p.For = []string{"ttl"}, 0 },
 		"keys":    func(p *Plan) { p.Scenarios, p.Keys = []string{"throughput"}, []int{0} },
 		"hold":    func(p *Plan) { p.Scenarios, p.Hold = []string{"throughput"}, []time.Duration{p.TTL} },
 		"long hold": func(p *Plan) {

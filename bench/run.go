@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/faults"
 	"github.com/lockbench/lockbench/bench/internal/host"
 	"github.com/lockbench/lockbench/bench/internal/load"
 	"github.com/lockbench/lockbench/bench/internal/measure"
@@ -101,7 +102,7 @@ type runner struct {
 	rendezvous *rendezvous // nil: this run is alone
 }
 
-func (r *runner) run(ctx context.Context) (result, error) {
+func (r *runner) run(ctx context.Context) (res result, err error) {
 	cells := r.cells()
 	if len(cells) == 0 {
 		return result{}, &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(r.skipped, "; "))}
@@ -109,11 +110,19 @@ func (r *runner) run(ctx context.Context) (result, error) {
 	if err := r.join(ctx); err != nil {
 		return result{}, err
 	}
+	if r.plan.Stress {
+		end, failed := faults.Stress(ctx)
+		defer func() { err = errors.Join(err, end()) }()
+		if failed != nil {
+			return result{}, failed
+		}
+		r.notes = append(r.notes, "under --stress: "+faults.StressDoes)
+	}
 	m, err := r.manifest()
 	if err != nil {
 		return result{}, err
 	}
-	res := result{dir: r.plan.Out}
+	res = result{dir: r.plan.Out}
 	_, err = fillFolder(ctx, r.plan.Out, m, func(folder *results.Folder, m *results.Manifest) error {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
@@ -234,9 +243,8 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	interrupted := ctx.Err() != nil
 	measured.Section = c.section()
 	measured.Run, measured.Names, measured.MetNs, measured.Interrupted = run, in.Names, met, interrupted
-	r.checker.Add(measured.Section, measured.Attempts)
 	for _, f := range measured.Findings {
-		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, c.Mode, f))
+		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, cmp.Or(c.Mode, c.scenario.Name), f))
 	}
 	if overlong(time.Duration(r.clock.Now()-met), r.takes(c)) && err == nil && !interrupted {
 		// Once, however many runs it befalls.
@@ -253,7 +261,22 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		r.failures.served(c.subject)
 		r.measured++
 	}
-	return r.folder.Add(measured)
+	return r.keep(measured)
+}
+
+// keep checks what a cell has recorded and writes it down, or that of its modes.
+func (r *runner) keep(c results.Cell) (err error) {
+	if len(c.Modes) == 0 {
+		r.checker.Add(c.Section, c.Attempts)
+		return r.folder.Add(c)
+	}
+	for _, m := range c.Modes {
+		mode, names := m.Mode, m.Names
+		m.Section = c.Section
+		m.Mode, m.Names = mode, names
+		err = errors.Join(err, r.keep(m))
+	}
+	return err
 }
 
 // overlong reports whether a cell took much longer than it should. What
@@ -294,7 +317,7 @@ func (r *runner) input(c cell, run int) measure.Input {
 	}
 	return measure.Input{
 		Workload: c.Workload, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
-		Tick: r.plan.Tick, Server: c.subject.server,
+		Tick: r.plan.Tick, For: r.plan.For / time.Duration(r.plan.Runs), Server: c.subject.server,
 		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate, Commands: c.subject.commands(),
 		Names: c.subject.names[:n], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,
 	}
@@ -310,7 +333,7 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 		m.Rendezvous = &results.Rendezvous{ID: r.rendezvous.said.All, Part: r.rendezvous.mine + 1}
 	}
 	for _, s := range r.subjects {
-		if !slices.Contains(m.Subjects, s.Subject) { // it may be there at several distances
+		if m.Subject(s.Name).Name == "" { // it may be there at several distances
 			m.Subjects = append(m.Subjects, s.Subject)
 		}
 	}

@@ -16,11 +16,10 @@ import (
 func oldFlags(fl *pflag.FlagSet) {
 	fl.StringSlice("faults", nil, "")
 	fl.StringSlice("actions", nil, "")
-	fl.Duration("for", 10*time.Minute, "")
 	fl.Bool("keep-going", false, "")
 	fl.String("reproducer", "", "")
 	fl.String("recorder", "", "")
-	for _, name := range []string{"faults", "actions", "for", "keep-going", "reproducer", "recorder"} {
+	for _, name := range []string{"faults", "actions", "keep-going", "reproducer", "recorder"} {
 		fl.Lookup(name).Hidden = true
 	}
 }
@@ -36,7 +35,11 @@ func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
 	searches := slices.Equal(scenarios, []string{"explore"})
 	old = searches || slices.Equal(scenarios, []string{"safety"})
 	if searches && !fl.Changed("reproducer") {
-		args = append(args, "--search="+fl.Lookup("for").Value.String())
+		length := 10 * time.Minute
+		if fl.Changed("for") {
+			length, _ = fl.GetDuration("for") // it is one
+		}
+		args = append(args, "--search="+length.String())
 	}
 	fl.Visit(func(f *pflag.Flag) {
 		old = old || f.Hidden

@@ -34,6 +34,7 @@ says what scenarios, modes and baselines are:
 ` + bench.ScenarioHelp(),
 		Example: `  lockbench run --quick --baselines --rtt 0,500us,2ms
   lockbench run --scenarios takeover --ttl 1.2s --tick 1s --candidates 3
+  lockbench run --scenarios ttl --backends redis --for 10m --stress
   lockbench run --backends redis --clients 1,64 --target redis=10.0.0.7:6379
   lockbench run --backends redis --target redis=env:REDIS_URL --parts 4 -o results/1
   lockbench run --vs ../old/bin -o results/vs && lockbench compare results/vs`,
@@ -64,6 +65,8 @@ says what scenarios, modes and baselines are:
 	fl.StringSliceVar(&p.Modes, "modes", nil, "how leaders end in takeover, a `LIST` or all (default kill-host)")
 	fl.IntVar(&p.Candidates, "candidates", 0, "processes that campaign in takeover, `N` (default 2)")
 	fl.DurationVar(&p.Tick, "tick", 0, "how often candidates ask, `TIME` (default: they are woken)")
+	fl.DurationVar(&p.For, "for", p.For, "how long ttl lasts, `TIME`")
+	fl.BoolVar(&p.Stress, "stress", false, "load processors and disk meanwhile")
 	fl.DurationVar(&p.TTL, "ttl", p.TTL, "`TIME` of the leases")
 	fl.Uint64Var(&p.Seed, "seed", 0, "`N` that orders the cells (default: random)")
 	fl.IntVar(&p.Parts, "parts", 0, "one of `N` runs that measure together; then merge")
@@ -72,7 +75,7 @@ says what scenarios, modes and baselines are:
 	fl.StringVar(&p.VS, "vs", "", "plugins of another build too, in `BIN_DIR`; then compare")
 	fl.StringVarP(&p.Out, "output", "o", "", "result folder `DIR` (default results/<UTC time>)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
-	fl.BoolVar(&f.list, "list", false, "name scenarios, modes and baselines, a line each")
+	fl.BoolVar(&f.list, "list", false, "name scenarios, modes and baselines")
 	mtlsVar(fl, &f.mtls)
 	serversVar(fl, &p.Servers)
 	oldFlags(fl)
@@ -114,7 +117,14 @@ func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	if !changed("measure") {
 		p.Measure = usual.Measure
 	}
-	if !changed("runs") {
+	if !changed("for") {
+		p.For = usual.For
+	}
+	switch {
+	case changed("runs"):
+	case slices.Equal(p.Scenarios, []string{"ttl"}):
+		p.Runs = 1 // one long one meets what several short ones do, and longer TTLs
+	default:
 		p.Runs = usual.Runs
 	}
 	if p.TTL == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -80,22 +79,30 @@ func runFootprint(ctx context.Context, in Input) (cell results.Cell, err error) 
 // fresh is a plugin that a cell has started for itself.
 type fresh struct {
 	in       Input
+	hear     func(core.Event) // nil: nobody does
 	backend  driver.Backend
 	locker   load.Locker
 	attempts []results.Attempt
+}
+
+// open starts a plugin.
+func (f *fresh) open(ctx context.Context) (err error) {
+	quiet := slog.New(slog.DiscardHandler)
+	h := f.in.Host
+	f.backend, err = plugin.Open(ctx, h.Backend, &plugin.Options{Path: h.Path, Config: h.Config, NoMTLS: h.NoMTLS, StartTimeout: grace, Logger: quiet})
+	if err == nil {
+		f.locker = load.NewCore(f.backend, &core.Options{Logger: quiet, OnEvent: f.hear})
+	}
+	return err
 }
 
 // start starts a plugin and takes a lock through it, and returns how long both
 // took together.
 func (f *fresh) start(ctx context.Context) (int64, error) {
 	from := f.in.Clock.Now()
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	h := f.in.Host
-	b, err := plugin.Open(ctx, h.Backend, &plugin.Options{Path: h.Path, Config: h.Config, NoMTLS: h.NoMTLS, StartTimeout: grace, Logger: quiet})
-	if err != nil {
+	if err := f.open(ctx); err != nil {
 		return 0, err
 	}
-	f.backend, f.locker = b, load.NewCore(b, &core.Options{Logger: quiet})
 	lock, err := f.locker.Lock(f.in.Names[0], f.in.TTL)
 	if err != nil {
 		return 0, err

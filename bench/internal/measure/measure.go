@@ -1,5 +1,3 @@
-// Package measure holds what lockbench measures: one file each, and each says
-// what it proves.
 package measure
 
 import (
@@ -65,7 +63,7 @@ func orUsual[T any](asked []T, usual ...T) []T {
 }
 
 // All are the scenarios in the order in which they are shown.
-func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, footprint} }
+func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, shortTTL, footprint} }
 
 // ByName finds a scenario.
 func ByName(name string) (Scenario, bool) {
@@ -91,6 +89,8 @@ type Input struct {
 	Rate float64
 	// Tick is how often candidates ask; 0: they wait until they are woken.
 	Tick time.Duration
+	// For is how long scenario ttl holds its leases.
+	For time.Duration
 	// Harms is how many leaders are harmed; 0: three.
 	Harms int
 	// Server may be harmed; nil when the servers are in containers, or another's.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
@@ -195,7 +196,7 @@ func name(s results.Subject) string {
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
 		e := r.Figures[unit]
-		if e.N == 0 || tail(unit) && e.N < r.runs() {
+		if r.blank(unit) {
 			return cell{}
 		}
 		if strings.HasSuffix(unit, "/open-acquire") && r.refused() {
@@ -209,6 +210,28 @@ func figure(unit string, interval bool) func(Row) cell {
 		}
 		return numeric(value(unit, e), e.Center)
 	}
+}
+
+// blank reports whether a row has no figure that stands for all of its runs.
+func (r Row) blank(unit string) bool {
+	n := r.Figures[unit].N
+	return n == 0 || tail(unit) && n < r.runs()
+}
+
+// blankNote says why percentiles are missing of some rows and not of others; "" when
+// that is not so.
+func (t Table) blankNote() string {
+	var parts []string
+	for _, u := range results.Units {
+		blank := filter(t.Rows, func(r Row) bool { return r.blank(u.Name) })
+		if tail(u.Name) && u.Title != "" && 0 < len(blank) && len(blank) < len(t.Rows) {
+			parts = append(parts, fmt.Sprintf("%s needs %s", strings.Replace(u.Name, "-ns/", " of ", 1), grouped(float64(results.Samples(u.Name)))))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "A blank figure had too few samples in some run: " + strings.Join(parts, ", ")
 }
 
 // tail reports whether a unit is written of runs with many samples only. Its
@@ -257,14 +280,24 @@ func (r Report) grid(t Table) grid {
 	if t.Scenario == takeoverScenario {
 		g.Note = strings.TrimPrefix(g.Note+". "+r.bandNote(t.Mode), ". ")
 	}
+	if note := t.blankNote(); note != "" {
+		g.Note = strings.TrimPrefix(g.Note+". "+note, ". ")
+	}
 	if t.insideHost() {
 		g.Note = strings.TrimPrefix(g.Note+". A plugin's host hands a lock on inside itself without asking the store: this decides between no backends.", ". ")
 	}
 	return tabulate(g, cols, t.Rows)
 }
 
+// grids are the tables of one scenario.
 func (r Report) grids(ts []Table) []grid {
 	var out []grid
+	if ts[0].Scenario == ttlScenario {
+		for _, g := range groups(ts, func(t Table) time.Duration { return t.RTT }) {
+			out = append(out, r.ttlTable(g.all))
+		}
+		return out
+	}
 	for _, t := range ts {
 		out = append(out, r.grid(t))
 	}

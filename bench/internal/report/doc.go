@@ -10,7 +10,7 @@
 //   - report.go: Load; write.go: the formats; text.go: text and Markdown
 //   - columns.go: tables; format.go: figures in them
 //   - verdict.go, notes.go: whether the run was safe, and what is to be said of it
-//   - answer.go: which backend to choose; drawing.go: its picture
+//   - answer.go: which backend to choose; drawing.go: its picture; ttl.go: which TTL
 //   - chart.go: charts of the page
 //   - roundtrips.go: round trips; environment.go: the machine and the servers
 //   - compare.go: two builds

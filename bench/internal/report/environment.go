@@ -99,6 +99,10 @@ func (r Report) command() string {
 	flag("modes", p.Modes...)
 	flag("candidates", given(p.Candidates))
 	flag("tick", given(time.Duration(p.TickMs)*time.Millisecond))
+	flag("for", given(time.Duration(p.ForMs)*time.Millisecond))
+	if p.Stress {
+		args = append(args, "--stress")
+	}
 	if measured := time.Duration(p.Measurems) * time.Millisecond; measured != results.MeasuredFor(p.Quick) {
 		flag("measure", given(measured))
 	}

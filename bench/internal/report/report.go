@@ -72,12 +72,13 @@ const (
 	throughputScenario = "throughput"
 	contendScenario    = "contend"
 	takeoverScenario   = "takeover"
+	ttlScenario        = "ttl"
 	floorScenario      = "floor"
 )
 
 // scenarioOrder is that of the sections; scenarios that are not in it follow, and
 // then the floors.
-var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario}
+var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario, ttlScenario}
 
 // proves says what a section shows, for readers who did not choose it.
 var proves = map[string]string{
@@ -85,6 +86,7 @@ var proves = map[string]string{
 	throughputScenario: "How many locks a second there are at most, and what that costs in latency.",
 	contendScenario:    "What waiting costs: all want one lock. The handoff is the time in which nobody has it, from one holder's release to the next one's grant.",
 	floorScenario:      "The least that an operation can cost on the same path in this run: a PING of the server, and a call to a plugin that finds nothing.",
+	ttlScenario:        "How short a TTL this machine, network and store bear: leases of several TTLs are renewed at the same time, so that all of them meet the same stalls.",
 	takeoverScenario:   "How long nobody leads after the leader has died or was cut off, while another process waits.",
 }
 

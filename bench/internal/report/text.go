@@ -29,8 +29,10 @@ func (r Report) print(p *printer) {
 	p.grid(r.shares())
 	p.grid(r.summary())
 	p.grid(r.roundTrips())
-	for _, t := range r.Tables {
-		p.grid(r.grid(t))
+	for _, s := range r.scenarios() {
+		for _, g := range r.grids(s.all) {
+			p.grid(g)
+		}
 	}
 	if lines := r.remarks(); len(lines) > 0 {
 		p.heading("notes")

@@ -129,4 +129,7 @@ type Cell struct {
 	Attempts []Attempt
 	// Findings are what no figure says and nothing explains, for people.
 	Findings []string
+	// Modes are what was measured at the same time in place of one cell: of each are
+	// set mode, names and what follows the section.
+	Modes []Cell
 }

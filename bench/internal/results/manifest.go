@@ -87,6 +87,8 @@ type Plan struct {
 	Modes      []string        `json:"modes,omitempty"`      // of takeover; none: kill-host
 	Candidates int             `json:"candidates,omitempty"` // of takeover; 0: its own
 	TickMs     int64           `json:"tick_ms,omitempty"`    // of takeover
+	ForMs      int64           `json:"for_ms,omitempty"`     // of ttl, all runs together
+	Stress     bool            `json:"stress,omitempty"`     // processors and disk were loaded
 	Runs       int             `json:"runs"`
 	Parts      int             `json:"parts,omitempty"` // runs that measure together; 0: one alone
 	TTLms      int64           `json:"ttl_ms"`
@@ -128,6 +130,11 @@ type Subject struct {
 	Durability string `json:"durability,omitempty"`
 	Fencing    string `json:"fencing,omitempty"`
 	Scope      string `json:"scope,omitempty"`
+	// SurvivesCrash reports whether a grant survives a crash of the server and its
+	// machine, as the settings say that Durability was read from; nil for a baseline.
+	SurvivesCrash *bool `json:"survives_crash,omitempty"`
+	// Without is what a plugin has and a baseline has not, for people.
+	Without []string `json:"without,omitempty"`
 	// BuildOf is the subject of which this is another build, in a run that
 	// interleaved two.
 	BuildOf string `json:"build_of,omitempty"`
@@ -207,6 +214,8 @@ func (p Plan) Differs(q Plan) []string {
 		{"modes of takeover", p.Modes, q.Modes},
 		{"candidates", p.Candidates, q.Candidates},
 		{"ticks in ms", p.TickMs, q.TickMs},
+		{"times of scenario ttl in ms", p.ForMs, q.ForMs},
+		{"stress", p.Stress, q.Stress},
 		{"TTLs", time.Duration(p.TTLms) * time.Millisecond, time.Duration(q.TTLms) * time.Millisecond},
 		{"warm-ups", time.Duration(p.WarmUpms) * time.Millisecond, time.Duration(q.WarmUpms) * time.Millisecond},
 		{"measured times", time.Duration(p.Measurems) * time.Millisecond, time.Duration(q.Measurems) * time.Millisecond},

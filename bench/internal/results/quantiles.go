@@ -2,6 +2,7 @@ package results
 
 import (
 	"math"
+	"strings"
 )
 
 // quantiles are what is written of each operation, and the least number of
@@ -19,7 +20,7 @@ var quantiles = []struct {
 
 // operations are those whose latencies every file declares, by quantile, and the
 // longest.
-var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "notice", "first-grant"}
+var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "notice", "first-grant", "spent", "replaced"}
 
 // percentiles are those of an operation that so many samples are worth.
 func percentiles(op string, samples int64, at func(q float64) float64) []figure {
@@ -30,6 +31,18 @@ func percentiles(op string, samples int64, at func(q float64) float64) []figure 
 		}
 	}
 	return out
+}
+
+// Samples is the least number of samples for which a unit such as "p99-ns/acquire" is
+// written; 0 for a unit that is no quantile.
+func Samples(unit string) int64 {
+	name, _, _ := strings.Cut(unit, "-ns/")
+	for _, q := range quantiles {
+		if q.name == name {
+			return q.samples
+		}
+	}
+	return 0
 }
 
 // Quantile returns the q-quantile of sorted values by the nearest rank, 0 of

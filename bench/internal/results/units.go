@@ -59,6 +59,9 @@ var Units = []Unit{
 	{Name: "p50-ns/call", Title: "call p50", Interval: true},
 	{Name: "p99-ns/call", Title: "p99"},
 	{Name: "calls/s", Title: "calls/s", Interval: true, Better: "higher", Added: true, Tested: true},
+	{Name: "max-ns/stall"},
+	{Name: "watched-s", Added: true},
+	{Name: "losing-stalls", Better: "lower", Added: true},
 	{Name: "lost-leases", Title: "lost-leases", Better: "lower", Added: true},
 	{Name: "renewal-cpu-%", Title: "renewal-cpu-%", Better: "lower"},
 }

@@ -1,0 +1,9 @@
+// Package measure holds what lockbench measures: a scenario says what it proves.
+//
+// # Where is what
+//
+//   - measure.go: what a scenario is, and what it is given; host processes
+//   - acquire.go, throughput.go, contend.go, footprint.go, ttl.go: one each
+//   - takeover.go: the ways in which leaders end; election.go: the candidates;
+//     takeoverfigures.go: what is measured of them
+package measure
