@@ -32,6 +32,7 @@ type described struct {
 	says   plugin.Description
 	config driver.Config
 	ttl    time.Duration
+	ours   bool   // its servers were started by this run, or by "env up"
 	note   string // that the TTL is not the one that was asked for
 }
 

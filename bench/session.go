@@ -124,6 +124,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 			return err
 		}
 		s.servers = append(s.servers, started.Servers...)
+		f.ours = true
 		harm = harmed(started.Servers)
 		maps.Copy(f.config, started.Config)
 		if _, kept := s.environment.kept[f.Name]; kept {

@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 const (
@@ -99,7 +100,7 @@ func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 		Subject: results.Subject{
 			Name: p.Name, Kind: results.KindPlugin, Version: d.says.Version, Server: p.Server,
 			Durability: p.Durability, Fencing: string(p.Fencing), Scope: string(p.Scope),
-			Reference: s.reference(p.Name),
+			SurvivesCrash: new(kinds.Of(d.Name).SurvivesCrash(p.Durability, d.ours)), Reference: s.reference(p.Name),
 		},
 		locker:  locker,
 		check:   b.Check,
@@ -131,7 +132,7 @@ func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg
 	return &subject{
 		Subject: results.Subject{
 			Name: bl.Name, Kind: results.KindBaseline, Version: moduleVersion(bl.Module), Server: of.Server,
-			Durability: of.Durability, Fencing: fencing, Scope: of.Scope, Reference: of.Reference,
+			Durability: of.Durability, Fencing: fencing, Scope: of.Scope, Without: bl.Without(), Reference: of.Reference,
 		},
 		locker:  locker,
 		check:   of.check,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,11 @@ type Kind struct {
 	// Forgets reports whether a server that was not started as a durable one has
 	// nothing to make up for what it has lost when it is started again.
 	Forgets bool
+	// Synced are the words of a durability, see driver.Properties, with which a grant is
+	// on disk before it is answered. SyncsUntold reports whether that is so of the servers
+	// that are started here, though they do not tell.
+	Synced      []string
+	SyncsUntold bool
 	// ExpiryStep is how late it may let a lease expire by its design.
 	ExpiryStep time.Duration
 	// Push stands in what its servers send a waiter; see [inject.Proxy]. "" where no
@@ -86,6 +92,17 @@ const (
 	Plain       = "plain"   // of a store that has no other
 	WithReplica = "replica" // a replica follows the server, and replaces it
 )
+
+// SurvivesCrash reports whether a grant survives a crash of the server and its machine, as
+// a durability says that was read from it, of one that was started here if ours.
+func (k *Kind) SurvivesCrash(durability string, ours bool) bool {
+	for word := range strings.SplitSeq(durability, ", ") {
+		if !slices.Contains(k.Synced, word) {
+			return ours && k.SyncsUntold
+		}
+	}
+	return true
+}
 
 // Known reports whether its servers can be started.
 func (k *Kind) Known() bool { return k.Prepare != nil }

@@ -36,10 +36,26 @@ type Baseline struct {
 	// NoTokens reports whether its grants have none. Else they are those of the
 	// backend, whose library it is.
 	NoTokens bool
+	// Renews reports whether its leases are renewed without their holder, and Frees
+	// whether they end with a host that crashes.
+	Renews, Frees bool
 	// Reference reports whether it is what the backend is compared with.
 	Reference bool
 	// Open connects. cfg is the checked configuration of the backend.
 	Open func(ctx context.Context, cfg driver.Config) (load.Locker, error)
+}
+
+// Without is what a plugin has and the library has not.
+func (b Baseline) Without() (lacks []string) {
+	for _, one := range []struct {
+		has  bool
+		what string
+	}{{!b.NoTokens, "token"}, {b.Renews, "renewal"}, {b.Frees, "release at a crash"}} {
+		if !one.has {
+			lacks = append(lacks, one.what)
+		}
+	}
+	return lacks
 }
 
 // All are the baselines in the order in which they are shown.
@@ -104,6 +120,7 @@ func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 		Name:    spec.Name + "-in-process",
 		Doc:     "our " + spec.Name + " library without the plugin process",
 		Backend: spec.Name,
+		Renews:  true,
 		Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 			own := maps.Clone(cfg)
 			own["prefix"] = prefix(cfg)

@@ -48,6 +48,7 @@ var etcdMutexBaseline = Baseline{
 	Doc:       "concurrency.Mutex of the etcd client, in a session of its caller's",
 	Backend:   "etcd",
 	Module:    etcdModule,
+	Renews:    true,
 	Reference: true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		c, err := dialEtcd(cfg)

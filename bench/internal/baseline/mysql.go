@@ -120,6 +120,8 @@ var getLockBaseline = Baseline{
 	Backend:  "mysql",
 	Module:   "github.com/go-sql-driver/mysql",
 	NoTokens: true,
+	Renews:   true, // it has no TTL
+	Frees:    true, // its connection ends
 	Open: onMySQL(func(_ context.Context, db *sql.DB) (locks, error) {
 		return func(name string, _ time.Duration) (load.Lock, error) {
 			sum := sha256.Sum256([]byte(name)) // the server allows 64 characters, and folds their case

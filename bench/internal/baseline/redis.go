@@ -207,6 +207,7 @@ var rueidislockBaseline = Baseline{
 	Backend:  "redis",
 	Module:   "github.com/redis/rueidis",
 	NoTokens: true,
+	Renews:   true,
 	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		o, err := rueidisOption(cfg)
 		if err != nil {

@@ -27,17 +27,19 @@ func (r Report) answer() answer {
 
 // choice is the answer for one need.
 type choice struct {
-	Need string
+	Need string `json:"need"`
 	// Take is the best, and those that the runs cannot tell from it; none when
 	// they tell nobody from the best.
-	Take     []string
-	Measured string // of each that is taken
-	Others   string // with how many times slower they are
+	Take     []string `json:"take,omitempty"`
+	Measured string   `json:"measured,omitempty"` // of each that is taken
+	Others   string   `json:"others,omitempty"`   // with how many times slower they are, or what they lack
+	// Libraries are the baselines that are faster, and those that backends are
+	// compared with, with what a plugin has and they have not.
+	Libraries string `json:"libraries,omitempty"`
 }
 
-// choices are filled from this run: with one candidate there is none. What no speed
-// answers, the drawing and the summary say: tokens, and what a grant survives.
-// Only backends that can exclude hosts from
+// choices are filled from this run: with one candidate and no library there is none to
+// choose. Only backends that can exclude hosts from
 // each other and broke no rule are candidates.
 func (r Report) choices() []choice {
 	var out []choice
@@ -46,7 +48,37 @@ func (r Report) choices() []choice {
 			out = append(out, c)
 		}
 	}
-	return out
+	if c, ok := r.survivors(); ok {
+		out = append(out, c)
+	}
+	return append(out, r.ttlChoices()...)
+}
+
+// survivors are the backends whose grants survive a crash of a server, as the settings
+// say that were read.
+func (r Report) survivors() (choice, bool) {
+	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
+	c := choice{Need: "grants that survive a server's crash"}
+	var measured, others []string
+	for _, s := range all {
+		said := fmt.Sprintf("%s: %s", s.Name, s.Durability)
+		switch {
+		case *s.SurvivesCrash:
+			c.Take, measured = append(c.Take, s.Name), append(measured, said)
+			continue
+		case s.Fencing == "quorum":
+			said += ", though most of its servers outlive the crash of one"
+		}
+		others = append(others, said)
+	}
+	c.Measured, c.Others = strings.Join(measured, "; "), strings.Join(others, "; ")
+	switch {
+	case len(c.Take) == 0:
+		c.Measured = "none, by the settings that were read"
+	case len(others) > 0:
+		c.Others = "not by the settings that were read: " + c.Others
+	}
+	return c, len(all) > 1
 }
 
 func (r Report) candidate(s results.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
@@ -57,17 +89,12 @@ func mayTake(s results.Subject) bool {
 }
 
 func (r Report) choose(h highlight) (choice, bool) {
-	rows := filter(h.table.Rows, func(row Row) bool { return r.candidate(row.Subject) && row.Figures[h.unit].N > 0 })
-	if len(rows) < 2 {
+	candidates := filter(h.table.Rows, func(row Row) bool { return r.candidate(row.Subject) })
+	rows := filter(candidates, func(row Row) bool { return !row.blank(h.unit) })
+	if len(rows) == 0 {
 		return choice{}, false
 	}
-	slices.SortStableFunc(rows, func(a, b Row) int {
-		d := cmp.Compare(a.Figures[h.unit].Center, b.Figures[h.unit].Center)
-		if h.more {
-			return -d
-		}
-		return d
-	})
+	slices.SortStableFunc(rows, h.byFigure)
 	best := rows[0]
 	c := choice{Need: h.need}
 	var measured, others []string
@@ -77,17 +104,58 @@ func (r Report) choose(h highlight) (choice, bool) {
 			measured = append(measured, promised(row, rows)+" "+value(h.unit, row.Figures[h.unit]))
 			continue
 		}
-		times := row.Figures[h.unit].Center / best.Figures[h.unit].Center
-		if h.more {
-			times = 1 / times
+		others = append(others, promised(row, rows)+" "+h.compared(row, best))
+	}
+	if len(c.Take) == len(rows) && len(rows) > 1 {
+		c.Take, others = nil, []string{r.undecided()}
+	}
+	for _, row := range candidates {
+		if row.blank(h.unit) {
+			others = append(others, row.Name+" has too few samples for it")
 		}
-		others = append(others, fmt.Sprintf("%s %sx slower", promised(row, rows), significant(times, 2)))
 	}
-	c.Measured, c.Others = strings.Join(measured, ", "), strings.Join(others, ", ")
-	if len(c.Take) == len(rows) {
-		c.Take, c.Others = nil, r.undecided()
+	c.Measured, c.Others, c.Libraries = strings.Join(measured, ", "), strings.Join(others, ", "), h.libraries(best)
+	return c, len(candidates) > 1 || c.Libraries != ""
+}
+
+// byFigure orders the better one first.
+func (h highlight) byFigure(a, b Row) int {
+	d := cmp.Compare(a.Figures[h.unit].Center, b.Figures[h.unit].Center)
+	if h.more {
+		return -d
 	}
-	return c, true
+	return d
+}
+
+// compared says how much slower a row is than another, or faster.
+func (h highlight) compared(row, than Row) string {
+	times, what := row.Figures[h.unit].Center/than.Figures[h.unit].Center, "slower"
+	if h.more {
+		times = 1 / times
+	}
+	if times < 1 {
+		times, what = 1/times, "faster"
+	}
+	return fmt.Sprintf("%sx %s", significant(times, 2), what)
+}
+
+// libraries are the baselines that are faster than the best backend, and the others
+// that backends are compared with, as far as the runs support it.
+func (h highlight) libraries(best Row) string {
+	var out []string
+	rows := filter(h.table.Rows, func(row Row) bool {
+		return row.Kind == results.KindBaseline && !row.blank(h.unit) && h.differ(best, row) &&
+			(row.Reference == row.Name || h.byFigure(row, best) < 0)
+	})
+	slices.SortStableFunc(rows, h.byFigure)
+	for _, row := range rows {
+		said := row.Name + " " + h.compared(row, best)
+		if len(row.Without) > 0 && h.byFigure(row, best) < 0 {
+			said += ", without " + series(row.Without, " or ")
+		}
+		out = append(out, said)
+	}
+	return strings.Join(out, "; ")
 }
 
 // undecided says why no backend is the answer.
@@ -122,8 +190,12 @@ func (r Report) runs() int {
 
 // choiceNote says who was no candidate and why, and how to read the answers.
 func (r Report) choiceNote() string {
-	parts := []string{"Of backends that share a cell the runs support no difference."}
-	if n := r.runs(); n < fewestRuns {
+	var parts []string
+	compared := len(r.highlights()) > 0
+	if compared {
+		parts = append(parts, "Of backends that share a cell the runs support no difference.")
+	}
+	if n := r.runs(); compared && n < fewestRuns {
 		parts = append(parts, fmt.Sprintf("%s cannot support any: ask for --runs %d or more.", plural(n, "run"), fewestRuns))
 	}
 	for _, s := range r.Manifest.Subjects {
@@ -135,7 +207,10 @@ func (r Report) choiceNote() string {
 			parts = append(parts, fmt.Sprintf("%s is no candidate: other hosts do not see its locks.", s.Name))
 		}
 	}
-	return strings.Join(append(parts, "Durability decides what a speed is worth: compare within a class."), " ")
+	if compared {
+		parts = append(parts, "Durability decides what a speed is worth: compare within a class.")
+	}
+	return strings.Join(filter(append(parts, r.power()), said), " ")
 }
 
 // Table has a row for each choice.
@@ -145,6 +220,7 @@ func (a answer) Table() grid {
 		textColumn("take", func(c choice) string { return strings.Join(c.Take, ", ") }),
 		textColumn("measured", func(c choice) string { return c.Measured }),
 		textColumn("the others", func(c choice) string { return c.Others }),
+		textColumn("libraries", func(c choice) string { return c.Libraries }),
 	}, a.Choices)
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
@@ -33,6 +34,87 @@ func TestChoicesAreOfThisRun(t *testing.T) {
 		if slices.Contains(c.Take, "memory") {
 			t.Errorf("memory, which other hosts do not see, is a candidate: %+v", c)
 		}
+	}
+}
+
+// TestChoicesAreWhole: a library that is faster is named with what it lacks, a backend
+// without a figure with the reason, and one whose grants survive a crash by its settings.
+func TestChoicesAreWhole(t *testing.T) {
+	r := everything(t, false)
+	if got, want := choiceOf(t, r, "the shortest way to a free lock").Libraries, "redislock 2.0x faster, without token, renewal or release at a crash"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	c := choiceOf(t, r, "grants that survive a server's crash")
+	if strings.Join(c.Take, " ") != "etcd" || c.Measured != "etcd: raft" || c.Others != "not by the settings that were read: redis: appendfsync off" {
+		t.Errorf("%+v", c)
+	}
+	many := []float64{1e6, 1e6, 1e6, 1e6}
+	r.Tables = nil
+	for _, clients := range []int{1, 64} {
+		r.Tables = append(r.Tables, Table{CellName: results.CellName{Scenario: acquireScenario, Clients: clients}, Rows: []Row{
+			row(testSubjects[0], map[string][]float64{"p50-ns/acquire": many, "p99-ns/acquire": many}, nil),
+			row(testSubjects[2], map[string][]float64{"p50-ns/acquire": many, "p99-ns/acquire": many[:2]}, nil),
+		}})
+	}
+	c = choiceOf(t, r, "few slow acquires")
+	if strings.Join(c.Take, " ") != "redis" || c.Others != "etcd has too few samples for it" {
+		t.Errorf("%+v", c)
+	}
+	if text := output(t, r, "text"); !strings.Contains(strings.Join(strings.Fields(text), " "), "A blank figure had too few samples in some run: p99 of acquire needs 500") {
+		t.Error(text)
+	}
+}
+
+// TestTTLAdvice: a TTL is advised that had half of itself left at least, and so had
+// all longer ones; shorter ones are named down to the first that lost a lease.
+func TestTTLAdvice(t *testing.T) {
+	var cells []results.Cell
+	for i, one := range []struct {
+		ttl, spent time.Duration
+		lost       float64
+	}{{2 * time.Second, 700 * time.Millisecond, 0}, {time.Second, 895 * time.Millisecond, 0}, {500 * time.Millisecond, 200 * time.Millisecond, 3}, {200 * time.Millisecond, 70 * time.Millisecond, 9}} {
+		for run := range 2 {
+			c := results.Cell{
+				Section: section("ttl", "redis", 100, run), Latencies: map[string][]int64{"spent": {1e6, int64(one.spent)}},
+				Values: map[string]float64{"lost-leases": one.lost, "losing-stalls": min(1, one.lost), "watched-s": 30, "max-ns/stall": 2e7},
+			}
+			c.Mode = one.ttl.String()
+			if i == 0 {
+				c.Latencies["overdue"], c.Values["max-ns/overdue"] = []int64{1e8}, 1e8
+			}
+			cells = append(cells, c)
+		}
+	}
+	r := reported(t, cells)
+	c := choiceOf(t, r, "the shortest TTL for redis")
+	if strings.Join(c.Take, " ") != "2s" || c.Measured != "no false loss in 4 renewals; a lost machine is replaced within 2.10s" ||
+		c.Others != "1s: no false loss in 4 renewals, but only 10 % of it was left once. 500ms: 6 false losses in 2 stalls" {
+		t.Errorf("%+v", c)
+	}
+	if note := r.answer().Note; !strings.HasSuffix(note, "No false loss in 1m0s means, with 95 % confidence, that a stall which causes one comes less than once in 20s (rule of three): --for 3h could show less than once an hour. More --clients may show a shorter TTL for more leases.") {
+		t.Error(note)
+	}
+	for format, want := range map[string]string{"text": "redis (plugin) 200ms 4 ", "md": "| redis (plugin) | 200ms | 4 |", "json": `"need": "the shortest TTL for redis, for up to 1 leases of a host", "take": [ "2s" ],`, "html": "the shortest TTL for redis"} {
+		if got := strings.Join(strings.Fields(output(t, r, format)), " "); !strings.Contains(got, want) {
+			t.Errorf("no %q in the %s:\n%s", want, format, got)
+		}
+	}
+}
+
+// TestTTLAdviceForMany: where the shortest TTL is for few leases, that for many is named.
+func TestTTLAdviceForMany(t *testing.T) {
+	var cells []results.Cell
+	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second} {
+		c := results.Cell{Section: section("ttl", "redis", 100, 0), Latencies: map[string][]int64{"spent": slices.Repeat([]int64{1e6}, 9000)}, Values: map[string]float64{"watched-s": 9}}
+		c.Mode = ttl.String()
+		cells = append(cells, c)
+	}
+	var got []string
+	for _, c := range reported(t, cells).ttlChoices() {
+		got = append(got, c.Need+": "+c.Take[0])
+	}
+	if want := []string{"the shortest TTL for redis, for up to 100 leases of a host: 100ms", "the shortest TTL for redis, for up to 1,000 leases of a host: 1s"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -197,9 +197,7 @@ func (p *printer) answer(a answer) {
 		if len(c.Take) > 0 {
 			text = fmt.Sprintf("%s: %s (%s)", c.Need, strings.Join(c.Take, " or "), c.Measured)
 		}
-		if c.Others != "" {
-			text += "; " + c.Others
-		}
+		text = strings.Join(filter([]string{text, c.Others, c.Libraries}, said), "; ")
 		p.lines([]string{text})
 	}
 	p.note(a.Note)

@@ -12,9 +12,9 @@ import (
 const testRuns = 6
 
 var testSubjects = []results.Subject{
-	{Name: "redis", Kind: results.KindPlugin, Durability: "appendfsync off", Fencing: "durable", Scope: "shared", Reference: "redislock", Server: "Redis 7"},
-	{Name: "redislock", Kind: results.KindBaseline, Durability: "appendfsync off", Fencing: "none", Scope: "shared", Reference: "redislock"},
-	{Name: "etcd", Kind: results.KindPlugin, Durability: "raft", Fencing: "strict", Scope: "shared"},
+	{Name: "redis", Kind: results.KindPlugin, Durability: "appendfsync off", Fencing: "durable", Scope: "shared", Reference: "redislock", Server: "Redis 7", SurvivesCrash: new(false)},
+	{Name: "redislock", Kind: results.KindBaseline, Durability: "appendfsync off", Fencing: "none", Scope: "shared", Reference: "redislock", Without: []string{"token", "renewal", "release at a crash"}},
+	{Name: "etcd", Kind: results.KindPlugin, Durability: "raft", Fencing: "strict", Scope: "shared", SurvivesCrash: new(true)},
 	{Name: "memory", Kind: results.KindPlugin, Durability: "ends with its process", Fencing: "durable", Scope: "host"},
 	{Name: "redis-ping", Kind: results.KindFloor},
 }

@@ -86,9 +86,11 @@ func grouped(v float64) string {
 }
 
 // listed joins names: "one, two and three".
-func listed(names []string) string {
+func listed(names []string) string { return series(names, " and ") }
+
+func series(names []string, last string) string {
 	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+		return strings.Join(names[:n-1], ", ") + last + names[n-1]
 	}
 	return strings.Join(names, "")
 }

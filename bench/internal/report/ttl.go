@@ -70,30 +70,45 @@ func (r Report) ttlTable(ts []Table) grid {
 			return took(t.slack(share))
 		})
 	}
-	stalled := 0.0
-	for _, t := range ts {
-		for _, row := range t.Rows {
-			stalled = max(stalled, row.Figures["max-ns/stall"].Max)
-		}
+	note := "Losses are false ones: nothing was broken. The process that held the leases was not seen to stand still."
+	if stalled := longestStall(ts); stalled > 0 {
+		note = strings.Replace(note, "was not seen to stand still", "stood still for "+duration(stalled)+" at most", 1)
+	}
+	rows := r.ttlRows(ts)
+	if slices.ContainsFunc(rows, func(t ttlRow) bool { return !enough(t.spent.TotalCount(), 0.999) }) {
+		note += fmt.Sprintf(" A blank p99.9 had fewer than %s renewals.", grouped(beyond/0.001))
+	}
+	if slices.ContainsFunc(rows, func(t ttlRow) bool { return t.lost > 0 }) {
+		note += " A TTL with losses was not tried with a lost machine."
 	}
 	return tabulate(grid{
-		Title: strings.Join(append([]string{"ttl, what renewals had left of the lease"}, ts[0].held()...), ", "),
-		Note:  fmt.Sprintf("The process that held the leases stood still for %s at most. A TTL with losses was not tried with a lost machine.", duration(stalled)),
+		Title: strings.Join(append([]string{"ttl, slack: what renewals had left of the lease"}, ts[0].held()...), ", "),
+		Note:  note,
 		Keys:  2,
 	}, []column[ttlRow]{
 		{gridColumn{"backend", false}, func(t ttlRow) cell { return subject(t.Subject) }},
 		numberColumn("TTL", func(t ttlRow) cell { return numeric(t.ttl.String(), float64(t.ttl)) }),
 		numberColumn("renewals", func(t ttlRow) cell { return count(t.spent.TotalCount()) }),
-		slack("slack p50", 0.5), slack("p99.9", 0.999), slack("least", 1),
-		numberColumn("false losses", func(t ttlRow) cell { return numeric(grouped(float64(t.lost)), float64(t.lost)) }),
-		numberColumn("in stalls", func(t ttlRow) cell { return numeric(grouped(float64(t.stalls)), float64(t.stalls)) }),
-		numberColumn("replaced within", func(t ttlRow) cell {
+		slack("p50", 0.5), slack("p99.9", 0.999), slack("least", 1),
+		numberColumn("losses", func(t ttlRow) cell { return numeric(grouped(float64(t.lost)), float64(t.lost)) }),
+		numberColumn("replaced", func(t ttlRow) cell {
 			if t.overdue < 0 {
 				return cell{}
 			}
 			return took(int64(t.ttl) + int64(t.overdue))
 		}),
-	}, r.ttlRows(ts))
+	}, rows)
+}
+
+// longestStall is for how long the process that held the leases stood still at most, in
+// ns; 0 when it did not.
+func longestStall(ts []Table) (stalled float64) {
+	for _, t := range ts {
+		for _, row := range t.Rows {
+			stalled = max(stalled, row.Figures["max-ns/stall"].Max)
+		}
+	}
+	return stalled
 }
 
 // soundShare is the part of a TTL that every renewal must have left. One in time has
@@ -122,8 +137,13 @@ func (t ttlRow) said() string {
 	return out
 }
 
+// manyLeases is how many leases of a host the advice speaks of, besides those of the
+// shortest TTL: shorter ones take more renewals a second.
+const manyLeases = 1000
+
 // ttlChoices say of each backend how short a TTL was borne, and what became of the
-// next shorter ones, down to the first that lost a lease.
+// next shorter ones, down to the first that lost a lease. Where that TTL is for fewer
+// than manyLeases, they name the shortest one for as many, too.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
 	for _, g := range groups(rows, func(t ttlRow) string { return t.Name }) {
@@ -131,22 +151,32 @@ func (r Report) ttlChoices() (out []choice) {
 		for at > 0 && g.all[at-1].sound() {
 			at--
 		}
-		c := choice{Need: "the shortest TTL for " + g.key, Measured: "none of those that were tried"}
-		if at < len(g.all) {
-			c.Need += fmt.Sprintf(", for %s leases of a host or fewer", grouped(leasesFor(g.all, g.all[at].ttl)))
-			c.Take, c.Measured = []string{g.all[at].ttl.String()}, g.all[at].said()
-		}
 		var others []string
-		for ; at > 0; at-- {
-			t := g.all[at-1]
+		for i := at; i > 0; i-- {
+			t := g.all[i-1]
 			if others = append(others, fmt.Sprintf("%v: %s", t.ttl, t.said())); t.lost > 0 {
 				break
 			}
 		}
-		c.Others = strings.Join(others, ". ")
-		out = append(out, c)
+		if at == len(g.all) {
+			out = append(out, choice{Need: "the shortest TTL for " + g.key, Measured: "none of those that were tried", Others: strings.Join(others, ". ")})
+			continue
+		}
+		out = append(out, g.all[at].choice(g.all, others))
+		many := slices.IndexFunc(g.all, func(t ttlRow) bool { return leasesFor(g.all, t.ttl) >= manyLeases })
+		if many > at {
+			out = append(out, g.all[many].choice(g.all, nil))
+		}
 	}
 	return out
+}
+
+// choice advises a TTL of those that were borne at the same time.
+func (t ttlRow) choice(all []ttlRow, others []string) choice {
+	return choice{
+		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),
+		Take: []string{t.ttl.String()}, Measured: t.said(), Others: strings.Join(others, ". "),
+	}
 }
 
 // leasesFor is how many leases of one TTL, each of which is renewed every third of it,
@@ -173,6 +203,6 @@ func (r Report) power() string {
 	for _, t := range rows {
 		watched = min(watched, t.watched)
 	}
-	return fmt.Sprintf("No false loss in %v means, with 95 %% confidence, that a stall which causes one comes less than once in %v (rule of three): --for 3h could show less than once an hour.",
+	return fmt.Sprintf("No false loss in %v means, with 95 %% confidence, that a stall which causes one comes less than once in %v (rule of three): --for 3h could show less than once an hour. More --clients may show a shorter TTL for more leases.",
 		watched.Round(time.Second), (watched / 3).Round(time.Second))
 }

@@ -86,8 +86,10 @@ func (r Report) json(w io.Writer) error {
 		Violations []violation      `json:"violations"`
 		Warnings   []string         `json:"warnings"` // before the figures are believed
 		Safety     []check.Cell     `json:"safety,omitempty"`
+		Advice     []choice         `json:"advice"`
+		AdviceNote string           `json:"advice_note,omitempty"`
 		Figures    []flat           `json:"figures"`
-	}{Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat(), Warnings: append([]string{}, r.warnings()...)}
+	}{Advice: append([]choice{}, r.choices()...), AdviceNote: r.choiceNote(), Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat(), Warnings: append([]string{}, r.warnings()...)}
 	for _, v := range r.Verdict.Violations {
 		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})
 	}

@@ -37,7 +37,8 @@ var Kind = &servers.Kind{
 		{Name: One, Servers: 1}, {Name: Three, Servers: members, Elects: true},
 		{Name: Balanced, Servers: members, Elects: true}, {Name: FewOperations, Servers: 1},
 	},
-	ExpiryStep: 500 * time.Millisecond, // server/lease/lessor.go looks so often
+	SyncsUntold: true,
+	ExpiryStep:  500 * time.Millisecond, // server/lease/lessor.go looks so often
 
 	Prepare:    prepare,
 	Operations: operations,

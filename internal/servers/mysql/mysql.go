@@ -24,6 +24,7 @@ var Kind = &servers.Kind{
 		servers.CapEvict:    "a SQL server deletes no rows by itself"},
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1, Copied: true}},
 
+	Synced:     []string{"innodb_flush_log_at_trx_commit=1", "sync_binlog=1"},
 	Prepare:    prepare,
 	Operations: append(operations, failovers...),
 	Launch: func(ctx context.Context, _ bool) (servers.Nodes, error) {

@@ -20,6 +20,7 @@ var Kind = &servers.Kind{
 	Name:     "redis",
 	Lacks:    servers.Lacking(nil, "one server has no minority", servers.CapMinority, servers.CapLeader, servers.CapVotes),
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1}, {Name: Cluster, Servers: clusterNodes, Sharded: true}},
+	Synced:   []string{"appendfsync always"},
 	Forgets:  true,
 	Push:     Push,
 	Floor:    &servers.Floor{Name: "redis-ping", Open: ping},

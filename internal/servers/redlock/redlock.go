@@ -29,6 +29,7 @@ var Kind = &servers.Kind{
 		servers.CapSlots:  "every node has all keys",
 	}, "its nodes are independent masters: a replica of one is what the algorithm excludes", servers.CapReplica, servers.CapSentinel),
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: nodes}},
+	Synced:   redis.Kind.Synced,
 	LeftKeys: redis.LeftKeys,
 	Push:     redis.Push,
 
