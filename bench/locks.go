@@ -127,7 +127,7 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 			return nil, err
 		case !h.Held():
 			return nil, fmt.Errorf("nobody holds %q", name)
-		case token != 0 && core.GrantNumber(h.Token) != core.GrantNumber(token):
+		case token != 0 && !sameGrant(h.Token, token):
 			return nil, fmt.Errorf("%q is held under token %d, not %d: that lease is over", name, h.Token, token)
 		case h.Token == 0:
 			return nil, Hinted(fmt.Errorf("%q is held by %s, which has no token to compare", name, holderOf(h)), s.foreign(name))
@@ -143,6 +143,13 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 		}
 		return &Outcome{text: fmt.Sprintf("broke the lease of %q under token %d, held by %s\n", name, h.Token, holderOf(h))}, nil
 	})
+}
+
+// sameGrant reports whether typed is a token of the grant that has token, or one that a
+// program has read as a double and rounded: two grants never have the same double, as
+// they are 1024 apart, and doubles below 2^62 at most 512.
+func sameGrant(token, typed uint64) bool {
+	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
 }
 
 // foreign says how to remove a lock that no client of ours holds, "" when that is not
@@ -207,19 +214,25 @@ func (s store) since(h driver.Holder) string {
 
 // holderDoc is a held lock as JSON has it.
 type holderDoc struct {
-	Name    string     `json:"name"`
-	Held    bool       `json:"held"`
-	Label   string     `json:"label,omitempty"`
-	Owner   string     `json:"owner,omitempty"`
-	Token   uint64     `json:"token,omitempty"`
-	Since   *time.Time `json:"since"`            // by the store's clock; null when unknown
-	TTLms   *int64     `json:"ttl_ms,omitempty"` // missing when the lease has no end
-	Waiters *int       `json:"waiters"`          // null when unknown
-	Value   []byte     `json:"value_base64,omitempty"`
+	Name  string `json:"name"`
+	Held  bool   `json:"held"`
+	Label string `json:"label,omitempty"`
+	Owner string `json:"owner,omitempty"`
+	// Token is there as text too: programs that read numbers as doubles, as jq 1.6
+	// does, round those above 2^53.
+	Token     uint64     `json:"token,omitempty"`
+	TokenText string     `json:"token_text,omitempty"`
+	Since     *time.Time `json:"since"`            // by the store's clock; null when unknown
+	TTLms     *int64     `json:"ttl_ms,omitempty"` // missing when the lease has no end
+	Waiters   *int       `json:"waiters"`          // null when unknown
+	Value     []byte     `json:"value_base64,omitempty"`
 }
 
 func (s store) document(name string, h driver.Holder) holderDoc {
 	doc := holderDoc{Name: name, Held: h.Held(), Label: h.Label, Owner: h.Owner, Token: h.Token, Since: s.granted(h), Value: h.Value}
+	if h.Token != 0 {
+		doc.TokenText = strconv.FormatUint(h.Token, 10)
+	}
 	if h.TTL > 0 {
 		doc.TTLms = new(h.TTL.Milliseconds())
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,11 +61,12 @@ func TestLocks(t *testing.T) {
 	}
 	var docs []struct {
 		Token uint64
+		Text  string `json:"token_text"`
 		Since time.Time
 		TTLms int64 `json:"ttl_ms"`
 	}
 	stdout := ask(exitOK, "", "list", "redis", "jobs/", "--format", "json")
-	if err := json.Unmarshal([]byte(stdout), &docs); err != nil || len(docs) != 1 || docs[0].Token != lease.Token() || docs[0].TTLms < 1000 ||
+	if err := json.Unmarshal([]byte(stdout), &docs); err != nil || len(docs) != 1 || docs[0].Token != lease.Token() || docs[0].Text != strconv.FormatUint(lease.Token(), 10) || docs[0].TTLms < 1000 ||
 		time.Since(docs[0].Since).Abs() > time.Hour {
 		t.Errorf("%v: %s", err, stdout)
 	}
@@ -77,7 +79,8 @@ func TestLocks(t *testing.T) {
 	if !lease.Valid() {
 		t.Fatal("the lease was broken nevertheless")
 	}
-	ask(exitOK, "broke the lease", "break", "redis", "jobs/refresh", "--yes")
+	rounded := strconv.FormatFloat(float64(lease.Token()), 'f', -1, 64) // as jq 1.6 prints it
+	ask(exitOK, "broke the lease", "break", "redis", "jobs/refresh", "--yes", "--token", rounded)
 	ask(exitInternal, "nobody holds", "break", "redis", "jobs/refresh", "--yes")
 }
 

@@ -53,13 +53,18 @@ func at(ns int64) string { return time.Duration(ns).String() }
 
 // Subject sums up what was seen of one subject.
 type Subject struct {
-	Backend string
-	Kind    results.Kind
-	Fencing string
+	Backend string       `json:"backend"`
+	Kind    results.Kind `json:"kind"`
+	Fencing string       `json:"fencing"`
 	// Attempts are all; the others are those of each outcome.
-	Attempts, Granted, Refused, Cancelled, Failed int
+	Attempts  int `json:"attempts"`
+	Granted   int `json:"granted"`
+	Refused   int `json:"refused"`
+	Cancelled int `json:"cancelled"`
+	Failed    int `json:"failed"`
 	// Overlaps and Tokens count the violations of each rule, kept or not.
-	Overlaps, Tokens int
+	Overlaps int `json:"overlaps"`
+	Tokens   int `json:"tokens_not_rising"`
 }
 
 // Verdict is the judgement of a run.

@@ -162,10 +162,11 @@ func Kept() (all []Reproducer, err error) {
 
 // Played is what became of a reproducer.
 type Played struct {
-	Runs, Shown int
-	Grants      int
-	Violations  []check.Violation // of all runs
-	Unjudged    int               // runs on a starved machine, in which a claim that has a time seemed broken
+	Runs       int               `json:"runs"`
+	Shown      int               `json:"shown"`
+	Grants     int               `json:"grants"`
+	Violations []check.Violation `json:"violations"` // of all runs
+	Unjudged   int               `json:"unjudged"`   // runs on a starved machine, in which a claim that has a time seemed broken
 }
 
 // Replayer plays reproducers of one backend, on servers that it keeps for as long as

@@ -80,26 +80,28 @@ func (o *Options) fill() {
 
 // Found is what a search on one backend has found.
 type Found struct {
-	Backend   string
-	Schedules int
-	Grants    int
+	Backend   string `json:"backend"`
+	Schedules int    `json:"schedules"`
+	Grants    int    `json:"grants"`
 	// Actions are how many took place.
-	Actions int
+	Actions int `json:"actions"`
 	// Unjudged are the schedules in which a claim that has a time seemed broken
 	// while the machine was starved, and Starved those in which it was.
-	Unjudged, Starved int
+	Unjudged int `json:"unjudged"`
+	Starved  int `json:"starved"`
 	// Exempt are the violations that are written down, and Again those of which
 	// there is a reproducer, or soon will be.
-	Exempt, Again int
+	Exempt int `json:"exempt"`
+	Again  int `json:"again"`
 	// Failed are the schedules that could not be played, with the last reason.
-	Failed      int
-	Failure     string
-	Covered     *Coverage
-	Reproducers []Reproducer
+	Failed      int          `json:"failed"`
+	Failure     string       `json:"failure,omitempty"`
+	Covered     *Coverage    `json:"covered"`
+	Reproducers []Reproducer `json:"reproducers"`
 	// Uses are those of the processes of a soak, in the order of their starts, and
 	// Left is what they have left in the end, and who has grown.
-	Uses []*Usage `json:",omitempty"`
-	Left []string `json:",omitempty"`
+	Uses []*Usage `json:"uses,omitempty"`
+	Left []string `json:"left,omitempty"`
 }
 
 // Search plays schedules on one backend. It ends early with ctx, whose end is

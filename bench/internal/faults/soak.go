@@ -35,9 +35,10 @@ func Allowance() string {
 // Usage is what one process of a soak has used, at rest: after its first schedule,
 // and after its last one.
 type Usage struct {
-	Who         string   `json:"who"` // "host A", "plugin of host A"
-	Pid         int      `json:"pid"`
-	First, Last host.Use // at rest
+	Who   string   `json:"who"` // "host A", "plugin of host A"
+	Pid   int      `json:"pid"`
+	First host.Use `json:"first"` // at rest
+	Last  host.Use `json:"last"`
 }
 
 // Grown says what has grown by more than [Allowance]; "" for nothing.
