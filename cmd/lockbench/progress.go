@@ -52,7 +52,11 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 		p.wait.Abort(true)
 	}
 	if guess >= logFrom || p.pool != nil && guess > 0 {
-		fmt.Fprintf(p.above(p.w), "%d cells, about %v\n", steps, guess.Round(time.Second))
+		cells := "cells"
+		if steps == 1 {
+			cells = "cell"
+		}
+		fmt.Fprintf(p.above(p.w), "%d %s, about %v\n", steps, cells, guess.Round(time.Second))
 	}
 	if p.pool == nil {
 		return
