@@ -23,7 +23,7 @@ type grant struct {
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not early: an idle client has not seen a suspend
-	call := c.calls.begin(ctx, driver.AcquireBudget(a.lock.opts.TTL))
+	call := c.calls.begin(ctx, acquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
 	call.done()
@@ -33,6 +33,12 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 		c.queues.want(a.lock.name, now.add(wantedFor))
 	}
 	return a.answered(ctx, g, err)
+}
+
+// acquireBudget bounds a TryAcquire for a lease of ttl: 10 ms to 3 s. A grant that
+// takes longer than its TTL is of no use.
+func acquireBudget(ttl time.Duration) time.Duration {
+	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
 // answered makes of the store's answer to g's request a lease, or sets a.answer
@@ -74,11 +80,12 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	return nil
 }
 
-// clean withdraws an owner whose acquire has an unknown outcome, before another
-// owner asks (K3). It need not succeed once such a grant would be over.
+// clean withdraws an owner whose acquire has an unknown outcome, or whose place in the
+// store's queue is that of a plugin which has died, before another owner asks (K3). It
+// need not succeed once such a grant would be over.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
-	if a.expiresBy == 0 {
+	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
 		return nil
 	}
 	call := c.calls.begin(ctx, c.opts.CleanupBudget)

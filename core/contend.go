@@ -20,6 +20,7 @@ type contender struct {
 
 	owner     string
 	queued    bool    // owner has a place in the store's queue
+	epoch     uint64  // of the plugin that waits there
 	expiresBy instant // when not zero, owner may have been granted the lock, until then
 	answer    error   // the last answer of the store
 	announced bool    // EventWaiting is out
@@ -130,7 +131,7 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 // refusal is the answer to a TryAcquire while goroutines of this host wait: it
 // must not overtake them, whatever the store would say.
 func (l *Lock) refusal(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, driver.AcquireBudget(l.opts.TTL))
+	ctx, cancel := context.WithTimeout(ctx, acquireBudget(l.opts.TTL))
 	defer cancel()
 	h, err := l.c.b.Inspect(ctx, l.name)
 	if err != nil {
@@ -287,6 +288,9 @@ const (
 	// maxAsk is how long the head of a queue waits at most before it asks the
 	// store again (K4).
 	maxAsk = time.Second
+	// waitSlack is how much longer than asked a wait may take: one that hangs must not
+	// hold up K4.
+	waitSlack = time.Second
 	// A wait and its refusal within spuriousWake and two round trips to the store,
 	// each counted as at most maxRTT, was a spurious wake-up.
 	spuriousWake = 2 * time.Millisecond
@@ -302,7 +306,7 @@ const (
 )
 
 // await pauses between two questions to the store: until the refusal is over, or
-// until the store wakes this owner. Then it has asked already.
+// until the store wakes this owner or grants it the lock. Then it has asked already.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -328,26 +332,35 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	return a.wait(ctx, rest)
 }
 
-// wait waits in the store's queue for at most rest, and asks the store then. It
-// returns nil, and a.answer says why, unless that was granted. When the wait
-// failed it has not asked.
+// wait waits in the store's queue for at most rest. A wake-up that brings no grant, or
+// one that is in doubt, is a question to the store. It returns nil, and a.answer says
+// why, unless the lock was granted. When the wait failed it has not asked.
+//
+// Note: a plugin that asked by itself after its wait would spare one way to it and back.
+// It would ask for a host that is frozen, too, which then has the lock for the TTL.
 func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease, asked bool) {
 	c := a.lock.c
-	a.queued = true
-	before := a.answer
 	g := grant{epoch: c.sched.epoch.Load()}
-	began := c.clock.early()
-	wctx, cancel := context.WithTimeout(ctx, driver.WaitAcquireBudget(a.lock.opts.TTL, rest))
-	token, waited, span, err := c.b.WaitAcquire(wctx, a.request(), rest)
-	cancel()
-	g.token, g.sent, g.span = token, began.add(waited), a.lock.opts.TTL
-	if span > 0 {
-		g.span = min(span, g.span)
+	if a.queued && a.epoch != g.epoch {
+		return nil, false // its place is to be withdrawn first
 	}
-	if err == nil && span > 0 && a.doubts(ctx, g, began) {
+	a.queued, a.epoch = true, g.epoch
+	before := a.answer
+	began, at := c.clock.early(), time.Now() // in this order: what is counted from began is never too late
+	wctx, cancel := context.WithTimeout(ctx, rest+waitSlack)
+	own, err := c.b.Wait(wctx, a.request(), rest)
+	cancel()
+	g.token, g.sent = own.Token, began.add(own.Sent.Sub(at))
+	g.span = min(own.For, a.lock.opts.TTL)
+	switch {
+	case err != nil:
+		return nil, a.failedWait(ctx, rest, err)
+	case g.token != 0 && (ctx.Err() != nil || !a.doubts(g, began)):
+		lease, err = a.answered(ctx, g, nil)
+	case ctx.Err() != nil:
+		return nil, true
+	default:
 		lease, err = a.ask(ctx)
-	} else {
-		lease, err = a.answered(ctx, g, err)
 	}
 	ended := c.clock.early()
 	spurious := ended.sub(began) < spuriousWake+2*min(c.roundTrip(), maxRTT)
@@ -359,11 +372,6 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 		return lease, true
 	case ctx.Err() != nil:
 		a.answer = before // what was waited for
-	case errors.Is(err, driver.ErrNotSent) && !c.permanent(err):
-		a.answer = before
-		a.waitFailed(err)
-		sleep(ctx, min(a.poll.next(), rest))
-		return nil, false
 	case !errors.Is(err, ErrHeld):
 	case !spurious:
 		a.poll.reset()
@@ -374,17 +382,41 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 }
 
 // doubts reports whether the store's own grant g, which a wait has brought that began
-// at began, is a question as a hint is: its renewal might come too late, or it is
-// counted back over a suspend, of which the plugin's clock knows nothing.
-func (a *contender) doubts(ctx context.Context, g grant, began instant) bool {
+// at began, is a question as a hint is. Its renewal might come too late. It is too short
+// for a lock that must stay taken (AtLeast) although its holder's machine is lost. Or it
+// is counted back over a suspend, of which the plugin's clock knows nothing.
+func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
-	left := lifeOf(g.span) - c.clock.now().sub(g.sent)
-	return ctx.Err() == nil && (left < 2*c.roundTrip() || g.sent < began && c.clock.sleptSince(g.sent))
+	age := c.clock.now().sub(g.sent)
+	return age >= g.span/2 || lifeOf(g.span)-age < 2*c.roundTrip() || a.lock.opts.AtLeast > 0 ||
+		g.sent < began && c.clock.sleptSince(g.sent)
 }
 
-// waitFailed says so, once in tellEvery for all waiters of the client. What a
+// failedWait pauses after a wait that has failed with err, and reports whether asking
+// is of no use: ctx has ended, or a.answer is permanent. A wait acquires nothing, and
+// what the store may have granted, for its first span, is the same owner's who asks next
+// or is withdrawn.
+func (a *contender) failedWait(ctx context.Context, rest time.Duration, err error) bool {
+	c := a.lock.c
+	switch {
+	case ctx.Err() != nil:
+		return true
+	case c.permanent(err):
+		a.answer = err
+		return true
+	case errors.Is(err, driver.ErrWithdrawn):
+		a.owner, a.queued = newOwner(), false
+	case errors.Is(err, context.DeadlineExceeded):
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	a.tellWaitFailed(err)
+	sleep(ctx, min(a.poll.next(), rest))
+	return false
+}
+
+// tellWaitFailed says so, once in tellEvery for all waiters of the client. What a
 // plugin or store that was lost meanwhile explains is not told: that fails once.
-func (a *contender) waitFailed(err error) {
+func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()
 	if !refused(err) && a.poll.last < 4*pollFrom || int64(now) < at || !c.waitsTold.CompareAndSwap(at, int64(now.add(tellEvery))) {

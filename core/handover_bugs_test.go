@@ -109,13 +109,14 @@ var handoverBugs = []struct {
 	},
 	{
 		name: "the store's own grant counts as one for the TTL", file: "contend.go",
-		right: "g.span = min(span, g.span)", does: true,
+		right: "g.span = min(own.For, a.lock.opts.TTL)", does: true,
+		wrong:  "g.span = a.lock.opts.TTL",
 		caught: "TestOwnGrant",
 	},
 	{
 		name: "the store's own grant is counted from its push", file: "contend.go",
-		right: "g.token, g.sent, g.span = token, began.add(waited), a.lock.opts.TTL", does: true,
-		wrong:  "g.token, g.sent, g.span = token, c.clock.early(), a.lock.opts.TTL",
+		right: "g.token, g.sent = own.Token, began.add(own.Sent.Sub(at))", does: true,
+		wrong:  "g.token, g.sent = own.Token, c.clock.early()",
 		caught: "TestOwnGrant",
 	},
 	{
@@ -134,8 +135,18 @@ var handoverBugs = []struct {
 		caught: "TestOwnGrantOverASuspend",
 	},
 	{
+		name: "the store's own grant is used however old", file: "contend.go",
+		right: "age >= g.span/2", wrong: "false",
+		caught: "TestOwnGrantThatIsAskedFor",
+	},
+	{
+		name: "AtLeast without the TTL", file: "contend.go",
+		right: "a.lock.opts.AtLeast > 0", wrong: "false",
+		caught: "TestOwnGrantThatIsAskedFor",
+	},
+	{
 		name: "a first renewal that cannot come in time", file: "contend.go",
-		right: "left < 2*c.roundTrip()", wrong: "false",
+		right: "lifeOf(g.span)-age < 2*c.roundTrip()", wrong: "false",
 		caught: "TestOwnGrantFarAway",
 	},
 	{

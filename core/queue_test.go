@@ -208,6 +208,54 @@ func failedWait(t *testing.T, failure error) {
 	}
 }
 
+// TestPlaceOfADeadPlugin: the place in the queue is withdrawn, and another owner waits.
+func TestPlaceOfADeadPlugin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(append(waiting, driver.CapWatcher)...)
+		c, _ := open(t, f)
+		f.steal("a")
+		granted := make(chan *Lease)
+		go func() { granted <- acquire(t, lockOf(t, c, "a", nil)) }()
+		time.Sleep(maxAsk / 2)
+		var first string
+		f.hook(func(_ context.Context, op string, r driver.Request) error {
+			if op == "withdraw" {
+				first = r.Owner
+			}
+			return nil
+		}, nil)
+		f.notices <- driver.Notice{Kind: driver.NoticeDown, Plugin: true}
+		f.notices <- driver.Notice{Kind: driver.NoticeUp, Plugin: true}
+		time.Sleep(maxAsk)
+		f.forget("a")
+		if l := <-granted; f.count("withdraw") != 1 || first == "" || l.Owner() == first {
+			t.Errorf("%d withdrawals, of owner %q; granted to %q", f.count("withdraw"), first, l.Owner())
+		}
+	})
+}
+
+// TestWaitThatHangs: the store is asked a second later than else at most.
+func TestWaitThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(waiting...)
+		f.before = func(ctx context.Context, op string, _ driver.Request) error {
+			if op == "wait" {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		c, _ := open(t, f)
+		f.steal("a")
+		freed := time.Now()
+		time.AfterFunc(time.Millisecond, func() { f.forget("a") })
+		acquire(t, lockOf(t, c, "a", nil))
+		if took := time.Since(freed); took > maxAsk+waitSlack+pollTo {
+			t.Errorf("granted after %v", took)
+		}
+	})
+}
+
 func TestTryAcquireDoesNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

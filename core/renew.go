@@ -247,7 +247,7 @@ func (s *scheduler) down(n driver.Notice) {
 	}
 	died := n.Plugin && !s.c.survives
 	s.mu.Lock()
-	if died {
+	if n.Plugin {
 		s.epoch.Add(1)
 	}
 	var ended []*Lease

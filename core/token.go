@@ -34,7 +34,7 @@ var errGrantNumber = errors.New("the backend is broken: a grant number is not be
 // tokens as users see them, where a backend knows grant numbers only.
 type tokenBackend struct {
 	driver.Backend
-	waiter   driver.WaitAcquirer
+	waiter   driver.Waiter
 	observer driver.Observer
 	watcher  driver.Watcher
 	batcher  driver.Batcher
@@ -42,7 +42,7 @@ type tokenBackend struct {
 }
 
 func newTokenBackend(b driver.Backend) tokenBackend {
-	return tokenBackend{b, driver.WaitAcquirerOf(b), driver.ObserverOf(b), driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
+	return tokenBackend{b, driver.WaiterOf(b), driver.ObserverOf(b), driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
 }
 
 func (e tokenBackend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
@@ -50,11 +50,11 @@ func (e tokenBackend) TryAcquire(ctx context.Context, r driver.Request) (uint64,
 	return e.numbered(number, err)
 }
 
-// WaitAcquire needs a waiter.
-func (e tokenBackend) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (_ uint64, waited, span time.Duration, _ error) {
-	number, waited, span, err := e.waiter.WaitAcquire(ctx, r, max)
-	token, err := e.numbered(number, err)
-	return token, waited, span, err
+// Wait needs a waiter.
+func (e tokenBackend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
+	g, err := e.waiter.Wait(ctx, r, max)
+	g.Token, err = e.numbered(g.Token, err)
+	return g, err
 }
 
 // numbered makes the token of a grant from its number.

@@ -154,19 +154,6 @@ type Grant struct {
 	For time.Duration
 }
 
-// WaitAcquirer is a Waiter and a Lock in one call. Backends do not implement
-// it: the client of a plugin does, because a grant after a wait then costs one
-// way to the plugin and back instead of two.
-type WaitAcquirer interface {
-	// WaitAcquire calls Wait, which gets max and a second at most, and, when that
-	// has returned a hint, TryAcquire, which gets [AcquireBudget] at most. The
-	// request that acquires, or the sign of life before the store's own grant, was
-	// sent not earlier than waited after the call began; waited may be negative.
-	// The store keeps the grant for span from then at least, zero standing for
-	// the TTL of r. An error of Wait wraps [ErrNotSent] as well: no request followed.
-	WaitAcquire(ctx context.Context, r Request, max time.Duration) (token uint64, waited, span time.Duration, err error)
-}
-
 // Observer is an optional capability: who holds a lock is pushed. Where it is
 // not declared, core inspects the lock ten times a second.
 type Observer interface {

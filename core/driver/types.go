@@ -108,10 +108,10 @@ const (
 	CapBatcher  Capability = "batcher"
 	CapAdmin    Capability = "admin"
 	CapStarter  Capability = "starter"
-	// CapWaitAcquirer and CapWithdraw are declared by a plugin process written in
+	// CapWaitGrant and CapWithdraw are declared by a plugin process written in
 	// Go, for its own client, which refuses one that lacks the latter.
-	CapWaitAcquirer Capability = "waitacquirer2"
-	CapWithdraw     Capability = "withdraw"
+	CapWaitGrant Capability = "waitgrant"
+	CapWithdraw  Capability = "withdraw"
 )
 
 // Properties are the claims that a backend makes. The conformance suite holds

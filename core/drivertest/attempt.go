@@ -122,22 +122,26 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 	})
 }
 
-// waitAcquire is one WaitAcquire, which waits for limit at most. own is when the
-// store's own grant ends at the earliest; it is zero for one that was asked for.
+// waitAcquire waits for limit at most, and asks unless that has brought a grant of
+// which half is left. own is when the store's own grant ends at the earliest; it is zero
+// for one that was asked for.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
-	began := time.Now()
-	var waited, span time.Duration
+	var g driver.Grant
 	err = call(t, func(ctx context.Context) (err error) {
-		a.Token, waited, span, err = driver.WaitAcquirerOf(a.b).WaitAcquire(ctx, a.Request, limit)
+		g, err = driver.WaiterOf(a.b).Wait(ctx, a.Request, limit)
 		return err
 	})
-	if took := time.Since(began); waited > took {
-		t.Errorf("a WaitAcquire of %v has waited for %v, it says", took, waited)
+	age := time.Since(g.Sent)
+	switch {
+	case err != nil:
+		return own, err
+	case g.Token == 0 || age >= g.For/2:
+		return own, a.try(t)
+	case age < 0:
+		t.Errorf("the sign of life before a grant will be sent in %v, says the Wait", -age)
 	}
-	if span > 0 {
-		own = began.Add(waited + span)
-	}
-	return own, err
+	a.Token = g.Token
+	return g.Sent.Add(g.For), nil
 }
 
 // mustWaitAcquire is waitAcquire of a lock that is released meanwhile.
@@ -149,7 +153,7 @@ func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 		own, err = a.waitAcquire(t, limit)
 	}
 	if err != nil {
-		t.Fatalf("WaitAcquire of a lock that was released: %v", err)
+		t.Fatalf("waiting for a lock that was released: %v", err)
 	}
 	return own
 }

@@ -36,6 +36,17 @@ the first span, not after its TTL.`,
 			Run:    goneCosts,
 		},
 		{
+			Name: "K4 a waiting host that is frozen costs the first span",
+			Explain: `A host is frozen while it waits, and its plugin goes on. Nobody asks the store for that host: the lock that was granted
+to it is free after the first span, also where the host would ask before it uses it, as with AtLeast.`,
+			Needs: []Need{NeedHost},
+			Excuse: func(p driver.Properties) string {
+				return cmp.Or(oneHost(p), diesWithPlugin(p), wakesOnly(p))
+			},
+			Alone: true,
+			Run:   frozenCosts,
+		},
+		{
 			Name: "K4 a waiter that gives no sign of life is passed over",
 			Explain: `A waiter whose host and plugin are gone for seconds is dropped from the queue at the next release: the lock goes to the
 waiter behind it at once.`,
@@ -137,17 +148,36 @@ func asksForGrant(t T, h *Harness) {
 func goneCosts(t T, h *Harness) {
 	bs := h.backends(t, 3)
 	holder, _ := h.queued(t, bs[0], bs[1], "jobs")
-	next := h.attempt(bs[2], "jobs", h.lasting().TTL)
+	costsFirstSpan(t, h, holder, bs[2], func() {})
+}
+
+func frozenCosts(t T, h *Harness) {
+	p, bs := h.Host(t, 0), h.backends(t, 2)
+	holder := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+	p.Enqueue(t, "jobs", h.lasting().TTL, h.ttl(time.Second))
+	eventually(t, 5*time.Second, "the host is in the queue", func() bool { return inspect(t, bs[0], "jobs").Waiters != 0 })
+	costsFirstSpan(t, h, holder, bs[1], func() {
+		p.Freeze(t)
+		t.Cleanup(func() { p.Resume(t) })
+	})
+}
+
+// costsFirstSpan has an owner on b wait behind another one that does not come, after
+// harm, when holder has released the lock.
+func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
+	t.Helper()
+	next := h.attempt(b, "jobs", h.lasting().TTL)
 	const asks = 100 * time.Millisecond
 	_, err := next.waitAcquire(t, asks)
-	wantHeld(t, err, "WaitAcquire of a held lock")
+	wantHeld(t, err, "waiting for a held lock")
+	harm()
 	holder.mustRelease(t)
 	released := time.Now()
 	for errors.Is(err, driver.ErrHeld) && ranSince(t, released) < h.lasting().TTL/2 {
 		_, err = next.waitAcquire(t, asks)
 	}
 	if err != nil {
-		t.Fatalf("WaitAcquire behind a waiter that is gone: %v", err)
+		t.Fatalf("waiting behind a waiter that is gone: %v", err)
 	}
 	wantWithin(t, released, time.Now(), h.props.FirstSpan+asks+h.late(), "the grant after the waiter that is gone")
 }
@@ -155,7 +185,7 @@ func goneCosts(t T, h *Harness) {
 func passedOver(t T, h *Harness) {
 	p, c, b := h.Host(t, 0), h.client(t), h.Open(t)
 	l := c.mustTry(t, "jobs", h.lasting())
-	p.Enqueue(t, "jobs", h.lasting().TTL)
+	p.Enqueue(t, "jobs", h.lasting().TTL, 0)
 	p.Freeze(t) // first: it would start its plugin again
 	t.Cleanup(func() { p.Resume(t) })
 	plugin := p.Plugin()

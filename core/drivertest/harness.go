@@ -83,8 +83,9 @@ type Host interface {
 	Acquire(t T, name string, ttl, timeout time.Duration) (token uint64, err error)
 	// AcquireAtLeast is Acquire of a lock with AtLeast set.
 	AcquireAtLeast(t T, name string, ttl, atLeast time.Duration) (token uint64, err error)
-	// Enqueue starts an Acquire in the background and returns when it waits.
-	Enqueue(t T, name string, ttl time.Duration)
+	// Enqueue starts an Acquire, of a lock with AtLeast set if that is not 0, in the
+	// background and returns when it waits.
+	Enqueue(t T, name string, ttl, atLeast time.Duration)
 	// State asks the held lease: what Valid() answers at once, whether Done is
 	// closed, and the name of the cause, "" while it is held.
 	State(t T, name string) (valid, done bool, cause string)

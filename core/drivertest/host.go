@@ -109,7 +109,7 @@ func hostAcquires(t T, p Host, name string, ttl time.Duration) uint64 {
 func hostHandsOver(t T, p Host, name string, ttl time.Duration) uint64 {
 	t.Helper()
 	token := hostAcquires(t, p, name, ttl)
-	p.Enqueue(t, name, ttl)
+	p.Enqueue(t, name, ttl, 0)
 	if err := p.Release(t, name); err != nil {
 		t.Fatalf("Release by the host: %v", err)
 	}
@@ -158,7 +158,7 @@ func killedHost(t T, h *Harness, get func(T, Host, string, time.Duration) uint64
 func killedWaiter(t T, h *Harness) {
 	p, cs := h.Host(t, 0), h.clients(t, 2)
 	l := cs[0].mustTry(t, "jobs", h.lasting())
-	p.Enqueue(t, "jobs", h.lasting().TTL)
+	p.Enqueue(t, "jobs", h.lasting().TTL, 0)
 	a := cs[1].start(t, "jobs", h.lasting())
 	p.Kill(t)
 	killed := time.Now()

@@ -97,8 +97,8 @@ func (m *machine) lease(name string) held {
 	return m.leases[name]
 }
 
-func (m *machine) Enqueue(t T, name string, ttl time.Duration) {
-	lock, err := m.client.Lock(name, &core.LockOptions{TTL: ttl})
+func (m *machine) Enqueue(t T, name string, ttl, atLeast time.Duration) {
+	lock, err := m.client.Lock(name, &core.LockOptions{TTL: ttl, AtLeast: atLeast})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -40,38 +40,7 @@ comes first: core asks the store after it and cleans up by it. Some waits may be
 			Excuse: needsCapability(driver.CapWaiter),
 			Run:    waitReturns,
 		},
-		{
-			Name: "K4 a wait that acquires says when it asked",
-			Explain: `The client of a plugin waits and acquires in one call. The lease is counted from when the acquire was sent, which is
-told by how long the wait before it was: with more than that, the lease would be thought valid after its end.`,
-			Excuse: needsCapability(driver.CapWaiter),
-			Run:    waitsAndAcquires,
-		},
 	}
-}
-
-func waitsAndAcquires(t T, h *Harness) {
-	bs := h.backends(t, 2)
-	holder := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
-	a := h.attempt(bs[1], "jobs", h.lasting().TTL)
-	wantHeld(t, a.try(t), "TryAcquire of a held lock")
-	const rest = 700 * time.Millisecond
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		pause(t, rest)
-		if err := holder.release(t); err != nil {
-			t.Errorf("Release: %v", err)
-		}
-	})
-	a.mustWaitAcquire(t)
-	wg.Wait()
-	a.wantHeldBy(t, "after WaitAcquire")
-	a.mustRenew(t)
-	vain := h.attempt(bs[0], "jobs", h.lasting().TTL)
-	_, err := vain.waitAcquire(t, rest)
-	wantHeld(t, err, "WaitAcquire of a lock that stays held")
-	vain.withdraw(t)
-	a.mustRelease(t)
 }
 
 func noTwoHolders(t T, h *Harness) {

@@ -37,12 +37,11 @@ type backend struct {
 }
 
 var (
-	_ driver.Waiter       = (*backend)(nil)
-	_ driver.Observer     = (*backend)(nil)
-	_ driver.WaitAcquirer = (*backend)(nil)
-	_ driver.Watcher      = (*backend)(nil)
-	_ driver.Batcher      = (*backend)(nil)
-	_ driver.Admin        = (*backend)(nil)
+	_ driver.Waiter   = (*backend)(nil)
+	_ driver.Observer = (*backend)(nil)
+	_ driver.Watcher  = (*backend)(nil)
+	_ driver.Batcher  = (*backend)(nil)
+	_ driver.Admin    = (*backend)(nil)
 )
 
 func newBackend(l *launcher, p *process) *backend {
@@ -158,15 +157,6 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, err
 }
 
-// WaitAcquire implements driver.WaitAcquirer.
-func (b *backend) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (token uint64, waited, span time.Duration, err error) {
-	err = b.call(ctx, max+waitSlack, func(ctx context.Context, l wire.Link) error {
-		token, waited, span, err = l.WaitAcquire(ctx, r, max)
-		return err
-	})
-	return token, waited, span, err
-}
-
 // Watch implements driver.Watcher: the plugin's Down and Up, and what the
 // backend itself has to tell.
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
@@ -225,7 +215,7 @@ func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 // and its link use themselves.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
-		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWaitAcquirer, driver.CapWithdraw}, capability)
+		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWaitGrant, driver.CapWithdraw}, capability)
 	})
 	if !slices.Contains(p.Capabilities, driver.CapWatcher) {
 		p.Capabilities = append(p.Capabilities, driver.CapWatcher)

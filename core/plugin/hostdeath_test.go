@@ -36,7 +36,7 @@ func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed t
 	if _, err := s.local.TryAcquire(t.Context(), request("ours", "o")); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Enqueue(t.Context(), "ours", longTTL); err != nil {
+	if err := h.Enqueue(t.Context(), "ours", longTTL, 0); err != nil {
 		t.Fatal(err)
 	}
 	if pluginPid, err = h.PluginPid(t.Context()); err != nil {

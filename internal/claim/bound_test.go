@@ -12,10 +12,9 @@ import (
 // in the code, unexported, with the numbers that are counted here.
 func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 	for file, lines := range map[string][]string{
-		"core/attempt.go":               {"grace = 50 * time.Millisecond", "tick = 10 * time.Millisecond"},
+		"core/attempt.go":               {"grace = 50 * time.Millisecond", "tick = 10 * time.Millisecond", "return min(max(ttl, 10*time.Millisecond), 3*time.Second)"},
 		"core/client.go":                {"defaultCleanupBudget = time.Second", "maxLook = 5 * time.Second"},
-		"core/driver/capability.go":     {"waitSlack = time.Second", "return min(max(ttl, 10*time.Millisecond), 3*time.Second)"},
-		"core/contend.go":               {"maxAsk = time.Second", "retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond"},
+		"core/contend.go":               {"maxAsk = time.Second", "waitSlack = time.Second", "retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond"},
 		"core/renew.go":                 {"maxRetry = 500 * time.Millisecond"},
 		"core/plugin/supervise.go":      {"backoffFirst = 50 * time.Millisecond", "maxBackoff = 2 * time.Second", "crashLoop = 8", "steadyAfter = 20 * time.Second", "slowPace = 15 * time.Second"},
 		"core/plugin/process.go":        {"closeCall = time.Second", "closeExit = time.Second", "killExit = 500 * time.Millisecond"},

@@ -108,9 +108,9 @@ func (h *testHost) acquire(t drivertest.T, name string, ttl, timeout, atLeast ti
 }
 
 // Enqueue implements drivertest.Host.
-func (h *testHost) Enqueue(t drivertest.T, name string, ttl time.Duration) {
+func (h *testHost) Enqueue(t drivertest.T, name string, ttl, atLeast time.Duration) {
 	t.Helper()
-	must(t, "enqueue", h.within(t, 0, func(ctx context.Context) error { return h.HostProcess.Enqueue(ctx, name, ttl) }))
+	must(t, "enqueue", h.within(t, 0, func(ctx context.Context) error { return h.HostProcess.Enqueue(ctx, name, ttl, atLeast) }))
 }
 
 // State implements drivertest.Host.

@@ -73,8 +73,8 @@ func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, timeout, at
 }
 
 // Enqueue starts an Acquire in the background and returns when it waits.
-func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl time.Duration) error {
-	_, err := h.ask(ctx, command{Op: "enqueue", Name: name, TTL: ttl})
+func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl, atLeast time.Duration) error {
+	_, err := h.ask(ctx, command{Op: "enqueue", Name: name, TTL: ttl, AtLeast: atLeast})
 	return err
 }
 

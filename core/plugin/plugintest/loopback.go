@@ -97,7 +97,7 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 		return nil
 	}
 	// Both ends are in this process: a broken connection shows in the calls.
-	capabilities := append(slices.Clone(c.Properties.Capabilities), driver.CapWaitAcquirer)
+	capabilities := append(slices.Clone(c.Properties.Capabilities), driver.CapWaitGrant)
 	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, capabilities, func(error) {})
 	if err == nil {
 		l.Link = l.data

@@ -51,7 +51,7 @@ func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 			holder := Acquire(t, b, Request(name, "holder-"+name))
 			first, second := h.Host(t, 0), h.Host(t, 0)
 			for n, host := range []drivertest.Host{first, second} {
-				host.Enqueue(t, name, 10*time.Second)
+				host.Enqueue(t, name, 10*time.Second, 0)
 				Eventually(t, "in the queue", func() bool {
 					at, err := b.Inspect(t.Context(), name)
 					Must(t, err)

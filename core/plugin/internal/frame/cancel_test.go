@@ -91,33 +91,27 @@ func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	}
 }
 
-// Only the plugin knows whether a wait that is given up had gone on to acquire.
-func TestWaitGivenUpSaysWhetherItAcquired(t *testing.T) {
+// TestWaitGivenUp: the grant that a wait brings in the moment in which it is given up
+// is not lost, and a plugin that does not react does not hold up the caller.
+func TestWaitGivenUp(t *testing.T) {
 	for _, others := range []int{0, 3} {
-		for _, tc := range []struct {
-			name     string
-			acquires bool // before it is given up
-			ignores  bool // the plugin does not react
-			wants    bool // ErrNotSent
-		}{
-			{name: "it waits", wants: true},
-			{name: "it acquires", acquires: true},
-			{name: "the plugin hangs", ignores: true},
-		} {
-			t.Run(fmt.Sprintf("%s, %d others", tc.name, others), func(t *testing.T) {
+		for name, token := range map[string]uint64{"it waits": 0, "it is granted": 7, "the plugin hangs": 0} {
+			t.Run(fmt.Sprintf("%s, %d others", name, others), func(t *testing.T) {
 				var slow atomic.Int64
 				free := make(chan struct{})
 				hold := blocking(free, &slow)
 				wait := hold.wait
 				hold.wait = func(ctx context.Context) error {
-					switch {
-					case tc.acquires:
-						return nil
-					case tc.ignores:
-						return wait(context.WithoutCancel(ctx))
+					if name == "the plugin hangs" {
+						ctx = context.WithoutCancel(ctx)
 					}
-					return wait(ctx)
+					err := wait(ctx)
+					if token > 0 {
+						return nil
+					}
+					return err
 				}
+				hold.grant = driver.Grant{Token: token, Sent: time.Now(), For: time.Second}
 				p := open(t, hold)
 				defer close(free)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -125,12 +119,12 @@ func TestWaitGivenUpSaysWhetherItAcquired(t *testing.T) {
 				var work sync.WaitGroup
 				for range 1 + others {
 					work.Go(func() {
-						_, _, _, err := p.WaitAcquire(ctx, driver.Request{Name: "slow", TTL: time.Minute}, time.Minute)
-						if !errors.Is(err, context.Canceled) {
-							t.Errorf("got %v", err)
+						g, err := p.Wait(ctx, driver.Request{Name: "slow", TTL: time.Minute}, time.Minute)
+						if g.Token != token || (err == nil) != (token > 0) || err != nil && !errors.Is(err, context.Canceled) {
+							t.Errorf("grant %d, %v", g.Token, err)
 						}
-						if got := errors.Is(err, driver.ErrNotSent); got != tc.wants {
-							t.Errorf("not sent: %v, want %v: %v", got, tc.wants, err)
+						if late := g.Sent.Sub(hold.grant.Sent); token > 0 && (late > 0 || g.For != time.Second) {
+							t.Errorf("the sign of life was sent %v later, and it is for %v", late, g.For)
 						}
 					})
 				}
@@ -141,6 +135,19 @@ func TestWaitGivenUpSaysWhetherItAcquired(t *testing.T) {
 					t.Errorf("afterwards: %d, %v", token, err)
 				}
 			})
+		}
+	}
+}
+
+// TestWaitOfAPeerFromBefore: with a host, or a plugin, that does not know of grants in
+// the reply to a wait, every one is a hint.
+func TestWaitOfAPeerFromBefore(t *testing.T) {
+	f := &far{wait: func(context.Context) error { return nil }, grant: driver.Grant{Token: 7, Sent: time.Now(), For: time.Second}}
+	for kind, token := range map[kind]uint64{kindWaitHint: 0, kindWait: 7} {
+		p := open(t, f)
+		p.Link.wait = kind
+		if g, err := p.Wait(t.Context(), driver.Request{Name: "a", TTL: time.Minute}, time.Minute); err != nil || g.Token != token {
+			t.Errorf("kind %d: grant %d, %v; want %d", kind, g.Token, err, token)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func messages(t *testing.T) []message {
 		{kind: kindInspect, request: driver.Request{Name: "é\x00"}},
 		{kind: kindProclaim, request: r},
 		{kind: kindWait, request: r, max: time.Second},
-		{kind: kindWaitAcquire, request: r, max: time.Second},
+		{kind: kindWaitHint, request: r, max: time.Second},
 		{kind: kindBatch, ops: ops},
 		{kind: kindCancel},
 	}
@@ -95,11 +95,11 @@ func answered(t *testing.T, k kind, ops int, a answer) answer {
 func TestAnswersArriveWhole(t *testing.T) {
 	h := filled[driver.Holder](t)
 	for k, want := range map[kind]answer{
-		kindAcquire:     {token: 1 << 63},
-		kindRenew:       {},
-		kindWaitAcquire: {token: 3, waited: -time.Second, span: time.Minute},
-		kindInspect:     {holder: h},
-		kindBatch:       {results: []driver.Result{{Token: 5}, {Err: &driver.HeldError{Holder: h}}, {Err: driver.ErrWithdrawn}}},
+		kindAcquire: {token: 1 << 63},
+		kindRenew:   {},
+		kindWait:    {token: 3, waited: -time.Second, span: time.Minute},
+		kindInspect: {holder: h},
+		kindBatch:   {results: []driver.Result{{Token: 5}, {Err: &driver.HeldError{Holder: h}}, {Err: driver.ErrWithdrawn}}},
 	} {
 		if got := answered(t, k, len(want.results), want); !reflect.DeepEqual(got, want) {
 			t.Errorf("kind %d: got %+v, want %+v", k, got, want)

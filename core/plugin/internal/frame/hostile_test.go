@@ -259,7 +259,7 @@ func FuzzLink(f *testing.F) {
 }
 
 // callKinds are the kinds of calls, in their order.
-var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch, kindWaitAcquire}
+var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWaitHint, kindBatch, kindWait}
 
 // callID is the id that a new link gives its i-th call while the earlier ones
 // are under way.

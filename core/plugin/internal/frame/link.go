@@ -31,12 +31,12 @@ const (
 // Link is the host's end. What the frames do not carry goes over version 1.
 type Link struct {
 	wire.Link
-	conn           *net.UnixConn // of the replies
-	hasWaitAcquire bool          // the plugin knows kindWaitAcquire
-	failed         func(error)
-	out            outbox
-	in             *inbox  // of whoever has the role of the reader
-	ready          []reply // the same
+	conn   *net.UnixConn // of the replies
+	wait   kind          // of a Wait, as the plugin knows it
+	failed func(error)
+	out    outbox
+	in     *inbox  // of whoever has the role of the reader
+	ready  []reply // the same
 
 	background sync.WaitGroup
 	wake       chan struct{} // gives the background reader the role
@@ -52,8 +52,8 @@ type Link struct {
 	role  role
 }
 
-// grace is how long a WaitAcquire that is given up may still be answered. Only
-// the plugin knows whether the wait was over and the acquire was sent.
+// grace is how long a Wait that is given up may still be answered: it may bring a
+// grant, and the withdrawal that follows need not overtake its requests.
 const grace = 50 * time.Millisecond
 
 // call is one request under way.
@@ -96,14 +96,16 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, capabili
 		replies.Close()
 		return nil, fmt.Errorf("data socket: %w", err)
 	}
-	l.hasWaitAcquire = slices.Contains(capabilities, driver.CapWaitAcquirer)
+	if slices.Contains(capabilities, driver.CapWaitGrant) {
+		l.wait = kindWait
+	}
 	return l, nil
 }
 
 // newLink takes the connections over.
 func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(error)) (*Link, error) {
 	l := &Link{
-		Link: control, conn: replies, failed: failed,
+		Link: control, conn: replies, wait: kindWaitHint, failed: failed,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	in, err := rawio.NewReader(replies)
@@ -170,7 +172,7 @@ func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		if c.kind == kindWaitAcquire && l.answersYet(c) {
+		if c.kind.waits() && l.answersYet(c) {
 			break
 		}
 		if l.cancel(c) {

@@ -77,25 +77,20 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	if err := check(&r); err != nil {
 		return driver.Grant{}, err
 	}
-	_, err := l.grant(ctx, &message{kind: kindWait, request: r, max: max})
-	return driver.Grant{}, wire.Ended(ctx, err)
-}
-
-// WaitAcquire implements [driver.WaitAcquirer].
-func (l *Link) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (token uint64, waited, span time.Duration, err error) {
-	if !l.hasWaitAcquire {
-		return driver.WaitAcquire(ctx, l, l, r, max)
-	}
-	if err := check(&r); err != nil {
-		return 0, 0, 0, err
-	}
-	c, err := l.call(ctx, &message{kind: kindWaitAcquire, request: r, max: max})
+	began := time.Now() // before the plugin's own, from which waited counts
+	c, err := l.call(ctx, &message{kind: l.wait, request: r, max: max})
 	if err != nil {
-		return 0, 0, 0, err
+		return driver.Grant{}, wire.Ended(ctx, err)
 	}
-	token, waited, span, err = c.token, c.waited, c.span, c.err
+	a := c.answer
 	c.recycle()
-	return token, waited, span, err
+	switch {
+	case a.err != nil && ctx.Err() != nil: // the plugin may have heard of the end as of a cancellation
+		return driver.Grant{}, ctx.Err()
+	case a.err != nil || a.token == 0:
+		return driver.Grant{}, a.err
+	}
+	return driver.Grant{Token: a.token, Sent: began.Add(a.waited), For: a.span}, nil
 }
 
 // Batch implements [driver.Batcher]. It splits what is too large for a frame

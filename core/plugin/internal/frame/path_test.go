@@ -22,6 +22,7 @@ type far struct {
 	driver.Backend
 	acquire func(context.Context, driver.Request) (uint64, error)
 	wait    func(context.Context) error
+	grant   driver.Grant // of a wait that does not fail
 }
 
 func (*far) Properties() driver.Properties {
@@ -34,7 +35,10 @@ func (*far) Renew(context.Context, driver.Request) error       { return nil }
 func (*far) Release(context.Context, driver.Request) error     { return nil }
 func (f *far) Withdraw(ctx context.Context, _, _ string) error { return f.wait(ctx) }
 func (f *far) Wait(ctx context.Context, _ driver.Request, _ time.Duration) (driver.Grant, error) {
-	return driver.Grant{}, f.wait(ctx)
+	if err := f.wait(ctx); err != nil {
+		return driver.Grant{}, err
+	}
+	return f.grant, nil
 }
 
 // path is a link to a backend in this process.
@@ -57,7 +61,7 @@ func open(t *testing.T, b driver.Backend) path {
 		t.Fatal(err)
 	}
 	go func() { p.ended <- p.far.Serve(b, nil, func(err error) { t.Error(err) }, os.Getpid()) }()
-	capabilities := []driver.Capability{driver.CapWaitAcquirer}
+	capabilities := []driver.Capability{driver.CapWaitGrant}
 	p.Link, err = Dial(t.Context(), filepath.Join(dir, "s"), os.Getpid(), nil, capabilities, func(err error) { p.failed <- err })
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 		_ = l.conn.SetReadDeadline(time.Time{}) // fails only when closed
 	}
 	under := l.under.all
-	if l.slots[id&slotMask] == c && c.kind != kindWaitAcquire {
+	if l.slots[id&slotMask] == c && !c.kind.waits() {
 		under-- // it is given up in a moment
 	}
 	l.role = role{taken: under > 0}

@@ -14,7 +14,7 @@ import (
 type answer struct {
 	err     error
 	token   uint64
-	waited  time.Duration // for kindWaitAcquire, as is span
+	waited  time.Duration // for kindWait, as is span
 	span    time.Duration
 	holder  driver.Holder   // for kindInspect
 	results []driver.Result // for kindBatch
@@ -47,7 +47,7 @@ func (c *coder) answer(k kind, ops int, a *answer) {
 	switch k {
 	case kindAcquire:
 		uvarint(c, &a.token)
-	case kindWaitAcquire:
+	case kindWait:
 		uvarint(c, &a.token)
 		varint(c, &a.waited)
 		varint(c, &a.span)

@@ -15,18 +15,19 @@ const (
 	kindRelease
 	kindInspect
 	kindProclaim
-	kindWait
-	_ // was the hand-over of a plugin that had one
+	kindWaitHint // a Wait that tells of no grant, for a peer that knows no other
+	_            // was the hand-over of a plugin that had one
 	kindBatch
 	kindCancel
 	_ // was a WaitAcquire whose reply has no span
-	kindWaitAcquire
+	_ // was a WaitAcquire
 	kindWithdraw
+	kindWait
 	kinds // their number and one
 )
 
 // waits reports whether requests of kind k last.
-func (k kind) waits() bool { return k == kindWait || k == kindWaitAcquire }
+func (k kind) waits() bool { return k == kindWait || k == kindWaitHint }
 
 // load counts requests.
 type load struct {
@@ -40,7 +41,7 @@ func (l *load) add(k kind, n int) {
 }
 
 // calls are the requests that do not last.
-func (l *load) calls() int { return l.all - l.of[kindWait] - l.of[kindWaitAcquire] }
+func (l *load) calls() int { return l.all - l.of[kindWait] - l.of[kindWaitHint] }
 
 // message is what a request says besides its id. Kinds read from it what their
 // operation reads.
@@ -48,7 +49,7 @@ type message struct {
 	kind    kind
 	budget  time.Duration // what is left of the caller's deadline; 0: it has none
 	request driver.Request
-	max     time.Duration // for kindWait and kindWaitAcquire
+	max     time.Duration // for those that wait
 	ops     []driver.Op   // for kindBatch
 }
 
@@ -77,7 +78,7 @@ func (c *coder) message(id *uint64, m *message) {
 	switch m.kind {
 	case kindAcquire, kindRenew, kindRelease, kindProclaim:
 		c.request(&m.request)
-	case kindWait, kindWaitAcquire:
+	case kindWait, kindWaitHint:
 		c.request(&m.request)
 		varint(c, &m.max)
 	case kindInspect:

@@ -3,7 +3,7 @@ package frame
 import "github.com/lockbench/lockbench/core/driver"
 
 // opKinds are the kinds that a driver.Starter can do.
-var opKinds = [...]driver.OpKind{
+var opKinds = [kinds]driver.OpKind{
 	kindAcquire: driver.OpAcquire, kindRenew: driver.OpRenew, kindRelease: driver.OpRelease, kindWithdraw: driver.OpWithdraw,
 }
 

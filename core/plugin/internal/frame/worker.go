@@ -1,6 +1,8 @@
 package frame
 
 import (
+	"time"
+
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -86,15 +88,14 @@ func (s *session) do(r *request) (a answer) {
 		a.holder, a.err = b.Inspect(r, r.request.Name)
 	case kindProclaim:
 		a.err = b.Proclaim(r, r.request)
-	case kindWait:
+	case kindWait, kindWaitHint:
 		a.err = driver.ErrUnsupported
 		if b.waiter != nil {
-			_, a.err = b.waiter.Wait(r, r.request, r.max)
-		}
-	case kindWaitAcquire:
-		a.err = driver.ErrUnsupported
-		if b.waiter != nil {
-			a.token, a.waited, a.span, a.err = driver.WaitAcquire(r, b.Backend, b.waiter, r.request, r.max)
+			began := time.Now()
+			var g driver.Grant
+			if g, a.err = b.waiter.Wait(r, r.request, r.max); g.Token != 0 {
+				a.token, a.waited, a.span = g.Token, g.Sent.Sub(began), g.For
+			}
 		}
 	case kindBatch:
 		a.err = driver.ErrUnsupported

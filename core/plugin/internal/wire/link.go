@@ -22,7 +22,6 @@ type Link interface {
 	driver.Lock
 	driver.Observer
 	driver.Waiter
-	driver.WaitAcquirer
 	driver.Watcher
 	driver.Batcher
 	driver.Admin
@@ -145,11 +144,6 @@ func (u *Unary) Wait(ctx context.Context, r driver.Request, max time.Duration) (
 		return driver.Grant{}, Ended(ctx, err)
 	}
 	return driver.Grant{Token: reply.Token, Sent: began.Add(time.Duration(reply.WaitedNs)), For: time.Duration(reply.SpanNs)}, nil
-}
-
-// WaitAcquire implements [driver.WaitAcquirer], by two calls.
-func (u *Unary) WaitAcquire(ctx context.Context, r driver.Request, max time.Duration) (uint64, time.Duration, time.Duration, error) {
-	return driver.WaitAcquire(ctx, u, u, r, max)
 }
 
 // Break implements [driver.Admin].
