@@ -337,8 +337,14 @@ func (t *table) prompt(holds []results.Hold, i int) {
 			return // it is not known when it ended
 		}
 	}
+	s := claim.Setting{Terms: claim.TermsOf(t.Backend), FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl}
+	for _, f := range t.round.Halts {
+		if f.Why == results.HaltFrozen && f.Host != h.Host && f.From < h.GrantedNs {
+			s.Absent = 1 // of one name each host waits once
+		}
+	}
 	waited := time.Duration(h.GrantedNs-free) - overlap(t.stood(h.Host), Span{free, h.GrantedNs})
-	if waited > claim.Woken.Within(claim.Setting{Terms: claim.TermsOf(t.Backend), FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl}) {
+	if waited > claim.Woken.Within(s) {
 		t.Unserved++
 		t.violation(claim.Woken, h.Name, "host %s was granted token %d at %s, and the lock was free and the store back at %s",
 			HostName(h.Host), h.Token, at(h.GrantedNs), at(free))

@@ -32,7 +32,8 @@ type Play struct {
 
 // Name is one lock: how it is used, and what the bounds of claims on it depend on.
 type Name struct {
-	Op results.Op
+	Op      results.Op
+	AtLeast time.Duration // for which it stays taken
 	claim.Setting
 }
 
@@ -232,7 +233,7 @@ func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {
 	case h.ReleasedNs > 0:
-		return h.ReleasedNs
+		return max(h.ReleasedNs, h.GrantedNs+int64(j.Names[h.Name].AtLeast))
 	case h.ReleaseNs > 0: // its answer is not known
 		return max(h.ReleaseNs, h.ValidNs) + ttl
 	case h.DoneNs > 0:

@@ -98,7 +98,7 @@ func works(t *testing.T, h *Host, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	if err := h.Acquire(name, 0, 1, 2*time.Second, timeout); err != nil {
+	if err := h.Acquire(host.Locks(name, 1, 2*time.Second), timeout); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Await(ctx, func(s results.Seen) bool { return s.Held() > 0 }); err != nil {

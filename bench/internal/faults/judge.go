@@ -21,7 +21,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 		p.Hosts[i] = check.Host{Seen: h.Seen[i], Alive: h.Alive[i], Stood: slices.Clone(h.Gaps)}
 	}
 	for i, g := range h.Schedule.Groups {
-		p.Names = append(p.Names, slices.Repeat([]check.Name{{Op: g.Kind, Setting: h.setting(i, b)}}, g.Names)...)
+		p.Names = append(p.Names, slices.Repeat([]check.Name{{Op: g.Kind, AtLeast: time.Duration(g.AtLeast), Setting: h.setting(i, b)}}, g.Names)...)
 	}
 	h.events(&p)
 	h.machine(&p)

@@ -147,20 +147,15 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 // begin lets the callers begin, and waits until every host was served.
 func (p *player) begin(ctx context.Context, w *System, h *History) error {
 	for _, of := range w.Hosts {
-		first := 0
 		for i, g := range h.Schedule.Groups {
-			callers := h.Schedule.Hosts[of.Number].Callers[i]
-			if g.Once {
-				callers = 0
+			w := h.workload(i)
+			w.Seed = h.Schedule.Seed + uint64(of.Number<<8+i)
+			if !g.Once {
+				w.Callers = h.Schedule.Hosts[of.Number].Callers[i]
 			}
-			err := of.Work(host.Workload{
-				Kind: g.Kind, Prefix: h.prefix, First: first, Names: g.Names, Callers: callers, TTL: time.Duration(g.TTL),
-				Limit: g.Limit.lasts(), Hold: g.Hold.lasts(), Pause: g.Pause.lasts(), Seed: h.Schedule.Seed + uint64(of.Number<<8+i),
-			})
-			if err != nil {
+			if err := of.Work(w); err != nil {
 				return err
 			}
-			first += g.Names
 		}
 	}
 	h.Began = proc.Now()
@@ -368,6 +363,16 @@ func (h *History) once(group int) (first, count int) {
 		first += g.Names
 	}
 	return first, h.Schedule.Groups[group-1].Names
+}
+
+// workload is what callers do with the locks of group i.
+func (h *History) workload(i int) host.Workload {
+	first, _ := h.once(i + 1)
+	g := h.Schedule.Groups[i]
+	return host.Workload{
+		Kind: g.Kind, Prefix: h.prefix, First: first, Names: g.Names, TTL: time.Duration(g.TTL), AtLeast: time.Duration(g.AtLeast), Value: g.Value,
+		Limit: g.Limit.lasts(), Hold: g.Hold.lasts(), Pause: g.Pause.lasts(),
+	}
 }
 
 // countEvery is after how many beats the search looks who else runs.

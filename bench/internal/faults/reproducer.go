@@ -78,6 +78,9 @@ func (s Reproducer) Text() string {
 		}
 		fmt.Fprintf(&b, "  Callers of each host %v: %s, names %d, TTL %v, they ask for up to %v and hold for up to %v.\n",
 			callers, g.Kind, g.Names, time.Duration(g.TTL), time.Duration(g.Limit[1]), time.Duration(g.Hold[1]))
+		if g.AtLeast > 0 || g.Value > 0 {
+			fmt.Fprintf(&b, "  Their locks stay taken for %v at least; what they publish has %d bytes.\n", time.Duration(g.AtLeast), g.Value)
+		}
 	}
 	for i, h := range s.Schedule.Hosts {
 		if h.Wrapper != "" {

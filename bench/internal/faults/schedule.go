@@ -40,6 +40,10 @@ type Group struct {
 	Limit Bounds     `json:"limit"` // of a call
 	Hold  Bounds     `json:"hold"`
 	Pause Bounds     `json:"pause"`
+	// AtLeast is how long a lock stays taken, and Value of how many bytes the value is
+	// that a leader publishes.
+	AtLeast Duration `json:"at_least,omitempty"`
+	Value   int      `json:"value,omitempty"`
 	// Once is set for names of which a host asks for every one when action ask says
 	// so, writes under what it gets, and holds it until it gives it back.
 	Once bool `json:"once,omitempty"`
@@ -63,21 +67,26 @@ var uses = []struct {
 	limit      Bounds
 	hold       Bounds
 	pause      Bounds
-	everywhere bool // on every host
+	atLeast    []Duration
+	values     []int // in bytes
+	everywhere bool  // on every host
 }{
 	{ // a leader with standbys
 		kinds: []results.Op{results.OpLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
 		ttls: []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second}, limit: bounds(time.Minute, time.Minute), hold: bounds(time.Second, 10*time.Second),
+		values: []int{0, 100, 600, 8 << 10},
 	},
 	{ // jobs that take a while
 		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
 		ttls:  []time.Duration{2 * time.Second, 5 * time.Second, maxTTL},
 		limit: bounds(5*time.Second, 15*time.Second), hold: bounds(500*time.Millisecond, 4*time.Second), pause: bounds(0, 50*time.Millisecond),
+		atLeast: []Duration{0, 0, 0, Duration(2 * time.Second)},
 	},
 	{ // one lock that everybody wants
 		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 2}, callers: [2]int{1, 4}, everywhere: true,
 		ttls:  []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second},
 		limit: bounds(time.Second, 10*time.Second), hold: bounds(time.Millisecond, 200*time.Millisecond), pause: bounds(time.Millisecond, 100*time.Millisecond),
+		atLeast: []Duration{0, 0, 0, Duration(100 * time.Millisecond)},
 	},
 	{ // requests with deadlines, of which most are missed
 		kinds: []results.Op{results.OpLock, results.OpTry}, names: [2]int{1, 4}, callers: [2]int{8, 64},
@@ -141,6 +150,13 @@ func (g *generator) group(s *Schedule) {
 	s.Groups = append(s.Groups, Group{
 		Kind: pick(g.random, u.kinds), Names: between(g.random, u.names), TTL: Duration(pick(g.random, u.ttls)), Limit: u.limit, Hold: u.hold, Pause: u.pause,
 	})
+	group := &s.Groups[len(s.Groups)-1]
+	if len(u.atLeast) > 0 {
+		group.AtLeast = pick(g.random, u.atLeast)
+	}
+	if len(u.values) > 0 {
+		group.Value = pick(g.random, u.values)
+	}
 	anybody := false
 	for i := range s.Hosts {
 		callers := 0
@@ -270,6 +286,9 @@ func (s *Schedule) check() error {
 	for i, g := range s.Groups {
 		if g.Names < 1 || g.Names > 1000 || g.TTL <= 0 {
 			return fmt.Errorf("group %d has %d names and a TTL of %v", i, g.Names, time.Duration(g.TTL))
+		}
+		if g.AtLeast < 0 || g.AtLeast > g.TTL || g.Value < 0 || g.Value > 64<<10 {
+			return fmt.Errorf("group %d keeps its locks for %v at least, not 0 to its TTL of %v, or has values of %d bytes, not 0 to 65,536", i, time.Duration(g.AtLeast), time.Duration(g.TTL), g.Value)
 		}
 	}
 	for _, e := range s.Events {

@@ -45,6 +45,10 @@ type Fault struct {
 	Produces []claim.Condition
 	// RivalAsksLate reports whether the rival asks only after the injection.
 	RivalAsksLate bool
+	// OnWaiter reports whether it happens to a third host, which waits for locks with
+	// AtLeast and for elections with a long value before the rival does. The holder gives
+	// all back meanwhile, and the rival gets them promptly.
+	OnWaiter bool
 	// Acts is for how long, in TTLs or as it is; zero for both means until the
 	// rival has been granted every lock.
 	ActsTTLs float64
@@ -140,6 +144,11 @@ func All() []Fault {
 			Name: "freeze-host", Does: "the holder is frozen until another host has its locks, then goes on",
 			Produces: []claim.Condition{claim.HostStopped},
 			Events:   []Event{{Action: "freeze-host"}}, Needs: ourServers,
+		},
+		{
+			Name: "freeze-waiter", Does: "the first host that waits is frozen, its plugin is not, and the holder gives its locks back; TTL 10 s", TTL: longTTL, OnWaiter: true,
+			Produces: []claim.Condition{claim.HostStopped}, RivalAsksLate: true,
+			Events: []Event{{Action: "freeze-host", Target: waiterHost}}, Needs: ourServers,
 		},
 		{
 			Name: "freeze-plugin", Does: "the holder's plugin process is frozen", KeepsLeases: true, ActsTTLs: 1.5,
@@ -316,10 +325,18 @@ var allTableActions = sync.OnceValue(func() []Action {
 
 // ask has a host ask for every lock of the groups that ask once.
 func (w *System) ask(h *Host, e Event) error {
-	first, count := w.history.once(e.Group)
+	_, count := w.history.once(e.Group)
 	h.askedAt.Store(proc.Now())
 	h.asked.Store(int64(count))
-	return h.Acquire(w.history.prefix, first, count, time.Duration(w.history.Schedule.Groups[max(0, e.Group-1)].TTL), time.Duration(e.Limit))
+	for i := range w.history.Schedule.Groups {
+		if e.Group > 0 && e.Group != i+1 {
+			continue
+		}
+		if err := h.Acquire(w.history.workload(i), time.Duration(e.Limit)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *System) giveBack(h *Host, e Event) error {

@@ -117,10 +117,11 @@ func roundOf(b Backend, f Fault) results.Round {
 	}
 }
 
-// The numbers of the two hosts in what is recorded.
+// The numbers of the hosts in what is recorded.
 const (
 	holderHost = 0
 	rivalHost  = 1
+	waiterHost = 2
 )
 
 const (
@@ -205,6 +206,9 @@ func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 // them again, so that a lock which the holder has broken is found.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
+	if f.OnWaiter {
+		return c.onWaiter(phase)
+	}
 	s.Backend, s.Setting, s.Hosts = of.Name, f.setting(of), make([]HostPlan, 2)
 	if c.alone() {
 		rival, s.Hosts = holderHost, s.Hosts[:1]
@@ -252,6 +256,27 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	return s, hit
 }
 
+// onWaiter is a round of a fault of a host that waits.
+func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
+	of := kinds.Of(c.backend.Name)
+	s.Backend, s.Setting, s.Hosts = of.Name, c.fault.setting(of), slices.Repeat([]HostPlan{{Callers: make([]int, 2)}}, 3)
+	s.Groups = []Group{
+		{Kind: results.OpLock, Names: lockCount / 2, TTL: Duration(c.ttl), AtLeast: Duration(100 * time.Millisecond), Once: true},
+		{Kind: results.OpLead, Names: lockCount / 2, TTL: Duration(c.ttl), Value: 8 << 10, Once: true},
+	}
+	limit := Duration(2 * (c.ttl + recovery))
+	harm, _ := c.lasting(c.fault.Events[0], rivalHost)
+	harm.After, harm.At = 2, Duration(queueing+phase)
+	s.Events = []Event{
+		{Action: Ask, Limit: Duration(openTimeout)},
+		{Action: Ask, Target: waiterHost, Limit: limit, After: 1, Trigger: TriggerServed},
+		harm,
+		{Action: Ask, Target: rivalHost, Limit: limit, After: 3},
+		{Action: GiveBack, After: 3, At: Duration(queueing / 2)}, // the plugin of the frozen host still waits for it
+	}
+	return s, 3
+}
+
 // lasting is an event that ends when the rival has every lock, or before that, and
 // how long after it the holder gives its locks back.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
@@ -272,8 +297,11 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To
 	r.BackNs = map[Moment]int64{Injected: m.Done, Healed: m.To}[c.fault.Restores]
+	if c.fault.OnWaiter {
+		r.BackNs = m.Done
+	}
 	if slices.Contains(c.fault.Produces, claim.HostStopped) { // until it is healed
-		r.Halts = append(r.Halts, results.Halt{Host: holderHost, Why: results.HaltFrozen, From: m.From, To: m.To})
+		r.Halts = append(r.Halts, results.Halt{Host: m.Target, Why: results.HaltFrozen, From: m.From, To: m.To})
 	}
 	for i, seen := range h.Seen {
 		r.Holds = append(r.Holds, seen.Holds...)

@@ -118,7 +118,7 @@ func (p *player) look(ctx context.Context, w *System, h *History) error {
 	timeout := maxTTL + endTimeout
 	bounded, cancel := context.WithTimeout(ctx, timeout+endTimeout)
 	defer cancel()
-	if err := probe.Acquire(h.prefix, 0, h.names(), maxTTL, timeout); err != nil {
+	if err := probe.Acquire(host.Locks(h.prefix, h.names(), maxTTL), timeout); err != nil {
 		return err
 	}
 	_ = probe.Await(bounded, func(s results.Seen) bool { return len(s.Holds)+len(s.Failed()) >= h.names() })

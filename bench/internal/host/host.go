@@ -315,19 +315,22 @@ func (p *Process) Asking() (asking bool, releaseNs int64) {
 	return p.asking, p.releaseNs
 }
 
-// Acquire lets the host wait for count locks, whose names are prefix and a number
-// from first on, up to timeout, and hold each until it loses it or is told to
-// release. It writes under what it holds. It returns at once.
-func (p *Process) Acquire(prefix string, first, count int, ttl, timeout time.Duration) error {
-	for n := first; n < first+count; n++ {
-		err := p.Work(Workload{
-			Kind: results.OpLock, Prefix: prefix, First: n, Names: 1, Callers: 1, TTL: ttl, Limit: Range{timeout, timeout}, Hold: Forever, Once: true,
-		})
-		if err != nil {
+// Acquire lets the host wait for every lock of w, up to timeout, and hold each until
+// it loses it or is told to release. It writes under what it holds. It returns at once.
+func (p *Process) Acquire(w Workload, timeout time.Duration) error {
+	end := w.First + w.Names
+	w.Names, w.Callers, w.Limit, w.Hold, w.Once = 1, 1, Range{timeout, timeout}, Forever, true
+	for ; w.First < end; w.First++ {
+		if err := p.Work(w); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Locks is a workload of count locks, whose names are prefix and a number.
+func Locks(prefix string, count int, ttl time.Duration) Workload {
+	return Workload{Kind: results.OpLock, Prefix: prefix, Names: count, TTL: ttl}
 }
 
 // Release ends waiting and holding, and returns when every release has come

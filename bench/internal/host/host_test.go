@@ -122,7 +122,7 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 		}
 	}
 	wrote := func(s results.Seen) bool { return len(s.Holds) == 1 && len(s.Writes) >= 2 }
-	must(a.Acquire(prefix, 0, 1, ttl, timeout))
+	must(a.Acquire(Locks(prefix, 1, ttl), timeout))
 	await(t, a, "a holds it and has written", wrote)
 	time.Sleep(prepare / 2) // for a to begin with the preparation
 	written := a.Seen().Writes
@@ -132,7 +132,7 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 		must(a.Release(t.Context()))
 		return false
 	}
-	must(b.Acquire(prefix, 0, 1, ttl, timeout))
+	must(b.Acquire(Locks(prefix, 1, ttl), timeout))
 	await(t, b, "b holds it and has written", wrote)
 	must(proc.Resume(a.Pid()))
 	await(t, a, "a learns of its loss", func(s results.Seen) bool { return s.Held() == 0 })
@@ -167,7 +167,7 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 func TestReleaseFrom(t *testing.T) {
 	s := redisServer(t)
 	p := start(t, s, 0, t.TempDir())
-	if err := p.Acquire("release-", 0, 3, ttl, timeout); err != nil {
+	if err := p.Acquire(Locks("release-", 3, ttl), timeout); err != nil {
 		t.Fatal(err)
 	}
 	await(t, p, "it holds all", func(s results.Seen) bool { return s.Held() == 3 })

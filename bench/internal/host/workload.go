@@ -31,8 +31,12 @@ type Workload struct {
 	// Limit is how long a call may take, Hold how long a lock is held, and Pause
 	// how long a caller rests after it.
 	Limit Range `json:"limit_ns"`
-	Hold  Range `json:"hold_ns"`
-	Pause Range `json:"pause_ns"`
+	// AtLeast is how long an acquired lock stays taken, and Value of how many bytes the
+	// value is that a leader publishes. A library can do neither.
+	AtLeast time.Duration `json:"at_least_ns,omitempty"`
+	Value   int           `json:"value,omitempty"`
+	Hold    Range         `json:"hold_ns"`
+	Pause   Range         `json:"pause_ns"`
 	// Look is how often a holder asks its lease whether it is valid. Default 10 ms.
 	Look time.Duration `json:"look_ns,omitempty"`
 	// Once has a caller ask again when that fails, until its limit is over, hold one
@@ -159,15 +163,22 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	name := cmp.Or(c.w.Name, fmt.Sprint(c.w.Prefix, call.Name))
 	switch c.w.Kind {
 	case results.OpLead:
-		e, err := c.client().Elector(name, &core.ElectorOptions{TTL: c.w.TTL})
+		e, err := c.client().Elector(name, &core.ElectorOptions{TTL: c.w.TTL, Value: make([]byte, c.w.Value)})
 		if err != nil {
 			return err
+		}
+		if c.w.Once {
+			term, err := campaign(ctx, e)
+			if err != nil {
+				return err
+			}
+			return c.take(term, name, call)
 		}
 		return e.Run(ctx, func(t *core.Term) {
 			c.use(c.granted(t, t.Context().Done(), call, 0))
 		})
 	case results.OpDo:
-		lock, err := c.client().Lock(name, &core.LockOptions{TTL: c.w.TTL})
+		lock, err := c.client().Lock(name, &core.LockOptions{TTL: c.w.TTL, AtLeast: c.w.AtLeast})
 		if err != nil {
 			return err
 		}
@@ -179,7 +190,7 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 			return nil
 		})
 	}
-	lock, err := c.present().Lock(name, c.w.TTL)
+	lock, err := c.lock(name)
 	if err != nil {
 		return err
 	}
@@ -189,6 +200,39 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	}
 	return c.take(lease, name, call)
 }
+
+// lock is the lock name as the workload uses it.
+func (c *caller) lock(name string) (load.Lock, error) {
+	if c.w.AtLeast == 0 {
+		return c.present().Lock(name, c.w.TTL)
+	}
+	of := c.present().(interface {
+		LockWith(name string, o *core.LockOptions) (load.Lock, error)
+	})
+	return of.LockWith(name, &core.LockOptions{TTL: c.w.TTL, AtLeast: c.w.AtLeast})
+}
+
+// ledTerm is a term as a lease.
+type ledTerm struct {
+	*core.Term
+	load.Lease // which renews itself
+	owner      string
+}
+
+// campaign waits for a term. The owner of one that cannot be seen is not known.
+func campaign(ctx context.Context, e *core.Elector) (*ledTerm, error) {
+	term, err := e.Campaign(ctx)
+	if err != nil {
+		return nil, err
+	}
+	leader, _ := e.Leader(ctx)
+	return &ledTerm{Term: term, owner: leader.Owner}, nil
+}
+
+func (t *ledTerm) Token() uint64                     { return t.Term.Token() }
+func (t *ledTerm) Owner() string                     { return t.owner }
+func (t *ledTerm) Done() <-chan struct{}             { return t.Context().Done() }
+func (t *ledTerm) Release(ctx context.Context) error { return t.Resign(ctx) }
 
 // acquire waits for a grant, asks once, or at every tick.
 func (c *caller) acquire(ctx context.Context, lock load.Lock, call *results.Call) (load.Lease, error) {

@@ -82,14 +82,19 @@ type coreLocker struct {
 }
 
 func (l *coreLocker) Lock(name string, ttl time.Duration) (Lock, error) {
-	lock, err := l.client.Lock(name, &core.LockOptions{TTL: ttl})
+	return l.LockWith(name, &core.LockOptions{TTL: ttl})
+}
+
+// LockWith is Lock with what a [Locker] has no word for.
+func (l *coreLocker) LockWith(name string, o *core.LockOptions) (Lock, error) {
+	lock, err := l.client.Lock(name, o)
 	if err != nil {
 		return nil, err
 	}
-	return &coreLock{locker: l, lock: lock, ttl: ttl}, nil
+	return &coreLock{locker: l, lock: lock, ttl: o.TTL}, nil
 }
 
-// Client is the client below, for what a [Locker] has no word for.
+// Client is the client below, for elections.
 func (l *coreLocker) Client() *core.Client { return l.client }
 
 func (l *coreLocker) Close(ctx context.Context) error { return l.client.Close(ctx) }
