@@ -56,6 +56,12 @@ var rules = []rule{
 		because: "an application chooses its exporters; what only turns events into metrics needs the API alone",
 	},
 	{
+		dirs:    []string{"core/tick", "core/status"},
+		forbid:  []string{module, "google.golang.org/", "github.com/hashicorp/"},
+		allow:   []string{module + "core", "!" + module + "core/plugin", "!" + module + "core/drivertest"},
+		because: "what is built on locks needs locks alone: any backend will do",
+	},
+	{
 		dirs: []string{"core/fence"}, stdOnly: true,
 		because: "the resource side must be usable in programs that take no locks",
 	},

@@ -28,8 +28,9 @@ type LockOptions struct {
 	// set beside it. Default false.
 	NoRenew bool
 	// AtLeast keeps the lock taken for so long after its grant, also when it
-	// is released earlier or this host dies: a host whose clock is a little
-	// behind does not run the same job again. At most TTL. Default 0.
+	// is released earlier or this host dies. At most TTL. It alone does not run a
+	// scheduled job once: a host that pauses for longer runs it again. Package
+	// core/tick does. Default 0.
 	AtLeast time.Duration
 	// MaxHold ends a lease after so long, with cause ErrMaxHold: a safeguard
 	// against a holder that hangs but renews. Default 0, without an end.

@@ -1,0 +1,241 @@
+package tick
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Kind says what an [Event] is about.
+type Kind int
+
+// The kinds of events. Each tick at which a Job is due while Run runs has one, but
+// for a tick that was not over when Run ended.
+const (
+	Ran       Kind = iota + 1 // the function ran here; Err is what it returned, with the cause if its lease was lost
+	Elsewhere                 // another host has the tick; Err is the *core.HeldError, where it was asked
+	Missed                    // no host has run the tick, and none will; Err says why this one did not
+	Unknown                   // not run here, and this host could not learn whether another has; Err says why
+)
+
+// String returns the kind in lower case.
+func (k Kind) String() string {
+	if k < Ran || k > Unknown {
+		return "no kind"
+	}
+	return [...]string{Ran: "ran", Elsewhere: "elsewhere", Missed: "missed", Unknown: "unknown"}[k]
+}
+
+// Event is what has become of a tick.
+type Event struct {
+	Kind Kind
+	Job  string
+	At   time.Time // when the tick was due
+	// Ticks is how many ticks it is about, from At to Until: more than one for Unknown
+	// only. After a long time they are counted to 100,000.
+	Ticks int
+	Until time.Time
+	Token uint64        // of the lease, for Ran
+	Took  time.Duration // by the function, for Ran
+	Err   error
+}
+
+// maxGap bounds what is counted when the wall clock is set forward by years.
+const maxGap = 100_000
+
+// event makes the event of a result. What was left open is unknown.
+func (r result) event(job string, at time.Time) Event {
+	kind := Unknown
+	switch r.outcome {
+	case ran:
+		kind = Ran
+	case elsewhere:
+		kind = Elsewhere
+	case missed:
+		kind = Missed
+	}
+	return Event{Kind: kind, Job: job, At: at, Until: at, Ticks: 1, Token: r.token, Took: r.took, Err: r.err}
+}
+
+// tell logs an event and calls OnEvent.
+func (j *Job) tell(ev Event) {
+	level := slog.LevelDebug
+	if ev.Kind == Missed || ev.Kind == Unknown || ev.Kind == Ran && ev.Err != nil {
+		level = slog.LevelWarn
+	}
+	j.told <- struct{}{}
+	defer func() { <-j.told }()
+	j.opts.Logger.Log(context.Background(), level, "tick "+ev.Kind.String(), "job", ev.Job, "at", ev.At, "ticks", ev.Ticks,
+		"token", ev.Token, "took", ev.Took, "err", ev.Err)
+	if j.opts.OnEvent != nil {
+		j.opts.OnEvent(ev)
+	}
+}
+
+// Run runs fn for each tick from now on that no other host runs, until parent ends,
+// and returns when fn has. One tick follows the other; with Overlap each has a
+// goroutine. fn must return when its ctx ends: its lease is lost, parent has ended, or
+// the client closes.
+//
+// A store that is away is waited for until Late after each tick. The error satisfies
+// errors.Is for parent.Err() when that has ended; Run ends before only with an error that
+// makes it pointless to go on, core.ErrClosed among them.
+func (j *Job) Run(parent context.Context, fn func(context.Context, Tick) error) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	r := &run{Job: j, fn: fn, cancel: cancel, more: make(chan struct{}, 1)}
+	r.working.Go(func() { r.settleAll(ctx) })
+	defer r.end()
+	for next := j.next(j.now()); r.wait(ctx, next); {
+		at := r.skip(next)
+		if next = at; at.IsZero() || j.age(at) < 0 {
+			continue
+		}
+		next = j.next(at)
+		if j.opts.Overlap {
+			r.working.Go(func() { r.turn(ctx, at) })
+		} else {
+			r.turn(ctx, at)
+		}
+	}
+	err := context.Cause(ctx)
+	if over := parent.Err(); over != nil && !errors.Is(err, over) {
+		err = fmt.Errorf("%w: %w", over, err)
+	}
+	return j.wrap(err)
+}
+
+// run is one call of Run.
+type run struct {
+	*Job
+	fn      func(context.Context, Tick) error
+	cancel  context.CancelCauseFunc
+	working sync.WaitGroup
+	more    chan struct{} // one slot: late has grown
+
+	mu   sync.Mutex
+	late []lateTick // whose fate is to be settled, oldest first
+}
+
+// lateTick is a tick that this host has not run.
+type lateTick struct {
+	at  time.Time
+	err error // why
+}
+
+// wait waits until a tick is due, the zero time for never. It returns false when ctx
+// ends.
+func (r *run) wait(ctx context.Context, at time.Time) bool {
+	for ctx.Err() == nil {
+		d := nap
+		if !at.IsZero() {
+			d = min(d, -r.age(at))
+		}
+		if d <= 0 {
+			return true
+		}
+		sleep(ctx, d)
+	}
+	return false
+}
+
+// skip returns the first tick from at on that is not forgotten, and tells of those
+// before it.
+func (r *run) skip(at time.Time) time.Time {
+	ev := Event{Kind: Unknown, Job: r.name, At: at, Err: errForgotten}
+	for _, keep := r.spans(at); r.age(at) > keep/2; _, keep = r.spans(at) {
+		ev.Until = at
+		if ev.Ticks++; ev.Ticks == maxGap {
+			at = r.now().Add(-keep / 2)
+		}
+		if at = r.next(at); at.IsZero() {
+			break
+		}
+	}
+	if ev.Ticks > 0 {
+		r.tell(ev)
+	}
+	return at
+}
+
+// turn runs one tick, or remembers that it was not run.
+func (r *run) turn(ctx context.Context, at time.Time) {
+	res := result{err: ErrLate}
+	if late, _ := r.spans(at); r.age(at) <= late {
+		res = r.attempt(ctx, at, true, r.fn)
+	}
+	if res.outcome != open {
+		r.tell(res.event(r.name, at))
+		return
+	}
+	if late, _ := r.spans(at); ctx.Err() != nil && r.age(at) <= late {
+		return // it is not over, for others
+	}
+	r.mu.Lock()
+	r.late = append(r.late, lateTick{at, res.err})
+	r.mu.Unlock()
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+	if pointless(res.err) {
+		r.cancel(res.err)
+	}
+}
+
+// settleAll finds out what has become of ticks that were not run here, beside those
+// that are, until ctx ends. While the store does not answer it asks once a second.
+func (r *run) settleAll(ctx context.Context) {
+	for ctx.Err() == nil {
+		tick, ok := r.oldest()
+		if !ok {
+			select {
+			case <-r.more:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		res := result{outcome: doubtful}
+		var err error
+		switch late, keep := r.spans(tick.at); {
+		case r.age(tick.at) < late:
+			sleep(ctx, min(nap, late-r.age(tick.at)))
+			continue
+		case r.age(tick.at) <= keep/2:
+			res.outcome, err = r.settle(ctx, tick.at)
+		}
+		if res.outcome == open {
+			sleep(ctx, nap)
+			continue
+		}
+		if res.err = tick.err; res.outcome == elsewhere {
+			res.err = err
+		}
+		r.mu.Lock()
+		r.late = r.late[1:]
+		r.mu.Unlock()
+		r.tell(res.event(r.name, tick.at))
+	}
+}
+
+// oldest returns the first of the late ticks.
+func (r *run) oldest() (lateTick, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.late) == 0 {
+		return lateTick{}, false
+	}
+	return r.late[0], true
+}
+
+// end waits for what still runs, and tells of what was not settled.
+func (r *run) end() {
+	r.cancel(nil)
+	r.working.Wait()
+	for _, tick := range r.late {
+		r.tell(result{err: tick.err}.event(r.name, tick.at))
+	}
+}
