@@ -18,6 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/otel"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/status"
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
@@ -37,7 +38,7 @@ func (f *Flags) Add(fs *flag.FlagSet) {
 	fs.StringVar(&f.dir, "plugin-dir", "", "where the plugins are, besides beside this program and on the PATH")
 	fs.StringVar(&f.label, "label", "", "who holds, for people (default host name and process id)")
 	fs.IntVar(&f.instances, "instances", 1, "how many instances to run in this process")
-	fs.StringVar(&f.metrics, "metrics", "", "serve /metrics for Prometheus and /ready for a probe on this address, such as 127.0.0.1:9464")
+	fs.StringVar(&f.metrics, "metrics", "", "serve /metrics for Prometheus, /ready for a probe and /leader as JSON on this address, such as 127.0.0.1:9464")
 }
 
 // Instance is one participant. Several of them in one process share nothing
@@ -49,8 +50,13 @@ type Instance struct {
 	// Recorder is what the metrics of this process are made with; nil without
 	// --metrics.
 	Recorder *otel.Recorder
-	leader   *sight
+	status   *status.Handler
 }
+
+// Follow shows on /leader who leads in e, and makes this process ready for as long as
+// it sees a leader, also while the store is too busy for a check. It returns when ctx
+// ends.
+func (i Instance) Follow(ctx context.Context, e *core.Elector) { i.status.Follow(ctx, i.Client, e) }
 
 // Main runs one instance function until it returns or a SIGINT or SIGTERM ends
 // its ctx, and ends the process: with status 1 for an error that is not that
@@ -76,8 +82,8 @@ func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instanc
 	if err != nil {
 		return err
 	}
-	var ready readiness
-	recorder, stop, err := serveMetrics(f.metrics, &ready)
+	var state status.Handler
+	recorder, stop, err := serveMetrics(f.metrics, &state)
 	if err != nil {
 		return err
 	}
@@ -91,13 +97,13 @@ func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instanc
 			cancel(err)
 			break
 		}
-		i := Instance{Number: n, Name: f.name(n), Recorder: recorder, leader: &sight{}}
+		i := Instance{Number: n, Name: f.name(n), Recorder: recorder, status: &state}
 		opts := &core.Options{Label: i.Name}
 		if recorder != nil {
 			opts.OnEvent = recorder.OnEvent
 		}
 		i.Client = core.New(b, opts)
-		ready.add(i)
+		state.Add(i.Client)
 		work.Go(func() {
 			if err := run(ctx, i); err != nil {
 				cancel(fmt.Errorf("%s: %w", i.Name, err))

@@ -15,11 +15,12 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/lockbench/lockbench/core/otel"
+	"github.com/lockbench/lockbench/core/status"
 )
 
-// serveMetrics serves /metrics and /ready on address and returns what records
-// for the former, nil when address is empty. stop ends the server.
-func serveMetrics(address string, ready http.Handler) (recorder *otel.Recorder, stop func(), err error) {
+// serveMetrics serves /metrics, /ready and /leader on address and returns what records
+// for the first, nil when address is empty. stop ends the server.
+func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorder, stop func(), err error) {
 	if address == "" {
 		return nil, func() {}, nil
 	}
@@ -34,7 +35,8 @@ func serveMetrics(address string, ready http.Handler) (recorder *otel.Recorder, 
 	fmt.Fprintf(os.Stderr, "metrics on http://%s/metrics\n", listener.Addr())
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", page)
-	mux.Handle("GET /ready", ready)
+	mux.Handle("GET /ready", state)
+	mux.Handle("GET /leader", state)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan struct{})
 	go func() {

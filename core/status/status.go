@@ -1,0 +1,185 @@
+// Package status tells over HTTP whether a host is ready, and who leads.
+//
+//	var h status.Handler
+//	h.Add(client)
+//	go h.Follow(ctx, client, election)
+//	mux.Handle("GET /ready", &h)
+//	mux.Handle("GET /leader", &h)
+//
+// /ready answers 200 while each client's store answers [core.Client.Check], or the
+// host sees a leader of an election that it follows with that client; else 503 and
+// the reason as text. So a rollout with a wrong address stops at its first host, and
+// a store that is busy for a moment makes no follower unready. It is for a readiness
+// probe. Let no liveness probe ask a store: all hosts would be killed when it is away.
+//
+// /leader answers with a [Leader] as JSON: 200 while there is one, 503 while there
+// is none in sight, and 404 when the election is not followed. ?election=NAME names
+// it; the default is the one that was followed first.
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+)
+
+// timeout bounds what a probe waits for the store; those of Kubernetes give up
+// after a second by default.
+const timeout = 800 * time.Millisecond
+
+// Leader is what this host sees of an election.
+type Leader struct {
+	Election string `json:"election"`
+	Held     bool   `json:"held"` // there is a leader, as far as this host knows
+	Label    string `json:"label,omitempty"`
+	Token    uint64 `json:"token,omitempty"`
+	// TokenText is Token for programs whose numbers are doubles, which hold 2^53.
+	TokenText string `json:"token_text,omitempty"`
+	Value     []byte `json:"value_base64,omitempty"`
+	// Since is when this host first saw that leader, or that there was none, by its
+	// own clock. It is null before the store has answered.
+	Since *time.Time `json:"since"`
+	// StaleSince is when this host lost sight of the store; Error says why. The
+	// leader is the last one known.
+	StaleSince *time.Time `json:"stale_since,omitempty"`
+	Error      string     `json:"error,omitempty"`
+}
+
+// seen reports whether there is a leader in sight.
+func (l Leader) seen() bool { return l.Held && l.StaleSince == nil }
+
+// Handler answers /ready and /leader by the last part of the path. Its zero value
+// is ready for use, by many goroutines.
+type Handler struct {
+	mu        sync.Mutex
+	clients   []*core.Client
+	elections []*election
+}
+
+// election is one that is followed. leader is guarded by the handler's mutex.
+type election struct {
+	client *core.Client
+	leader Leader
+}
+
+// Add adds a client on which readiness depends. A Handler without one is not ready.
+func (h *Handler) Add(c *core.Client) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clients = append(h.clients, c)
+}
+
+// Follow observes e, an election of c, until ctx ends or c closes. It costs the
+// store what one observer does, also beside others of c.
+func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
+	f := &election{client: c, leader: Leader{Election: e.Name()}}
+	h.mu.Lock()
+	h.elections = append(h.elections, f)
+	h.mu.Unlock()
+	for change := range e.Observe(ctx) {
+		h.mu.Lock()
+		f.leader = f.leader.after(change, time.Now())
+		h.mu.Unlock()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.leader.StaleSince == nil {
+		f.leader = f.leader.after(core.Change{Kind: core.Stale, Since: time.Now(), Err: errNotFollowed}, time.Now())
+	}
+}
+
+var errNotFollowed = errors.New("the election is followed no more")
+
+// after returns what is seen once change has come.
+func (l Leader) after(change core.Change, now time.Time) Leader {
+	if change.Kind == core.Stale {
+		l.StaleSince, l.Error = &change.Since, change.Err.Error()
+		return l
+	}
+	next := Leader{Election: l.Election, Held: change.Leader.Held(), Label: change.Leader.Label, Token: change.Leader.Token, Value: change.Leader.Value, Since: &now}
+	if next.Token != 0 {
+		next.TokenText = strconv.FormatUint(next.Token, 10)
+	}
+	if l.Since != nil && l.Held == next.Held && l.Token == next.Token && l.Label == next.Label {
+		next.Since = l.Since
+	}
+	return next
+}
+
+// Ready returns nil when the host is ready, and else why it is not. It waits for
+// the stores until ctx ends.
+func (h *Handler) Ready(ctx context.Context) error {
+	h.mu.Lock()
+	clients := h.clients
+	h.mu.Unlock()
+	if len(clients) == 0 {
+		return errors.New("no client is open yet")
+	}
+	for _, c := range clients {
+		if err := c.Check(ctx); err != nil && !h.sees(c) {
+			return err
+		}
+	}
+	return nil
+}
+
+// sees reports whether c sees a leader.
+func (h *Handler) sees(c *core.Client) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.elections {
+		if f.client == c && f.leader.seen() {
+			return true
+		}
+	}
+	return false
+}
+
+// Leader returns what the host sees of an election that it follows, "" for the
+// first, and false when there is none of that name.
+func (h *Handler) Leader(name string) (Leader, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.elections {
+		if name == "" || f.leader.Election == name {
+			return f.leader, true
+		}
+	}
+	return Leader{}, false
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch path.Base(r.URL.Path) {
+	case "ready":
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
+		defer cancel()
+		if err := h.Ready(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	case "leader":
+		name := r.FormValue("election")
+		l, ok := h.Leader(name)
+		if !ok {
+			http.Error(w, fmt.Sprintf("election %q is not followed by this host", name), http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if !l.seen() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(l) // the client may have gone
+	default:
+		http.NotFound(w, r)
+	}
+}
