@@ -2,6 +2,7 @@ package integrations_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/tick"
 	"github.com/lockbench/lockbench/examples/integrations/certmagiclock"
 	"github.com/lockbench/lockbench/examples/integrations/cronlock"
 	"github.com/lockbench/lockbench/examples/integrations/gocronlock"
@@ -26,8 +28,8 @@ const (
 	ttl = time.Second
 	// jobTime is how long a job takes.
 	jobTime = 2500 * time.Millisecond
-	// tick is how often a scheduler starts one.
-	tick = time.Second
+	// interval is how often a scheduler starts one.
+	interval = time.Second
 )
 
 // worker is a process of an application. It writes a line into journal when it is
@@ -78,8 +80,10 @@ func (w *worker) job(ctx context.Context, token uint64) {
 
 func (w *worker) options() *core.LockOptions { return &core.LockOptions{TTL: ttl} }
 
+func (w *worker) ticks() *tick.Options { return &tick.Options{Lock: *w.options()} }
+
 func withLocker(ctx context.Context, w *worker) error {
-	locker := gocronlock.NewLocker(w.client, "cron/", w.options())
+	locker := gocronlock.NewLocker(w.client, "cron/", tick.Every(interval), w.ticks())
 	return schedule(ctx, gocron.WithDistributedLocker(locker), func(ctx context.Context) {
 		ctx, token, cancel, err := locker.Under(ctx, "job")
 		if err == nil {
@@ -115,7 +119,7 @@ func schedule(ctx context.Context, distributed gocron.SchedulerOption, task func
 	if err != nil {
 		return err
 	}
-	_, err = s.NewJob(gocron.DurationJob(tick), gocron.NewTask(task), gocron.WithName("job"),
+	_, err = s.NewJob(gocron.DurationJob(interval), gocron.NewTask(task), gocron.WithName("job"),
 		gocron.WithSingletonMode(gocron.LimitModeReschedule))
 	if err != nil {
 		return err
@@ -126,19 +130,22 @@ func schedule(ctx context.Context, distributed gocron.SchedulerOption, task func
 }
 
 func withCron(ctx context.Context, w *worker) error {
-	lock, err := w.client.Lock("cron/job", w.options())
+	each := tick.Every(interval)
+	ticks, err := tick.New(w.client, "cron/job", each, w.ticks())
 	if err != nil {
 		return err
 	}
 	c := cron.New()
-	job := cronlock.Job(func(ctx context.Context, lease *core.Lease) error {
-		w.job(ctx, lease.Token())
+	job := cronlock.Job(func(ctx context.Context, t tick.Tick) error {
+		w.job(ctx, t.Lease.Token())
 		return nil
 	})
-	once := cronlock.Once(ctx, lock, func(err error) { fmt.Fprintln(os.Stderr, err) })
-	if _, err := c.AddJob("@every "+tick.String(), cron.NewChain(once).Then(job)); err != nil {
-		return err
-	}
+	once := cronlock.Once(ctx, ticks, func(err error) {
+		if !errors.Is(err, tick.ErrLate) {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	})
+	c.Schedule(each, cron.NewChain(once).Then(job))
 	c.Start()
 	<-ctx.Done()
 	<-c.Stop().Done()

@@ -1,8 +1,8 @@
 // Package gocronlock gives the schedulers of go-co-op/gocron/v2 on many machines
-// one lock for each job, or one leader.
+// one run for each tick of a job, or one leader.
 //
-// The lock is renewed for as long as the job runs, so the TTL says how soon a
-// dead machine's job may run again, and not how long a job may take
+// The job's lock is renewed for as long as it runs, so the TTL says how soon a
+// dead machine's lock is free, and not how long a job may take
 // (go-co-op/gocron-redis-lock#54, go-co-op/gocron#799).
 package gocronlock
 
@@ -16,14 +16,16 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/tick"
 )
 
 // Locker is a [gocron.Locker]: of all schedulers that use the same backend and
-// prefix one runs a job. A job that is due while it runs elsewhere is skipped.
+// prefix one runs a job at each tick.
 type Locker struct {
-	client *core.Client
-	prefix string
-	opts   *core.LockOptions
+	client   *core.Client
+	prefix   string
+	schedule tick.Schedule
+	opts     *tick.Options
 
 	mu   sync.Mutex
 	held map[string]*core.Lease // by job
@@ -33,28 +35,29 @@ var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker whose locks are called prefix and the job's name.
 // Name jobs with gocron.WithName: the default is the name of a function, which
-// two jobs may share. Set AtLeast in opts to how far the clocks of the machines
-// may be apart: without it a machine that is a little late finds a short job's
-// lock free, and runs the same tick again.
-func NewLocker(client *core.Client, prefix string, opts *core.LockOptions) *Locker {
-	return &Locker{client: client, prefix: prefix, opts: opts, held: map[string]*core.Lease{}}
+// two jobs may share. gocron does not say which tick it runs, so the Locker has the
+// schedule of its jobs: tick.Every for a DurationJob, a Schedule of robfig/cron for a
+// CronJob. Give jobs of another schedule another Locker, by
+// gocron.WithDistributedJobLocker.
+func NewLocker(client *core.Client, prefix string, schedule tick.Schedule, opts *tick.Options) *Locker {
+	return &Locker{client: client, prefix: prefix, schedule: schedule, opts: opts, held: map[string]*core.Lease{}}
 }
 
-// Lock implements gocron.Locker. It asks once and does not wait: the scheduler
-// that has to wait for a job has missed its time.
+// Lock implements gocron.Locker. It waits for the run before until the tick's
+// Late is over.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
-	lock, err := l.client.Lock(l.prefix+job, l.opts)
+	due, err := tick.New(l.client, l.prefix+job, l.schedule, l.opts)
 	if err != nil {
 		return nil, err
 	}
-	lease, err := lock.TryAcquire(ctx)
+	t, err := due.Take(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held[job] = lease
-	return &held{l, job, lease}, nil
+	l.held[job] = t.Lease
+	return &held{l, job, t.Lease}, nil
 }
 
 // Under returns a context for a job to work under, which ends when its lock is
