@@ -136,7 +136,7 @@ func TestSchedulerInOneProcess(t *testing.T) {
 }
 
 // TestSchedulerAndItsStore: a long job is kept by renewal, SIGTERM hands over in
-// order, and a store that is down is logged and skipped. The job is longer than
+// order, and a store that is down is waited for and told. The job is longer than
 // the test, so that it runs for certain when the other's output is looked at.
 func TestSchedulerAndItsStore(t *testing.T) {
 	t.Parallel()
@@ -160,10 +160,14 @@ func TestSchedulerAndItsStore(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	_, from = second.await(t, from, "backend is unavailable: request was not sent")
+	_, from = second.await(t, from, " stopped: ")
+	time.Sleep(2 * every) // a tick is missed
 	if err := server.Start(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	second.await(t, from, " start token ")
+	if out := strings.Join(second.output(), "\n"); !strings.Contains(out, "missed, ticks 1: ") || !strings.Contains(out, "backend is unavailable") {
+		t.Error("the ticks without a store were not told")
+	}
 	second.terminate(t)
 }

@@ -1,0 +1,322 @@
+package examples_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/servers"
+	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
+	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
+)
+
+const (
+	tickLate = time.Second // of ticks that are a second apart
+	// enough is how long a process must be there within tickLate to be blamed for a
+	// tick that was missed: its machine is busy.
+	enough = 600 * time.Millisecond
+	// storeAway is for how long the store is away.
+	storeAway = 5 * time.Second
+	// back is the longest pause between two tries to reach a store that was away.
+	back = time.Second
+)
+
+// away is a time in which a process was stopped, dead, or without the store; or in
+// which others were kept out by a process that had the job's lock.
+type away struct {
+	label    string
+	from, to time.Time
+	killed   bool
+	token    uint64
+}
+
+// covers reports whether a overlaps with the time in which a tick may begin.
+func (a away) covers(tick time.Time) bool {
+	return a.from.Before(tick.Add(tickLate)) && a.to.After(tick)
+}
+
+// ticking is three schedulers that are stopped and killed while their store goes away.
+type ticking struct {
+	system
+	proxy *inject.Proxy
+
+	server driver.Config // which the proxy stands before
+
+	mu    sync.Mutex
+	all   []*process
+	aways [][]away // by place
+	holds []away   // of the job's lock, as the store had them; of one goroutine
+}
+
+// behind starts the server of a backend behind a proxy.
+func behind(t *testing.T, backend string) *ticking {
+	t.Helper()
+	var at, config string
+	switch backend {
+	case "redis":
+		s, err := redisserver.Start(t.Context(), nil)
+		servers.Keep(t, backend, s, err)
+		at, config = s.Addr(), s.Addr()
+	case "mysql":
+		s, err := mysqlserver.Start(t.Context(), nil)
+		servers.Keep(t, backend, s, err)
+		at, config = s.Addr(), mysqlserver.Address(s)
+	case "etcd":
+		s, err := etcdserver.Start(t.Context(), nil)
+		servers.Keep(t, backend, s, err)
+		at, config = s.Addr(), s.Addr()
+	}
+	proxy, err := inject.NewProxy(at)
+	servers.Keep(t, backend, proxy, err)
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte("address="+strings.Replace(config, at, proxy.Addr(), 1)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := &ticking{system: system{backend, []string{"--backend", backend, "--config", file, "--plugin-dir", plugins}}, proxy: proxy}
+	w.server = driver.Config{"address": config}
+	w.aways = make([][]away, 3)
+	return w
+}
+
+// launch starts a scheduler and waits until it is up.
+func (w *ticking) launch(t *testing.T, label string) *process {
+	p := w.run(t, "scheduler", "--every", "1s", "--ttl", "2s", "--takes", "20ms", "--label", label)
+	w.mu.Lock()
+	w.all = append(w.all, p)
+	w.mu.Unlock()
+	p.await(t, 0, " up")
+	return p
+}
+
+func (w *ticking) note(place int, a away) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.aways[place] = append(w.aways[place], a)
+}
+
+// harm stops and kills the process at a place until end.
+func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *process {
+	draw := rand.New(rand.NewPCG(1, uint64(place)))
+	span := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(draw.Int64N(int64(most-least)))
+	}
+	label := func(n int) string { return fmt.Sprintf("place-%d-%d", place, n) }
+	for n := 0; ; {
+		time.Sleep(span(0, 4*time.Second))
+		if !time.Now().Before(end) {
+			return p
+		}
+		a := away{label: label(n), from: time.Now()}
+		if draw.IntN(5) > 0 {
+			p.signal(syscall.SIGSTOP)
+			time.Sleep(span(100*time.Millisecond, 3*time.Second))
+			p.signal(syscall.SIGCONT)
+		} else {
+			a.killed = true
+			p.kill()
+			n++
+			p = w.launch(t, label(n))
+		}
+		a.to = time.Now()
+		w.note(place, a)
+	}
+}
+
+// TestTicks: whatever happens to three processes and their store, no tick is run twice,
+// and one is missed only where no process could run it, and told.
+func TestTicks(t *testing.T) {
+	backends, length := []string{"redis"}, 12*time.Second
+	if long {
+		backends, length = []string{"redis", "mysql", "etcd"}, 10*time.Minute
+	}
+	for _, backend := range backends {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			w := behind(t, backend)
+			var first []*process
+			for place := range w.aways {
+				first = append(first, w.launch(t, fmt.Sprintf("place-%d-0", place)))
+			}
+			from, end := time.Now(), time.Now().Add(length)
+			watched := w.watch(t)
+			last := make([]*process, len(first))
+			var harm sync.WaitGroup
+			for place, p := range first {
+				harm.Go(func() { last[place] = w.harm(t, place, p, end) })
+			}
+			for next := from.Add(3 * time.Second); next.Add(storeAway).Before(end); next = next.Add(40 * time.Second) {
+				time.Sleep(time.Until(next))
+				w.loseStore(t)
+			}
+			harm.Wait()
+			time.Sleep(4 * time.Second) // until all is told
+			for _, p := range last {
+				p.terminate(t)
+			}
+			watched()
+			w.judge(t, from, end)
+		})
+	}
+}
+
+// loseStore takes the store away from all.
+func (w *ticking) loseStore(t *testing.T) {
+	from := time.Now()
+	if err := w.proxy.Refuse(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(storeAway)
+	if err := w.proxy.Heal(); err != nil {
+		t.Error(err)
+	}
+	for place := range w.aways {
+		w.note(place, away{from: from, to: time.Now().Add(back)})
+	}
+}
+
+// watch notes who has the job's lock, asking the store itself, until end is called.
+func (w *ticking) watch(t *testing.T) (end func()) {
+	t.Helper()
+	b, err := plugin.Open(t.Context(), w.backend, &plugin.Options{Path: filepath.Join(plugins, "lockplugin-"+w.backend), Config: w.server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := core.New(b, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		looks := time.NewTicker(20 * time.Millisecond)
+		defer looks.Stop()
+		for ctx.Err() == nil {
+			if holder, err := c.Inspect(ctx, "refresh"); err == nil && holder.Held() {
+				w.held(holder, time.Now())
+			}
+			select {
+			case <-looks.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		looking.Wait()
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// held notes that a process has the job's lock.
+func (w *ticking) held(h core.Holder, now time.Time) {
+	if last := len(w.holds) - 1; last >= 0 && w.holds[last].token == h.Token {
+		w.holds[last].to = now
+		return
+	}
+	w.holds = append(w.holds, away{label: h.Label, token: h.Token, from: now, to: now})
+}
+
+// blocked returns the times in which a process that was stopped or killed meanwhile
+// had the job's lock.
+func (w *ticking) blocked() (all []away) {
+	for _, aways := range w.aways {
+		for _, a := range aways {
+			for _, h := range w.holds {
+				if h.label == a.label && h.from.Before(a.to) && h.to.After(a.from) {
+					all = append(all, h)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (w *ticking) judge(t *testing.T, from, end time.Time) {
+	const form = "2006-01-02T15:04:05.000Z"
+	var lines []string
+	for _, p := range w.all {
+		lines = append(lines, p.output()...)
+	}
+	told := map[string][]string{} // by tick
+	for _, line := range lines {
+		if at, rest, _ := strings.Cut(line, " "); strings.Contains(rest, " missed, ") || strings.Contains(rest, " unknown, ") {
+			told[at] = append(told[at], rest)
+		}
+	}
+	run := starts(lines)
+	counts := map[string]int{}
+	for at := from.Truncate(time.Second).Add(time.Second); at.Before(end); at = at.Add(time.Second) {
+		name := at.UTC().Format(form)
+		said, n := told[name], run[name]
+		switch {
+		case n > 1:
+			t.Errorf("the tick of %s was run %d times", name, n)
+		case n == 1 && slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, " missed, ") }):
+			t.Errorf("the tick of %s was run, and told to be missed: %q", name, said)
+		case n == 1:
+			counts["run"]++
+		case len(said) == 0 && !w.was(at, func(a away) bool { return a.killed }):
+			t.Errorf("the tick of %s was missed, and no process has told of it", name)
+		case len(said) == 0:
+			counts["lost with the process that had taken it"]++
+		case len(said) > 1 && strings.Contains(said[0], " missed, "):
+			t.Errorf("the tick of %s was told to be missed %d times: %q", name, len(said), said)
+		case !w.able(at, nil):
+			counts["missed, every process away"]++
+		case !w.able(at, w.blocked()):
+			counts["missed, a process that was stopped or killed had the job's lock"]++
+		case !w.able(at, w.holds):
+			counts["missed, the run before had not ended: this machine is busy"]++
+		default:
+			t.Errorf("the tick of %s was missed although a process was there: %q", name, said)
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(counts)) {
+		t.Logf("%s: %d", why, counts[why])
+	}
+	if counts["run"] == 0 {
+		t.Error("no tick was run")
+	}
+}
+
+// was reports whether a process was away when a tick was due, in the way of is.
+func (w *ticking) was(at time.Time, is func(away) bool) bool {
+	for _, aways := range w.aways {
+		if slices.ContainsFunc(aways, func(a away) bool { return a.covers(at) && is(a) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// able reports whether a process was there for long enough to run a tick, at a time that
+// is not in besides.
+func (w *ticking) able(at time.Time, besides []away) bool {
+	return slices.ContainsFunc(w.aways, func(aways []away) bool {
+		there := at
+		for _, a := range slices.SortedFunc(slices.Values(slices.Concat(aways, besides)), func(a, b away) int { return a.from.Compare(b.from) }) {
+			if a.covers(at) {
+				if a.from.Sub(there) >= enough {
+					return true
+				}
+				if a.to.After(there) {
+					there = a.to
+				}
+			}
+		}
+		return at.Add(tickLate).Sub(there) >= enough
+	})
+}
