@@ -17,9 +17,9 @@ var sizes = []struct {
 	dirs        []string
 	code, tests int
 }{
-	{"product", []string{"core", "plugins"}, 38_735, 29_071},
+	{"product", []string{"core", "plugins"}, 39_280, 29_950},
 	{"laboratory", []string{"bench", "cmd", "internal"}, 29_711, 9_080},
-	{"examples", []string{"examples"}, 2_150, 2_100},
+	{"examples", []string{"examples"}, 2_020, 2_320},
 }
 
 // TestSize: the project does not grow unawares.
