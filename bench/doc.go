@@ -12,5 +12,5 @@
 //   - faults.go: the table of faults; search.go: schedules, drawn or played again
 //   - folders.go: result folders; keep.go: env up
 //   - locks.go, conform.go, skeleton.go: what operators and authors ask
-//   - exec.go, exec_linux.go, exec_other.go: the small init
+//   - lock.go: a command under a lock; exec.go: the small init
 package bench

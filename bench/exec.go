@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // StatusError is the status of another program that this one ends with. It has said
@@ -27,7 +29,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	if err != nil {
 		return &EnvError{Err: err}
 	}
-	if err := adoptOrphans(); err != nil {
+	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(stderr, "warning: cannot wait for the plugins of a program that was killed: %v\n", err)
 	}
 	// Note: before the program starts, or its end could be missed.

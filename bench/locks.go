@@ -95,6 +95,22 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 	})
 }
 
+// Names are those of the locks that are held and start with prefix, as far as ctx
+// lets the store tell, for a shell to complete.
+func (l Locks) Names(ctx context.Context, prefix string) (names []string) {
+	l.Warn = io.Discard
+	_, _ = l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) { // a shell shows no error
+		for h, err := range s.Client.List(ctx, prefix) {
+			if err != nil {
+				return nil, err
+			}
+			names = append(names, h.Name)
+		}
+		return nil, nil
+	})
+	return names
+}
+
 // Inspect shows who holds one lock.
 func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {

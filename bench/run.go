@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/check"
+	"github.com/lockbench/lockbench/bench/internal/command"
 	"github.com/lockbench/lockbench/bench/internal/faults"
 	"github.com/lockbench/lockbench/bench/internal/host"
 	"github.com/lockbench/lockbench/bench/internal/load"
@@ -57,6 +58,7 @@ func (o *Options) fill() {
 // Main returns unless this process was started to be a host.
 func Main() {
 	host.Main()
+	command.Main()
 	plugintest.HostMain()
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -57,6 +59,24 @@ func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 		}
 		return backendNames(cmd), directive
 	}
+}
+
+// completeFor bounds how long a shell waits for the names of locks.
+const completeFor = 2 * time.Second
+
+// lockNames completes the first argument by the name of a backend, and the second by
+// those of the locks that are held where the flags say.
+func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return firstBackend(cobra.ShellCompDirectiveNoFileComp)(cmd, args, toComplete)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completeFor)
+	defer cancel()
+	targets, _ := cmd.Flags().GetStringArray("target") // all who complete by this have these flags
+	config, _ := cmd.Flags().GetStringArray("config")
+	dirs, _ := cmd.Flags().GetStringArray("plugin-dir")
+	l := bench.Locks{Servers: bench.Servers{Targets: targets, Config: config, PluginDirs: dirs}, Backend: args[0]}
+	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
 // list completes the last word of a list with commas, and offers none twice.

@@ -5,7 +5,7 @@
 //
 //   - main.go: the root command; exit.go: exit codes and hints
 //   - a command each: run.go, faults.go, check.go, report.go, compare.go, merge.go, conform.go,
-//     env.go, locks.go, exec.go, plugins.go; oldfaults.go: earlier spellings
+//     env.go, lock.go, locks.go, exec.go, plugins.go; oldfaults.go: earlier spellings
 //   - servers.go, output.go: flags of several commands; progress.go: a run on a terminal
-//   - complete.go: completion
+//   - complete.go: completion; man.go: manual pages
 package main

@@ -33,7 +33,7 @@ func looking(cmd *cobra.Command, look func(ctx context.Context, l bench.Locks, a
 	var format string
 	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
 	serversVar(cmd.Flags(), &l.Servers)
-	cmd.ValidArgsFunction = firstBackend(cobra.ShellCompDirectiveNoFileComp)
+	cmd.ValidArgsFunction = lockNames
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		l.Backend, l.Warn = args[0], cmd.ErrOrStderr()
 		shown, err := look(cmd.Context(), l, args[1:])

@@ -59,7 +59,7 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	root.PersistentPreRunE = pluginDirs
-	root.AddCommand(runCommand(), faultsCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), locksCommand(), envCommand(), execCommand())
+	root.AddCommand(runCommand(), faultsCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), lockCommand(), leadCommand(), locksCommand(), envCommand(), execCommand(), manCommand())
 	completeAll(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

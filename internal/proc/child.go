@@ -25,6 +25,7 @@ type Child struct {
 	Role    string   // the environment variable that makes it a child, see [Become]
 	Program string   // "" for this one
 	Env     []string // in addition to that of this process
+	Name    string   // how it is called in the list of processes; "" for its path
 
 	cmd   *exec.Cmd
 	gone  chan struct{} // closed when the process has ended
@@ -113,6 +114,9 @@ func (c *Child) start() (out *os.File, err error) {
 	}
 	c.gone, c.ended = make(chan struct{}), make(chan struct{})
 	c.cmd = exec.Command(program)
+	if c.Name != "" {
+		c.cmd.Args[0] = c.Name
+	}
 	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
 	c.cmd.Stderr = os.Stderr
 	// A group of its own in our session: signals to our terminal are not for it,

@@ -79,6 +79,33 @@ func Family(pid int) []int {
 	return family
 }
 
+// Children are the child processes of process pid, those among them that have ended
+// and that it has not waited for.
+//
+// While pid waits for none, a list that is empty proves that it has no descendants
+// but by way of a process that adopts orphans itself: a child stays on the list when
+// it ends, and is on it before it leaves its own children to pid.
+func Children(pid int) (all []int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
+	for _, f := range files {
+		text, _ := os.ReadFile(f) // a thread that has ended has left its children to another one
+		for _, word := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	if len(files) > 0 {
+		return all
+	}
+	for child, s := range All() { // a kernel without CONFIG_PROC_CHILDREN
+		if s.Parent == pid {
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
 // parse reads "pid (command) state ...", where the command may contain anything.
 func parse(text string) (s Stat, ok bool) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])

@@ -1,0 +1,37 @@
+// Package command runs a program under a lock. Three kinds of processes take part:
+//
+//	lockbench lock ...     the front: what the shell sees, stops and signals; in its group the command runs
+//	└─ lockkeeper          the keeper: this program again, in a group of its own; has the lease
+//	   ├─ lockplugin-NAME  the plugin, whose host is the keeper
+//	   └─ CMD ARG...       the command, in the front's group: terminal and job control need nobody between
+//	      └─ ...           what it starts
+//
+// Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER): whatever the command has
+// started, in whatever session and however often it has forked, has the keeper among
+// its ancestors while that lives, and the front when it does not.
+//
+// The claim: the lock is free only when no process of the command is left.
+//
+//   - The front is killed: its pipe to the keeper ends. The keeper kills all of its
+//     children but the plugin until it has none ([tree]), and then releases. It renews
+//     until then, so a process that cannot be killed (in the kernel, or another user's)
+//     keeps the lock.
+//   - The keeper is killed: its plugin gives nothing back (plugin.Policy, Abandon),
+//     because that could come before the end of the command. The front has inherited
+//     the command, kills it the same way, and then breaks the lease by its token.
+//   - The keeper is stopped: the front kills it, and does the same.
+//   - The plugin is killed: the keeper starts another one; the lease lives.
+//   - Front and keeper are killed at once, or the keeper while the front is stopped: the
+//     kernel ends the command itself (PR_SET_PDEATHSIG), and no process what that has
+//     started; the lease ends with its TTL. One name does not mean both: the keeper's
+//     is lockkeeper, and it has no arguments.
+//   - The lease is not renewed: the command gets SIGTERM when a quarter of the TTL is
+//     left, SIGKILL when a tenth is. One that is over by then (it was broken, or the
+//     machine slept) brings SIGKILL at once.
+//
+// What is started by another process for the command is none of its tree: a service
+// manager, a container engine, a remote shell. Nor is it on another kernel.
+//
+// Elsewhere than on Linux no process adopts orphans: a command that leaves its
+// children behind outlives its lock there.
+package command

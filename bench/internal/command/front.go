@@ -1,0 +1,207 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+const (
+	// breakBudget is for freeing the lock of a keeper that was killed.
+	breakBudget = 10 * time.Second
+	// leaveBudget is for a keeper that has nothing left to do.
+	leaveBudget = 5 * time.Second
+	// lookPart of the TTL passes between two looks at the keeper.
+	lookPart = 10
+	// stdioFrom is the first descriptor that the command's standard ones may have in
+	// the keeper: below are those that the command inherits from the caller.
+	stdioFrom = 100
+)
+
+// ignored are the signals that the caller wants ignored, as nohup and a shell without
+// job control do. It is known only before the first signal.Notify.
+var ignored = func() (all []syscall.Signal) {
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}()
+
+// handedOn are the signals that the command gets from the front. What a terminal
+// sends to the group besides, it has from there.
+var handedOn = []os.Signal{
+	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT,
+}
+
+// front is the process that the shell sees.
+type front struct {
+	spec    Spec
+	keeper  *proc.Child
+	lines   chan line   // of the keeper
+	said    chan string // on its way to out
+	token   uint64      // of the last lease
+	stopped bool        // the keeper was when we last looked
+}
+
+// Run runs s to its end. What it has to say meanwhile goes to out. It handles the
+// signals of this process, and nothing else may be started by that.
+func Run(s Spec, out io.Writer) End {
+	if err := proc.AdoptOrphans(); err != nil {
+		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
+	}
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals, slices.DeleteFunc(slices.Clone(handedOn), func(s os.Signal) bool {
+		return slices.Contains(ignored, s.(syscall.Signal))
+	})...)
+	signal.Ignore(syscall.SIGPIPE) // the reader of our standard error may go; the command has its default
+	s.Group, s.Ignored = syscall.Getpgrp(), ignored
+	for i := range s.Stdio {
+		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD, stdioFrom)
+		if err != nil { // it is closed, and the command finds it so
+			fd = -1
+		}
+		s.Stdio[i] = uintptr(fd)
+	}
+	f := &front{spec: s, keeper: &proc.Child{Role: role, Name: called}, said: make(chan string, 64)}
+	f.lines = make(chan line, 64) // the keeper may be through before Start is
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for text := range f.said {
+			fmt.Fprintln(out, "lockbench: "+text)
+		}
+	})
+	defer writing.Wait()
+	defer close(f.said)
+	defer signal.Stop(signals) // first of all, for what waits for the reader
+	if err := proc.Start(context.Background(), f.keeper, s, func(l line) { f.lines <- l }); err != nil {
+		return End{Kind: Failed, Reason: fmt.Sprintf("keeper: %v", err)}
+	}
+	return f.serve(signals)
+}
+
+// serve does what the keeper says until it is through.
+func (f *front) serve(signals <-chan os.Signal) End {
+	look := time.NewTicker(min(max(f.spec.TTL/lookPart, killPause), lookEvery))
+	defer look.Stop()
+	for {
+		select {
+		case l := <-f.lines:
+			if l.End != nil {
+				return f.leave(*l.End)
+			}
+			f.take(l)
+		case sig := <-signals:
+			_ = f.keeper.Send(order{sig.(syscall.Signal), fromTerminal(sig)}) // it fails when the keeper has ended
+		case <-look.C:
+			f.look()
+		case <-f.keeper.Ended():
+			return f.replace()
+		}
+	}
+}
+
+// look kills a keeper that is stopped by a signal at two looks: it does not renew, and
+// could not end the command in time.
+func (f *front) look() {
+	s, _ := proc.Of(f.keeper.Pid())
+	if f.stopped && s.Stopped() {
+		_ = syscall.Kill(f.keeper.Pid(), syscall.SIGKILL) // it may have ended
+	}
+	f.stopped = s.Stopped()
+}
+
+// take does what a line of the keeper asks for.
+func (f *front) take(l line) {
+	switch {
+	case l.Say != "" && f.spec.Verbose, l.Warn != "":
+		// A full pipe must not keep us from seeing what becomes of the keeper.
+		select {
+		case f.said <- l.Say + l.Warn:
+		default:
+		}
+	case l.Token != 0:
+		f.token = l.Token
+	case l.Stopped != 0:
+		// A terminal has stopped us, too, and the line may be old: both go on by now.
+		if s, ok := proc.Of(l.Stopped); ok && s.Stopped() {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it cannot fail
+		}
+	}
+}
+
+// leave waits for the keeper, which has nothing left to do.
+func (f *front) leave(e End) End {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveBudget)
+	defer cancel()
+	_ = f.keeper.Close(ctx) // it is killed then
+	return e
+}
+
+// replace does what the keeper would have done, which was killed: it ends the command,
+// and only then the lease. With AtLeast the lease goes on to its end.
+func (f *front) replace() End {
+	for len(f.lines) > 0 { // all that it has said is in there
+		l := <-f.lines
+		if l.End != nil {
+			return *l.End
+		}
+		f.token = max(f.token, l.Token)
+	}
+	tree{func() int { return 0 }}.kill() // the plugin among them, which has nothing to release
+	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
+	if f.token == 0 || f.spec.AtLeast > 0 {
+		return e
+	}
+	if err := f.free(); err != nil {
+		e.Reason += fmt.Sprintf("; the lock is free when its TTL is over: %v", err)
+	}
+	return e
+}
+
+func (f *front) free() error {
+	ctx, cancel := context.WithTimeout(context.Background(), breakBudget)
+	defer cancel()
+	log := slog.New(slog.DiscardHandler)
+	b, err := plugin.Open(ctx, f.spec.Backend, &plugin.Options{Path: f.spec.Path, Config: f.spec.Config, Logger: log})
+	if err != nil {
+		return err
+	}
+	c := core.New(b, &core.Options{Logger: log})
+	err = c.Break(ctx, f.spec.Name, f.token)
+	if errors.Is(err, core.ErrNotHeld) {
+		err = nil
+	}
+	return errors.Join(err, c.Close(ctx))
+}
+
+// fromTerminal reports whether the command has got sig, too: a terminal sends it to all
+// of its foreground group. Note: a signal from elsewhere looks the same then, and
+// is not handed on.
+func fromTerminal(sig os.Signal) bool {
+	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
+		return false
+	}
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == syscall.Getpgrp()
+}

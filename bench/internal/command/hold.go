@@ -1,0 +1,196 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/plugin"
+)
+
+const (
+	// Parts of the TTL that are left when a command whose lease is not renewed is
+	// asked to end, and when it is killed.
+	termPart, killPart = 4, 10
+	// maxHoldGrace is for a command that is asked to end because of MaxHold.
+	maxHoldGrace = 10 * time.Second
+	// lookEvery bounds the time until a machine that slept is noticed.
+	lookEvery = time.Second
+	// leftAfter is how long what the command has left behind may run untold.
+	leftAfter = time.Second
+)
+
+// run is one run of the command under a lease.
+type run struct {
+	*keeper
+	tree
+	held  held
+	start time.Time
+
+	status *syscall.WaitStatus // of the command, when it has ended
+	over   time.Time           // when it has
+	told   bool                // that it has left processes behind
+	lost   string              // why it is to end before it wants to; "" when it is not
+	termed bool
+	killAt time.Time // when it is killed that was asked to end; zero for never
+	deny   bool      // it was told that a process cannot be killed
+}
+
+// hold runs the command under h until nothing of it is left, and gives h back.
+//
+// Every way out of it goes through an empty tree, and the release is behind it:
+// that is the claim of this package for all ends but that of the keeper.
+func (k *keeper) hold(h held) End {
+	r := &run{keeper: k, held: h, start: time.Now(), tree: tree{func() int {
+		pid, _ := plugin.ProcessOf(k.backend)
+		return pid
+	}}}
+	started := r.begin()
+	for started == nil && r.reap(r.took) {
+		r.look(time.Now())
+		r.wait()
+	}
+	if err := h.Release(context.Background()); err != nil && r.lost == "" && !errors.Is(err, core.ErrNotHeld) {
+		k.say(line{Warn: fmt.Sprintf("the lock may still be taken: %v", err)})
+	}
+	switch {
+	case r.lost != "":
+		return End{Kind: Lost, Reason: r.lost}
+	case started != nil && k.wanted.Err() != nil:
+		return k.failed(started)
+	case started != nil:
+		return notStarted(k.spec.Argv[0], started)
+	case r.status == nil: // somebody else has waited for it
+		return End{Kind: Failed, Reason: "the command has ended with an unknown status"}
+	case r.status.Signaled():
+		return End{Status: 128 + int(r.status.Signal())}
+	}
+	return End{Status: r.status.ExitStatus()}
+}
+
+func notStarted(name string, err error) End {
+	if errors.Is(err, syscall.ENOENT) {
+		return End{Status: 127, Reason: fmt.Sprintf("%s: %v", name, err)}
+	}
+	return End{Status: 126, Reason: fmt.Sprintf("%s: %v", name, err)}
+}
+
+// begin starts the command, in the front's group.
+func (r *run) begin() error {
+	// A grant that the store made by itself is short until it is renewed for the first time.
+	for time.Until(r.held.Deadline()) <= r.spec.TTL/termPart && r.wanted.Err() == nil && r.held.Err() == nil {
+		r.wait()
+	}
+	if err := r.held.Err(); err != nil {
+		r.lost = fmt.Sprintf("lost %q: %v", r.spec.Name, err)
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.wanted.Err(); err != nil {
+		return err
+	}
+	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: r.spec.Group}
+	dieWithParent(attr)
+	// A command of another lock has such variables already: the last ones count.
+	env := (&exec.Cmd{Env: append(os.Environ(),
+		"LOCKBENCH_LOCK="+r.spec.Name,
+		"LOCKBENCH_TOKEN="+strconv.FormatUint(r.held.Token(), 10),
+		"LOCKBENCH_LEASE_UNTIL="+r.held.Deadline().UTC().Format(time.RFC3339Nano))}).Environ()
+	pid, err := syscall.ForkExec(r.spec.Program, r.spec.Argv, &syscall.ProcAttr{Env: env, Files: r.spec.Stdio[:], Sys: attr})
+	if err == nil {
+		r.pid = pid
+	}
+	return err
+}
+
+// took notes what became of a child.
+func (r *run) took(pid int, status syscall.WaitStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case pid != r.pid:
+	case status.Stopped():
+		r.say(line{Stopped: pid})
+	default:
+		r.status, r.over, r.pid = &status, time.Now(), 0
+	}
+}
+
+// look decides whether the command must end, and ends it.
+func (r *run) look(now time.Time) {
+	left := r.held.Deadline().Sub(now)
+	ttl := r.spec.TTL
+	err := r.held.Err()
+	switch {
+	case r.fronted.Err() != nil:
+		r.end("lockbench was killed", now)
+	case r.wanted.Err() != nil: // the command has ended, and what it left behind shall
+		r.killAt = now
+	case err != nil:
+		r.end(fmt.Sprintf("lost %q: %v", r.spec.Name, err), now)
+	case left <= ttl/killPart:
+		r.end(fmt.Sprintf("lost %q: not renewed", r.spec.Name), now)
+	case left <= ttl/termPart:
+		r.end(fmt.Sprintf("lost %q: not renewed, with %v left", r.spec.Name, left.Round(time.Millisecond)), now.Add(left-ttl/killPart))
+	case r.spec.MaxHold > 0 && now.Sub(r.start) >= r.spec.MaxHold:
+		r.end(fmt.Sprintf("%q was held for %v, its longest time", r.spec.Name, r.spec.MaxHold), now.Add(maxHoldGrace))
+	case r.status != nil && !r.told && now.Sub(r.over) >= leftAfter:
+		r.told = true
+		r.say(line{Warn: fmt.Sprintf("%s has ended, and keeps %q until what it left behind has", r.spec.Argv[0], r.spec.Name)})
+	}
+	switch {
+	case r.killAt.IsZero():
+	case !now.Before(r.killAt):
+		if r.tree.signal(syscall.SIGKILL) && !r.deny {
+			r.deny = true
+			r.say(line{Warn: fmt.Sprintf("%s has started what another user owns: it cannot be killed, and may outlive the lease", r.spec.Argv[0])})
+		}
+	case !r.termed:
+		r.termed = true
+		r.tree.signal(syscall.SIGTERM)
+		r.tree.signal(syscall.SIGCONT) // what is stopped does not end by the other
+	}
+}
+
+// end has the command killed at that time, or sooner if that was said before. The first
+// reason counts.
+func (r *run) end(reason string, at time.Time) {
+	if r.lost == "" {
+		r.lost = reason
+	}
+	if r.killAt.IsZero() || at.Before(r.killAt) {
+		r.killAt = at
+	}
+}
+
+// wait waits until there may be something new.
+func (r *run) wait() {
+	now := time.Now()
+	pause := min(lookEvery, time.Until(r.held.Deadline())-r.spec.TTL/termPart)
+	if r.spec.MaxHold > 0 {
+		pause = min(pause, time.Until(r.start.Add(r.spec.MaxHold)))
+	}
+	if !r.killAt.IsZero() {
+		pause = max(r.killAt.Sub(now), pauseAfter(r.killAt))
+	}
+	timer := time.NewTimer(max(pause, killPause))
+	defer timer.Stop()
+	fronted, wanted, done := r.fronted.Done(), r.wanted.Done(), r.held.Done()
+	if !r.killAt.IsZero() && !now.Before(r.killAt) { // all that these have to say is known
+		fronted, wanted, done = nil, nil, nil
+	}
+	select {
+	case <-timer.C:
+	case <-r.changes:
+	case <-fronted:
+	case <-wanted:
+	case <-done:
+	}
+}

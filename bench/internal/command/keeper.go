@@ -1,0 +1,263 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+const (
+	startTimeout = 30 * time.Second
+	// closeBudget is for the release, the last thing that a keeper does.
+	closeBudget = 10 * time.Second
+	// betweenTerms is the pause before a command that has ended is run again.
+	betweenTerms = time.Second
+)
+
+// Main makes this process a keeper if it was started as one. Call it first in main.
+func Main() { proc.Become(role, called, openKeeper) }
+
+// keeper has the lease, and the command as its child.
+type keeper struct {
+	spec    Spec
+	said    chan line
+	changes chan os.Signal // a signal for every change of a child
+	backend driver.Backend
+	client  *core.Client
+
+	fronted context.Context // ends with the front
+	orphan  context.CancelFunc
+	wanted  context.Context // ends, with the cause, when no lock is wanted any more
+	refuse  context.CancelCauseFunc
+	ended   chan struct{}
+
+	mu    sync.Mutex
+	pid   int  // of the command; 0 when there is none to be signalled
+	leave bool // a signal asks to end: no other term follows
+}
+
+// interrupt is the signal that has ended a wait.
+type interrupt syscall.Signal
+
+func (i interrupt) Error() string { return syscall.Signal(i).String() }
+
+func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
+	k := &keeper{spec: s, said: make(chan line, 256), changes: make(chan os.Signal, 1), ended: make(chan struct{})}
+	// Where these fail the front has said so, or nobody looks for it by its name.
+	_, _ = proc.Rename(called), proc.AdoptOrphans()
+	for _, fd := range s.Stdio {
+		syscall.CloseOnExec(int(fd))
+	}
+	// What a service manager sends to all of its processes is for the command: we end
+	// when that has. Handled signals have their default in what we start, as they
+	// have in what the caller starts; those that he ignores it ignores.
+	drop := make(chan os.Signal, 1)
+	signal.Notify(drop, append([]os.Signal{syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP}, handedOn...)...)
+	for _, sig := range s.Ignored {
+		signal.Ignore(sig)
+	}
+	signal.Notify(k.changes, syscall.SIGCHLD) // before there is a command, or its end could be missed
+	k.fronted, k.orphan = context.WithCancel(context.Background())
+	k.wanted, k.refuse = context.WithCancelCause(k.fronted)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		for l := range k.said {
+			p.Send(l) // waits while the front is stopped
+		}
+	}()
+	go func() {
+		defer close(k.ended)
+		// The kernel ends the command with the thread that has started it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		e := k.run()
+		k.said <- line{End: &e}
+		close(k.said)
+		<-told
+	}()
+	return k, nil
+}
+
+// say tells the front, and drops what it has no room for: it may be stopped.
+func (k *keeper) say(l line) {
+	select {
+	case k.said <- l:
+	default:
+	}
+}
+
+// Do implements proc.Agent: a signal for the command, or for the wait for its lock.
+func (k *keeper) Do(_ context.Context, o order) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ends := slices.Contains([]syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}, o.Signal)
+	k.leave = k.leave || ends
+	switch {
+	case k.pid == 0 && ends:
+		k.refuse(interrupt(o.Signal))
+	case k.pid != 0 && !o.Knows:
+		_ = syscall.Kill(k.pid, o.Signal) // nobody has waited for it; another user's is none of ours
+	}
+}
+
+// leaves reports whether no other term shall follow.
+func (k *keeper) leaves() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leave || k.wanted.Err() != nil
+}
+
+// Close implements proc.Agent: the front has ended, or has heard the end.
+func (k *keeper) Close() error {
+	k.orphan()
+	<-k.ended
+	return nil
+}
+
+// run does all, and leaves neither lock nor command nor plugin.
+func (k *keeper) run() (e End) {
+	log := slog.New(slog.DiscardHandler)
+	b, err := plugin.Open(k.wanted, k.spec.Backend, &plugin.Options{
+		Path: k.spec.Path, Config: k.spec.Config, Logger: log, StartTimeout: startTimeout,
+		OnHostDeath: plugin.Policy{Abandon: true}, // see the front
+	})
+	if err != nil {
+		return k.failed(err)
+	}
+	k.backend, k.client = b, core.New(b, &core.Options{Label: k.spec.Label, Logger: log, OnEvent: k.tell})
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeBudget)
+		defer cancel()
+		if err := k.client.Close(ctx); err != nil && e.Kind == Ended {
+			k.say(line{Warn: fmt.Sprintf("the lock may still be taken: %v", err)})
+		}
+	}()
+	for {
+		h, err := k.acquire()
+		if err != nil {
+			return k.failed(err)
+		}
+		k.say(line{Token: h.Token()})
+		e = k.hold(h)
+		again := k.spec.Lead && (e.Kind == Lost || e.Kind == Ended && k.spec.Restart)
+		if !again || k.leaves() {
+			return e
+		}
+		if e.Reason != "" {
+			k.say(line{Warn: e.Reason})
+		}
+		if !proc.Sleep(k.wanted, betweenTerms) {
+			return k.failed(k.wanted.Err())
+		}
+	}
+}
+
+// failed is the end of what never had the lock.
+func (k *keeper) failed(err error) End {
+	var sig interrupt
+	switch {
+	case errors.As(context.Cause(k.wanted), &sig):
+		return End{Status: 128 + int(sig)}
+	case errors.Is(err, core.ErrInvalid), errors.Is(err, core.ErrConfig):
+		return End{Kind: Invalid, Reason: err.Error()}
+	case errors.Is(err, core.ErrHeld):
+		return End{Kind: Held, Reason: err.Error()}
+	case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrDenied):
+		return End{Kind: Unavailable, Reason: err.Error()}
+	case errors.Is(err, context.DeadlineExceeded):
+		return End{Kind: Held, Reason: err.Error()}
+	}
+	var open *plugin.OpenError
+	if errors.As(err, &open) {
+		return End{Kind: Unavailable, Reason: err.Error()}
+	}
+	return End{Kind: Failed, Reason: err.Error()}
+}
+
+// tell says what happens to the lease.
+func (k *keeper) tell(ev core.Event) {
+	name := strconv.Quote(ev.Name)
+	switch ev.Kind {
+	case core.EventAcquired:
+		k.say(line{Say: fmt.Sprintf("acquired %s under token %d after %v", name, ev.Token, ev.Took.Round(time.Millisecond))})
+	case core.EventWaiting, core.EventWaitFailed:
+		if errors.Is(ev.Err, core.ErrHeld) {
+			k.say(line{Say: fmt.Sprintf("waiting: %v", ev.Err)})
+			return
+		}
+		k.say(line{Warn: fmt.Sprintf("waiting: %v", ev.Err)})
+	case core.EventRenewed:
+		k.say(line{Say: fmt.Sprintf("renewed %s, with %v left", name, ev.Slack.Round(time.Millisecond))})
+	case core.EventSuspect:
+		k.say(line{Say: fmt.Sprintf("not renewed: %v", ev.Err)})
+	case core.EventLost:
+		k.say(line{Say: fmt.Sprintf("lost %s: %v", name, ev.Err)})
+	case core.EventReleased:
+		k.say(line{Say: fmt.Sprintf("released %s", name)})
+	}
+}
+
+// held is a lease or a term.
+type held interface {
+	Token() uint64
+	Deadline() time.Time
+	Done() <-chan struct{}
+	Err() error
+	Release(context.Context) error
+}
+
+// led is a term as a lease.
+type led struct{ *core.Term }
+
+func (l led) Done() <-chan struct{}             { return l.Context().Done() }
+func (l led) Release(ctx context.Context) error { return l.Resign(ctx) }
+
+// acquire waits for the lock as long as it may.
+func (k *keeper) acquire() (held, error) {
+	ctx := k.wanted
+	if k.spec.Wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, k.spec.Wait)
+		defer cancel()
+	}
+	if k.spec.Lead {
+		e, err := k.client.Elector(k.spec.Name, &core.ElectorOptions{TTL: k.spec.TTL})
+		if err != nil {
+			return nil, err
+		}
+		term, err := e.Campaign(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return led{term}, nil
+	}
+	l, err := k.client.Lock(k.spec.Name, &core.LockOptions{TTL: k.spec.TTL, AtLeast: k.spec.AtLeast})
+	if err != nil {
+		return nil, err
+	}
+	var lease *core.Lease
+	if k.spec.Try {
+		lease, err = l.TryAcquire(ctx)
+	} else {
+		lease, err = l.Acquire(ctx)
+	}
+	if err != nil {
+		return nil, err // and no lease: nil in an interface is not
+	}
+	return lease, nil
+}

@@ -1,0 +1,74 @@
+package command
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// Spec is what to run under which lock.
+type Spec struct {
+	Backend, Path string // of the plugin
+	Config        driver.Config
+	Name          string   // of the lock
+	Program       string   // path of the command
+	Argv          []string // of the command, its name first
+	Label         string
+
+	TTL, AtLeast time.Duration // as in core.LockOptions
+	MaxHold      time.Duration // the command is ended after so long; 0 for never
+	Try          bool          // do not wait
+	Wait         time.Duration // longest wait; 0 for no end
+	Lead         bool          // as the leader of the election of that name
+	Restart      bool          // go on when the command has ended, too
+	Verbose      bool
+
+	// What the keeper does not have from the front: descriptors of standard input,
+	// output and error, the group of the command, the signals that are ignored in it.
+	Stdio   [3]uintptr
+	Group   int
+	Ignored []syscall.Signal
+}
+
+// Kind is how it ended.
+type Kind string
+
+// The kinds of ends.
+const (
+	Ended       Kind = ""            // the command has, or a signal has ended the wait for the lock
+	Held        Kind = "held"        // by another holder, until the wait was over
+	Lost        Kind = "lost"        // the lease was, or MaxHold is over: the command was ended
+	Unavailable Kind = "unavailable" // the plugin or the store cannot be used
+	Invalid     Kind = "invalid"     // what was asked for does not fit the backend
+	Failed      Kind = "failed"      // something else
+)
+
+// End is how it ended. Status is that of the command as a shell has it: 128 + n when
+// signal n has ended it, 126 when it cannot be executed. Of another kind it says why.
+type End struct {
+	Kind   Kind
+	Status int
+	Reason string
+}
+
+// line is what the keeper says to the front.
+type line struct {
+	Say     string `json:",omitempty"` // for people who want to know
+	Warn    string `json:",omitempty"` // for all
+	Token   uint64 `json:",omitempty"` // of a new lease
+	Stopped int    `json:",omitempty"` // the command, which a signal has stopped
+	End     *End   `json:",omitempty"` // the last line
+}
+
+// order is what the front says to the keeper.
+type order struct {
+	Signal syscall.Signal // for the command
+	Knows  bool           // it has it already
+}
+
+// role makes a process a keeper, see proc.Become.
+const (
+	role   = "LOCKBENCH_KEEPER"
+	called = "lockkeeper"
+)

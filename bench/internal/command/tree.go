@@ -1,0 +1,91 @@
+package command
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+// Bounds of the pause between two looks for what is left to kill. It is a tenth of
+// what the killing has taken so far: what waits in the kernel may do so for hours.
+const (
+	killPause    = time.Millisecond
+	maxKillPause = 100 * time.Millisecond
+)
+
+// pauseAfter is the pause when the killing has begun at start.
+func pauseAfter(start time.Time) time.Duration {
+	return min(max(time.Since(start)/10, killPause), maxKillPause)
+}
+
+// tree is all that this process has started, and all that came of it, less one child.
+// It is for one goroutine, and nobody else may wait for a child of this process
+// but that one.
+type tree struct {
+	spare func() (pid int) // 0 for none
+}
+
+// children are the children of this process that are in the tree, ended ones too.
+func (t tree) children() []int {
+	spared := t.spare()
+	return slices.DeleteFunc(proc.Children(os.Getpid()), func(pid int) bool { return pid == spared })
+}
+
+// signal sends sig to every process of the tree, and reports whether one of them may
+// not be signalled by us.
+func (t tree) signal(sig syscall.Signal) (refused bool) {
+	type node struct{ pid, parent int }
+	var all []node
+	for _, pid := range t.children() {
+		all = append(all, node{pid, os.Getpid()})
+	}
+	for i := 0; i < len(all); i++ {
+		n := all[i]
+		for _, pid := range proc.Children(n.pid) {
+			all = append(all, node{pid, n.pid})
+		}
+		p, err := os.FindProcess(n.pid)
+		if err != nil {
+			continue
+		}
+		// Its number may be another's by now; of what we have a handle of it is not. One
+		// that has a new parent is found again by way of that.
+		if now, ok := proc.Of(n.pid); ok && now.Parent == n.parent {
+			refused = errors.Is(p.Signal(sig), syscall.EPERM) || refused
+		}
+		_ = p.Release() // it does not fail
+	}
+	return refused
+}
+
+// reap waits for the children that have ended, and calls took for what became of each.
+// It reports whether a child is left. Only here are children waited for, between two
+// lists, so that an empty list of [proc.Children] proves that the tree is empty.
+func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {
+	for {
+		children, waited := t.children(), false
+		for _, pid := range children {
+			var status syscall.WaitStatus
+			if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG|syscall.WUNTRACED, nil); err == nil && got == pid {
+				waited = true
+				took(pid, status)
+			}
+		}
+		if len(children) == 0 || !waited {
+			return len(children) > 0
+		}
+	}
+}
+
+// kill ends the tree, and returns when nothing of it is left.
+func (t tree) kill() {
+	start := time.Now()
+	for t.reap(func(int, syscall.WaitStatus) {}) {
+		t.signal(syscall.SIGKILL)
+		time.Sleep(pauseAfter(start))
+	}
+}

@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/lockbench/lockbench/bench/internal/command"
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// The statuses of [Locked.Run] that are not the command's, nor those of other errors.
+const (
+	StatusHeld = 75 // EX_TEMPFAIL: another holder has the lock
+	StatusLost = 79 // the lease was lost, and the command was ended
+)
+
+// Locked is a command that runs under a lock.
+type Locked struct {
+	Servers
+	Backend string // by name, or the path of its plugin
+	Name    string // of the lock
+	Command []string
+
+	Try  bool          // do not wait for the lock
+	Wait time.Duration // longest wait; 0 for no end
+	// TTL of the lease; 0 for 10 s, or AtLeast where that is more.
+	TTL     time.Duration
+	AtLeast time.Duration // the lock stays taken for so long, at most TTL
+	MaxHold time.Duration // the command is ended after so long; 0 for never
+	Label   string        // who holds it; "" for host name and process id
+	Lead    bool          // as the leader of the election of that name
+	Restart bool          // with Lead: run the command again when it has ended
+
+	Held    int  // the status when the lock is held, StatusHeld for example
+	Tell    bool // that it is held
+	Verbose bool
+}
+
+// Run runs the command, which has the standard input, output and error of this process,
+// and its terminal. Its error is nil or a [StatusError] when the command has run; where
+// that says why, it has been written to out. It handles the signals of this process.
+func (l Locked) Run(ctx context.Context, out io.Writer) error {
+	program, err := exec.LookPath(l.Command[0])
+	if err != nil {
+		return l.notFound(err, out)
+	}
+	d, err := l.resolve(ctx, l.Backend, out)
+	if err != nil {
+		return err
+	}
+	if d.says.Properties.Scope == driver.ScopeHost {
+		return usagef("the locks of %s live in its plugin: they keep no other process out", d.Name)
+	}
+	e := command.Run(command.Spec{
+		Backend: d.Name, Path: d.Path, Config: d.config, Name: l.Name, Program: program, Argv: l.Command, Label: cmp.Or(l.Label, hostAndPid()),
+		TTL: cmp.Or(l.TTL, max(10*time.Second, l.AtLeast)), AtLeast: l.AtLeast, MaxHold: l.MaxHold,
+		Try: l.Try, Wait: l.Wait, Lead: l.Lead, Restart: l.Restart, Verbose: l.Verbose,
+	}, out)
+	switch e.Kind {
+	case command.Unavailable:
+		return &EnvError{Backend: d.Name, Err: errors.New(e.Reason), Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is", d.Name)}
+	case command.Invalid:
+		return usagef("%s", e.Reason)
+	case command.Failed:
+		return errors.New(e.Reason)
+	case command.Held:
+		e.Status = l.Held
+		if !l.Tell && !l.Verbose {
+			e.Reason = ""
+		}
+	case command.Lost:
+		e.Status = StatusLost
+	}
+	if e.Reason != "" {
+		fmt.Fprintf(out, "lockbench: %s\n", e.Reason)
+	}
+	if e.Status != 0 {
+		return StatusError(e.Status)
+	}
+	return nil
+}
+
+// notFound is the status that a shell has for a command that it does not find.
+func (l Locked) notFound(err error, out io.Writer) error {
+	fmt.Fprintf(out, "lockbench: %v\n", err)
+	if errors.Is(err, os.ErrPermission) {
+		return StatusError(126)
+	}
+	return StatusError(127)
+}
+
+// hostAndPid names the process that people see, and not its keeper.
+func hostAndPid() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockbench/lockbench/bench"
+)
+
+func lockCommand() *cobra.Command {
+	var l bench.Locked
+	cmd := running(&cobra.Command{
+		Use:   "lock BACKEND NAME [flags] -- COMMAND [ARG...]",
+		Short: "Run a command under a lock",
+		Long: `lock waits for a lock, runs a command, and gives the lock back when the command
+and all that it has started have ended. It says nothing but errors, and ends
+with the command's status: 128 + n when signal n ended it, 126 or 127 when it
+cannot be run. Its own are 75 when the lock is held, 79 when it was lost and the
+command ended for that, 2 and 3 as ever.
+
+The command has LOCKBENCH_LOCK, LOCKBENCH_TOKEN (higher with every grant: let
+what it writes to refuse lower ones) and LOCKBENCH_LEASE_UNTIL, the end of the
+lease unless it is renewed, which it is while the command runs.`,
+		Example: `  lockbench lock redis nightly --try --target redis=10.0.0.7:6379 -- ./report
+  lockbench lock etcd jobs/refresh --wait 30s --target etcd=@/etc/lockbench/etcd -- make refresh
+  lockbench lock mysql tick --try --at-least 50s --target mysql=env:DSN -- ./tick`,
+	}, &l)
+	fl := cmd.Flags()
+	fl.BoolVar(&l.Try, "try", false, "do not wait when the lock is held")
+	fl.DurationVar(&l.Wait, "wait", 0, "wait at most for this `time` (default: without an end)")
+	fl.DurationVar(&l.AtLeast, "at-least", 0, "keep the lock for this `time`, also when the command ends sooner")
+	fl.IntVar(&l.Held, "conflict-exit-code", bench.StatusHeld, "end with this `status` when the lock is held")
+	cmd.MarkFlagsMutuallyExclusive("try", "wait")
+	return cmd
+}
+
+func leadCommand() *cobra.Command {
+	l := bench.Locked{Lead: true}
+	cmd := running(&cobra.Command{
+		Use:   "lead BACKEND NAME [flags] -- COMMAND [ARG...]",
+		Short: "Run a command while leading an election",
+		Long: `lead campaigns, runs a command while it leads, and ends with the command's
+status as lock does. When the leadership is lost the command is ended, and it
+campaigns again. With --restart it does so when the command has ended, too:
+after SIGTERM, SIGINT, SIGHUP or SIGQUIT it stays no longer than the command.
+
+An election and a lock of one name are the same lock.`,
+		Example: `  lockbench lead etcd scheduler --target etcd=10.0.0.7:2379 -- ./scheduler
+  lockbench lead redis worker --restart --target redis=env:REDIS_URL -- ./worker`,
+	}, &l)
+	cmd.Flags().BoolVar(&l.Restart, "restart", false, "run the command again when it has ended, after the next term has begun")
+	return cmd
+}
+
+// running lets cmd run what follows "--" as l says.
+func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
+	fl := cmd.Flags()
+	fl.DurationVar(&l.TTL, "ttl", 0, "how long others wait when this machine is lost, a `time` (default 10s)")
+	fl.DurationVar(&l.MaxHold, "max-hold", 0, "end the command after this `time`, by SIGTERM, and by SIGKILL 10s later")
+	fl.StringVar(&l.Label, "label", "", "who holds the lock, for people (default: host name and process id)")
+	fl.BoolVarP(&l.Verbose, "verbose", "v", false, "tell of waiting, renewals and the end of the lease")
+	serversVar(fl, &l.Servers)
+	cmd.ValidArgsFunction = lockNames
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if cmd.ArgsLenAtDash() != 2 || len(args) < 3 {
+			return hinted(usagef("%s needs a backend, the name of a lock, and behind -- a command", cmd.CommandPath()), cmd.UseLine())
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for name, d := range map[string]time.Duration{"wait": l.Wait, "ttl": l.TTL, "at-least": l.AtLeast, "max-hold": l.MaxHold} {
+			if d < 0 {
+				return usagef("--%s %v is negative", name, d)
+			}
+		}
+		l.Backend, l.Name, l.Command = args[0], args[1], args[2:]
+		l.Tell = isTerminal(cmd.ErrOrStderr())
+		return l.Run(cmd.Context(), cmd.ErrOrStderr())
+	}
+	return cmd
+}

@@ -1,0 +1,120 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a shell with job control on a terminal of its own.
+type terminal struct {
+	t      *testing.T
+	master *os.File
+	mu     sync.Mutex
+	shown  bytes.Buffer
+}
+
+func startTerminal(t *testing.T) *terminal {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slave.Close()
+	shell := exec.Command("sh", "-i")
+	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
+	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	shell.Env = append(os.Environ(), "PS1=", "ENV=")
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := &terminal{t: t, master: master}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for b := make([]byte, 4096); ; {
+			n, err := master.Read(b)
+			c.mu.Lock()
+			c.shown.Write(b[:n])
+			c.mu.Unlock()
+			if err != nil { // no process has the other end
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = shell.Process.Kill() // it has jobs, and would not end by itself
+		_ = shell.Wait()
+		reading.Wait()
+		master.Close()
+	})
+	return c
+}
+
+// types types keys, and waits until the terminal shows text after that.
+func (c *terminal) types(keys, text string) {
+	c.t.Helper()
+	c.mu.Lock()
+	c.shown.Reset()
+	c.mu.Unlock()
+	if _, err := c.master.WriteString(keys); err != nil {
+		c.t.Fatal(err)
+	}
+	eventually(c.t, fmt.Sprintf("after %q it shows %q", keys, text), func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return strings.Contains(c.shown.String(), text)
+	})
+}
+
+// TestLockOnTerminal: a command under a lock is a job as it would be without.
+func TestLockOnTerminal(t *testing.T) {
+	g := startGuarded(t)
+	const ctrlC, ctrlD, ctrlZ = "\x03", "\x04", "\x1a"
+	under := func(command string) string {
+		return g.binary + " lock redis tty --target redis=" + g.server.Addr() + " --plugin-dir " + g.dir + " -- " + command + "\n"
+	}
+	c := startTerminal(t)
+	// What is typed is shown twice: by the terminal, and by cat.
+	c.types(under("sh -c 'echo ready; exec cat'"), "\nready")
+	c.types("one\n", "one\r\none\r\n")
+	c.types(ctrlZ, "Stopped")
+	c.types("fg; echo st''atus $?\n", "lock redis tty") // dash shows what it resumes
+	c.types("two\n", "two\r\ntwo\r\n")
+	c.types(ctrlD, "status 0")
+	c.types(under("sh -c 'echo ready; sleep 600; true'"), "\nready")
+	c.types(ctrlC, "^C") // and what was typed ahead is gone
+	c.types("echo st''atus $?\n", "status 130")
+	// The command stops itself, and not its group.
+	c.types(under("sh -c 'kill -STOP $$; exit 4'"), "Stopped")
+	c.types("fg; echo st''atus $?\n", "status 4")
+	// In the background, and with a window that changes.
+	c.types(under("sh -c 'trap \"stty size\" WINCH; echo ready; while :; do sleep 0.05; done'"), "\nready")
+	if err := unix.IoctlSetWinsize(int(c.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 99}); err != nil {
+		t.Fatal(err)
+	}
+	c.types("", "33 99")
+	c.types(ctrlC, "^C")
+	c.types(strings.TrimSuffix(under("cat"), "\n")+" & wait; jobs\n", "Stopped") // cat reads
+	c.types("kill %1; fg; echo st''atus $?\n", "status 143")
+}
