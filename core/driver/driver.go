@@ -150,7 +150,7 @@ type Grant struct {
 	// clock.
 	Sent time.Time
 	// For is how long the store keeps the grant from when it was made: positive,
-	// at most [Properties] FirstSpan and the TTL of the request.
+	// at most the TTL of the request and what [Properties] FirstSpan says.
 	For time.Duration
 }
 

@@ -128,8 +128,9 @@ type Properties struct {
 	// order. Beside that core hands a lock over inside a host for a while, and
 	// a waiter whose plugin dies begins anew at the end.
 	FIFO bool
-	// FirstSpan is for how long the store itself grants a lock to a waiter at
-	// most ([Grant] For); zero where it only wakes waiters.
+	// FirstSpan is for how long the store itself grants a lock to a waiter that
+	// is near at most ([Grant] For), some round trips more and 2 s at most to one
+	// that is far away; zero where it only wakes waiters.
 	FirstSpan time.Duration
 	// TimedTokens reports whether a token is the store's clock at its grant, in
 	// microseconds since 1970, or one above the last token where that is higher.

@@ -94,7 +94,7 @@ func TestReleaseGrants(t *testing.T) {
 // TestGrantFromTheFuture: a server whose clock was turned forward while the waiter
 // slept lengthens no grant by that.
 func TestGrantFromTheFuture(t *testing.T) {
-	r, sent := want("jobs", time.Minute), time.Now().Add(-time.Second)
+	r, sent := want("jobs", firstSpan), time.Now().Add(-time.Second)
 	for after, known := range map[time.Duration]bool{-time.Hour: true, 0: true, time.Hour: false} {
 		g := mysql.Granted(r, sent, 7, after+firstSpan)
 		if known != (g == driver.Grant{Token: 7, Sent: sent.Add(after), For: firstSpan}) || known == (g.Token == 0) {
@@ -230,11 +230,9 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// TestCutOffWaiterIsPassedOver: a process that gives no more signs is passed over,
-// although the server does not know yet that its connections are dead. A waiter that
-// misses its wake-up asks and has the grant.
-func TestCutOffWaiterIsPassedOver(t *testing.T) {
-	w := newFixture(t)
+// through opens another host, which reaches the server by a proxy, that far away.
+func (w *fixture) through(t *testing.T, far time.Duration) (*inject.Proxy, *mysql.Backend) {
+	t.Helper()
 	at := strings.Index(w.address, "tcp(") + len("tcp(")
 	end := at + strings.Index(w.address[at:], ")")
 	if at < len("tcp(") {
@@ -243,7 +241,50 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	p, err := inject.NewProxy(w.address[at:end])
 	must(t, err)
 	t.Cleanup(func() { must(t, p.Close()) })
-	cut := open(t, mysql.Options{Address: w.address[:at] + p.Addr() + w.address[end:], Prefix: w.prefix})
+	p.SetDistance(far)
+	return p, open(t, mysql.Options{Address: w.address[:at] + p.Addr() + w.address[end:], Prefix: w.prefix})
+}
+
+// TestFirstWaitEntersFirst: the first waiter of a process stands in the queue, and is
+// granted the lock in its turn, while the process cannot connect to say that it lives.
+func TestFirstWaitEntersFirst(t *testing.T) {
+	w := newFixture(t)
+	p, late := w.through(t, 0)
+	holder := acquire(t, w.b, want("jobs", time.Minute))
+	first := want("jobs", time.Minute)
+	held(t, second(late.TryAcquire(t.Context(), first))) // by a connection that is there
+	must(t, p.SlowStart(timeout))
+	place(t, late, first)
+	next := place(t, w.b, want("jobs", time.Minute))
+	place(t, late, first) // as it does every few milliseconds
+	must(t, w.b.Release(t.Context(), holder))
+	first = given(t, w.b, first)
+	if got := acquire(t, late, first); got.Token != first.Token {
+		t.Errorf("asked, and was granted token %d instead of %d", got.Token, first.Token)
+	}
+	place(t, w.b, next)
+	must(t, late.Release(t.Context(), first))
+	given(t, w.b, next)
+	must(t, p.Heal())
+}
+
+// TestFarWaiters: hosts whose round trip is 400 ms are granted the lock in their order,
+// each by the end of the lease before it, and each grant leaves time for the first
+// renewal when it comes.
+func TestFarWaiters(t *testing.T) {
+	w := newFixture(t)
+	_, b := w.through(t, backendtest.Far)
+	backendtest.FarWaiters(t, b, "jobs", func(waiters int) {
+		eventually(t, "they sleep", func() bool { return blocked(t, w.db, asleep) == waiters })
+	})
+}
+
+// TestCutOffWaiterIsPassedOver: a process that gives no more signs is passed over,
+// although the server does not know yet that its connections are dead. A waiter that
+// misses its wake-up asks and has the grant.
+func TestCutOffWaiterIsPassedOver(t *testing.T) {
+	w := newFixture(t)
+	p, cut := w.through(t, 0)
 	holder := acquire(t, w.b, want("jobs", time.Minute))
 	lost := place(t, cut, want("jobs", time.Minute))
 	next := place(t, w.b, want("jobs", time.Minute))

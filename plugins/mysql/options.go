@@ -16,7 +16,6 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
-	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
 // Connect are the settings of every connection to the server. Those in the
@@ -178,7 +177,7 @@ var properties = driver.Properties{
 	TimedTokens:    true,
 	Durability:     "unknown",
 	SurvivesPlugin: true,
-	FirstSpan:      statement.FirstSpan,
+	FirstSpan:      kit.FirstSpan,
 	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapObserver, driver.CapBatcher, driver.CapAdmin},
 }
 

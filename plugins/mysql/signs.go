@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -16,7 +17,7 @@ const (
 	// signsGoOn is for how long after somebody last waited signs of life are given.
 	signsGoOn = 2 * time.Second
 	// signWithin is how long the answer to one may take.
-	signWithin = time.Second
+	signWithin = kit.LongestSpan
 )
 
 // signs are by what the server knows that this process lives while it waits: every
@@ -37,36 +38,58 @@ const (
 // killed one after the other it was 2 to 5 rounds in 100, and none in 600 with
 // GET_LOCK). MySQL's GET_LOCK knows whole seconds only, and its SLEEP does not
 // suffer from that.
+//
+// To dial that session takes many trips, and no waiter may wait for them out of the
+// queue: until the first sign stands its entry is one, and it looks, as those do
+// that find no connection to wait on.
 type signs struct {
-	process string // its id in the queue
+	process  string // its id in the queue
+	distance kit.Distance
 
 	mu      sync.Mutex
-	s       *conn.Session
-	last    uint64    // the part of the server's time of the last sign
-	waited  time.Time // when somebody last began to wait
+	s       *conn.Session    // used by run alone; nil while there is none
+	last    statement.Signed // the sign that it holds; of run alone
+	gone    bool             // its server has ended it
+	stands  bool             // the last try has given one
+	err     error            // of the last try
+	tried   chan struct{}    // closed after the next try
+	waited  time.Time        // when somebody last began to wait
 	running bool
 }
 
 func newProcess() string { return strconv.FormatUint(rand.Uint64()|1<<63, 36) }
 
 // begin has signs given from now on, if there are none, and returns the name of
-// the lock that is never free. It is empty where SLEEP will do.
-func (d *signs) begin(k *link) (lock string, err error) {
+// the lock that is never free. It is empty where SLEEP will do. While no sign stands
+// it returns a channel that is closed after the next try, and why the last try failed.
+func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.waited = time.Now()
-	if !d.running || d.s == nil || k.stale(d.s) {
-		if err := d.give(k); err != nil {
-			return "", err
-		}
-	}
 	if !d.running {
+		d.err, d.tried = nil, make(chan struct{})
 		d.running = k.background.Go(func() { d.run(k) })
 	}
-	if !d.s.Server.MariaDB {
-		return "", nil
+	switch {
+	case !d.stands || d.gone || k.stale(d.s):
+		return "", d.tried, d.err
+	case !d.s.Server.MariaDB:
+		return "", nil, nil
 	}
-	return conn.WakeName(d.s.WakeID), nil
+	return conn.WakeName(d.s.WakeID), nil, nil
+}
+
+// by is what an entry says of this process.
+func (d *signs) by() statement.Process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return statement.Process{ID: d.process, Signs: d.stands, Ahead: d.ahead()}
+}
+
+// ahead is in how many parts of the server's time more than near ones a sign of this
+// process counts: by as much longer as the store grants it a lock for.
+func (d *signs) ahead() uint64 {
+	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
 
 // run gives signs until nobody has waited for a while.
@@ -74,64 +97,74 @@ func (d *signs) run(k *link) {
 	tick := time.NewTicker(statement.SignEvery)
 	defer tick.Stop()
 	for more := true; more; {
-		select {
-		case <-tick.C:
-		case <-k.background.Done():
+		err := d.give(k)
+		if err != nil {
+			k.opts.Logger.Debug("mysql: a sign of life", "err", err)
 		}
 		d.mu.Lock()
 		d.running = time.Since(d.waited) < signsGoOn && k.background.Err() == nil
-		if more = d.running; more {
-			if err := d.give(k); err != nil {
-				k.opts.Logger.Debug("mysql: a sign of life", "err", err)
+		more = d.running
+		d.err, d.stands = err, err == nil && more
+		close(d.tried)
+		d.tried = make(chan struct{})
+		d.mu.Unlock()
+		if more {
+			select {
+			case <-tick.C:
+			case <-k.background.Done():
 			}
 		}
-		d.mu.Unlock()
 	}
 }
 
-// give gives one, over a new connection where there is none. It is called with mu
-// held.
+// give gives one, over a new connection where there is none.
 func (d *signs) give(k *link) (err error) {
-	if d.s != nil && k.stale(d.s) {
-		d.end()
+	d.mu.Lock()
+	s := d.s
+	if s != nil && (d.gone || k.stale(s)) {
+		d.s, d.stands = nil, false
 	}
-	if d.s == nil {
-		if d.s, err = k.pool.Dial(); err != nil {
-			d.s = nil
+	use := d.s
+	d.gone = false
+	d.mu.Unlock()
+	if s != nil && use == nil {
+		s.Close()
+	}
+	if use == nil {
+		d.last = statement.Signed{}
+		if use, err = k.pool.Dial(); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(k.background, signWithin)
 	defer cancel()
-	err = d.s.Query(ctx, statement.Sign(d.process, d.last), func(v []sqldriver.Value) error {
-		d.last = conn.Uint(v[1])
+	now, sent := statement.Signed{Ahead: d.ahead()}, time.Now()
+	err = use.Query(ctx, statement.Sign(d.process, now.Ahead, d.last), func(v []sqldriver.Value) error {
+		now.Part = conn.Uint(v[0])
 		return nil
 	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if err != nil {
-		d.end()
+		use.Close()
+		d.s, d.stands = nil, false
+		return err
 	}
-	return err
-}
-
-// end ends the session. It is called with mu held.
-func (d *signs) end() {
-	if d.s != nil {
-		d.s.Close()
-		d.s, d.last = nil, 0
-	}
+	d.distance.Took(time.Since(sent))
+	d.s, d.last = use, now
+	return nil
 }
 
 // lost is called when the lock of that name was free: its session is gone.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.s != nil && conn.WakeName(d.s.WakeID) == name {
-		d.end()
-	}
+	d.gone = d.gone || d.s != nil && conn.WakeName(d.s.WakeID) == name
 }
 
+// close is called when run has ended.
 func (d *signs) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.end()
+	if d.s != nil {
+		d.s.Close()
+	}
 }

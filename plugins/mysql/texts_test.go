@@ -75,7 +75,7 @@ func newBench(t testing.TB) *bench {
 		_ = b.Close(ctx)
 	})
 	w.exec(t, "SET timestamp=2000000000.5")
-	backendtest.Must(t, s.Query(t.Context(), statement.Sign("living", 0), func([]sqldriver.Value) error { return nil }))
+	backendtest.Must(t, s.Query(t.Context(), statement.Sign("living", 0, statement.Signed{}), func([]sqldriver.Value) error { return nil }))
 	return w
 }
 
@@ -113,10 +113,11 @@ func newSituation(seed uint64) (c situation) {
 		}
 		return "," + some
 	}
+	const part = 2_000_000_000_500_000 / 200_000
 	queue := ""
 	if r.IntN(2) == 0 {
 		queue = list(func(i int) string {
-			return fmt.Sprint(",o-", i, ".", pick(r, "living", "living", "silent"), ".", pick(r, 300000, 3000000), ".", pick(r, "", "6c"), ".", pick(r, "-", "", "76"), ".", pick(r, 1, 77+i))
+			return fmt.Sprint(",o-", i, ".", pick(r, "living", "living", "silent"), ".", pick(r, 0, 0, part-2, part-3), ".", pick(r, 300000, 3000000), ".", pick(r, "", "6c"), ".", pick(r, "-", "", "76"), ".", pick(r, 1, 77+i))
 		})
 	}
 	token := pick(r, "0", "7", "1999999999999999", "2000000000499999", "2000000000500000", "2000000100000000")
@@ -228,7 +229,7 @@ func (w *bench) differ(t testing.TB, seed uint64) string {
 	return ""
 }
 
-const situations = 120
+const situations = 160
 
 func TestTextsAgree(t *testing.T) {
 	w := newBench(t)

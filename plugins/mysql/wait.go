@@ -34,7 +34,7 @@ import (
 // after the commit, so that no crash takes the grant back that it knows of; what it would find
 // when it wakes by itself may not be on disk yet, and so it asks then, which is a
 // commit (see [statement.Confirm]). A waiter that is frozen, or was killed while it was
-// being granted the lock, costs [statement.FirstSpan]: then those behind it, none of which sleeps for
+// being granted the lock, costs its first span (see [kit.Distance]): then those behind it, none of which sleeps for
 // longer, find the lock free, and the first of them is granted it. A process that
 // is silent (see signs) is passed over.
 //
@@ -50,9 +50,6 @@ const (
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
 	// slowerPolls is how often such a pause doubles where all waiters poll.
 	slowerPolls = 3
-	// longestSleep bounds how long a waiter sleeps in the server, and so for
-	// how long it is missed if its wake-up is lost, or the waiter before it.
-	longestSleep = statement.FirstSpan
 )
 
 // queue is where waiters stand and sleep.
@@ -125,26 +122,31 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 		if err := q.enter(ctx, r); err != nil {
 			return none, err
 		}
-		return none, poll(ctx, left, most, 1<<min(o.polls.Add(1)-1, slowerPolls))
+		return none, poll(ctx, left, nil, most, pollPause()<<min(o.polls.Add(1)-1, slowerPolls))
 	}
-	lock, err := q.signs.begin(q.link) // before it enters, or it is passed over
-	if err != nil {
-		return none, err
-	}
-	if !q.waits.Ready() {
+	lock, tried, err := q.signs.begin(q.link)
+	if tried != nil || !q.waits.Ready() {
 		// The queue entry must not wait for a connection to be made.
 		if err := q.enter(ctx, r); err != nil {
 			return none, err
 		}
+	}
+	if tried != nil && err == nil {
+		_ = poll(ctx, left, tried, most, statement.SignEvery) // for which its entry is a sign
+		lock, tried, err = q.signs.begin(q.link)
+	}
+	if tried != nil {
+		return none, err
 	}
 	s, err := q.waits.TryGet(ctx)
 	if err != nil {
 		return none, err
 	}
 	if s == nil {
-		return none, poll(ctx, left, most, 1)
+		return none, poll(ctx, left, nil, most, pollPause())
 	}
 	defer q.waits.Put(s)
+	r.TTL = q.span(r)
 	over, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -175,17 +177,18 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	return none, err
 }
 
-// sleep enters the queue and sleeps, for [longestSleep] at a time: then it looks
+// sleep enters the queue and sleeps, for its first span at a time, which bounds for
+// how long it is missed if its wake-up is lost, or the waiter before it: then it looks
 // whether the lock is free. It reports whether r's owner has a tombstone, and whether
 // it was interrupted, and then what the store has granted to r's owner, if anything:
 // GET_LOCK is NULL then, or SLEEP 1, unless it is an error.
 func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
-		piece := max(min(time.Until(end), longestSleep), 0).Truncate(time.Microsecond)
+		piece := max(min(time.Until(end), q.signs.distance.FirstSpan()), 0).Truncate(time.Microsecond)
 		sleep := statement.Sleep(q.table, r, piece)
 		if lock != "" {
-			sleep = statement.EnterAndSleep(q.table, q.signs.process, lock, r, s.WakeID, piece)
-		} else if _, _, err := s.Exec(ctx, statement.Enter(q.table, q.signs.process, r, s.WakeID)); err != nil {
+			sleep = statement.EnterAndSleep(q.table, lock, q.signs.by(), r, s.WakeID, piece)
+		} else if _, _, err := s.Exec(ctx, statement.Enter(q.table, q.signs.by(), r, s.WakeID)); err != nil {
 			return g, false, conn.RolledBack(err), err
 		}
 		again, sent, began := false, time.Now(), int64(0)
@@ -219,21 +222,24 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted is the store's own grant to r's owner, which ends that long after the
+// granted is the store's own grant to r's owner, for r's TTL, which ends that long after the
 // server began with a statement that was sent then. A grant from the future, by which the
 // server's clock was turned forward meanwhile, is none: the waiter asks.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
-	span := min(r.TTL, statement.FirstSpan)
-	made := sent.Add(end - span)
+	made := sent.Add(end - r.TTL)
 	if made.After(time.Now()) {
 		return driver.Grant{}
 	}
-	return driver.Grant{Token: token, Sent: made, For: span}
+	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
+
+// span is for how long the store is to grant r by itself.
+func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
 // enter gives a waiter without a connection of its own a queue entry.
 // When ctx ends it waits for what was sent all the same: r's owner is busy until then.
 func (q *queue) enter(ctx context.Context, r driver.Request) error {
+	r.TTL = q.span(r)
 	p := q.enters.send(ctx, newOperation(r))[0]
 	if p.Wait(ctx) == kit.NotSent {
 		return conn.NotSent(ctx.Err())
@@ -243,7 +249,7 @@ func (q *queue) enter(ctx context.Context, r driver.Request) error {
 }
 
 func (q *queue) runEnters(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
-	_, _, err := s.Exec(ctx, statement.Enter(q.table, q.signs.process, ops[0].Request, statement.NoWakeID))
+	_, _, err := s.Exec(ctx, statement.Enter(q.table, q.signs.by(), ops[0].Request, statement.NoWakeID))
 	return make([]driver.Result, 1), nil, err
 }
 
@@ -254,15 +260,19 @@ func (q *queue) noSleep() bool {
 	return s != nil && s.NoLocks != nil
 }
 
+func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
+
 // poll is for waiters that found no connection to wait on: they look from time
-// to time whether it is their turn, after the given number of pauses.
-func poll(ctx context.Context, left <-chan struct{}, most time.Duration, times time.Duration) error {
-	pause := time.NewTimer(min(most, times*(pollFrom+rand.N(pollTo-pollFrom))))
+// to time whether it is their turn, after a pause, and when one is found.
+func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
+	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
 		return nil
 	case <-left:
+		return nil
+	case <-found:
 		return nil
 	case <-ctx.Done():
 		return nil

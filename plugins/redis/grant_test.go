@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
-	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // place enters r into the queue of a lock that is held, and does not wait.
@@ -29,7 +29,7 @@ func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
 	must(t, err)
-	if h.Owner != r.Owner || h.Label != r.Label || h.Token == 0 || h.TTL > redisnode.FirstSpan {
+	if h.Owner != r.Owner || h.Label != r.Label || h.Token == 0 || h.TTL > kit.FirstSpan {
 		t.Fatalf("the store has granted %q to %+v, not to %s", r.Name, h, r.Owner)
 	}
 	r.Token = h.Token
@@ -69,7 +69,7 @@ func TestReleaseGrants(t *testing.T) {
 		if g.Token == 0 { // this process had no time for as long as the grant is
 			continue
 		}
-		if g.Token <= holder.Token || g.For != min(ttl, redisnode.FirstSpan) {
+		if g.Token <= holder.Token || g.For != min(ttl, kit.FirstSpan) {
 			t.Errorf("%s: granted %+v after token %d", name, g, holder.Token)
 		}
 		if left > 0 && g.Sent.Add(g.For).After(now.Add(left+time.Millisecond)) {
@@ -128,7 +128,7 @@ func TestFirstUseOfAGrant(t *testing.T) {
 				given(t, b, last)
 				return
 			}
-			if left := c.PTTL(ctx, name).Val(); left <= redisnode.FirstSpan {
+			if left := c.PTTL(ctx, name).Val(); left <= kit.FirstSpan {
 				t.Errorf("after its first use the lease has %v left", left)
 			}
 			_, err := b.TryAcquire(ctx, next)
@@ -211,7 +211,7 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 			t.Errorf("%s: token %d after %d", what, first.Token, holder.Token)
 		}
 		if err != nil {
-			if h := held(t, err); h.Owner != "next" || h.TTL > redisnode.FirstSpan {
+			if h := held(t, err); h.Owner != "next" || h.TTL > kit.FirstSpan {
 				t.Errorf("%s: refused because of %+v", what, h)
 			}
 		}
@@ -313,7 +313,7 @@ func TestPushIsLate(t *testing.T) {
 	p, far := through(t, s)
 	holder := acquire(t, b, lease("a", "first"))
 	next := place(t, far, lease("a", "next"))
-	must(t, p.Delay(redisnode.FirstSpan+100*time.Millisecond, 0))
+	must(t, p.Delay(kit.FirstSpan+100*time.Millisecond, 0))
 	told := make(chan driver.Grant, 1)
 	go func() {
 		g, _ := far.Wait(ctx, next, time.Minute)
@@ -431,4 +431,15 @@ func TestGrantIsRefused(t *testing.T) {
 	if g, err := b.Wait(t.Context(), next, time.Minute); err != nil || g.Token != 0 {
 		t.Errorf("granted %+v, %v", g, err)
 	}
+}
+
+// Hosts whose round trip is 400 ms are granted the lock in their order, each by the end
+// of the lease before it, and each grant leaves time for the first renewal when it comes.
+func TestFarWaiters(t *testing.T) {
+	s := start(t, nil)
+	p, c := backendtest.NewProxy(t, s.Addr()), plain(t, s)
+	p.SetDistance(backendtest.Far)
+	backendtest.FarWaiters(t, connect(t, Options{Address: []string{p.Addr()}}), "a", func(waiters int) {
+		backendtest.Eventually(t, "they wait", func() bool { return strings.Count(c.Get(t.Context(), "~q:{a}").Val(), "\n") == waiters })
+	})
 }

@@ -180,7 +180,7 @@ func properties(durability, server string) driver.Properties {
 		TTLStep:        TTLStep,
 		TTLMax:         TTLMax,
 		FIFO:           true,
-		FirstSpan:      redisnode.FirstSpan,
+		FirstSpan:      kit.FirstSpan,
 		TimedTokens:    true,
 		Durability:     durability,
 		Server:         server,

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
-	"github.com/lockbench/lockbench/plugins/internal/redisnode"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // queue lets r wait in the background, until it is granted.
@@ -249,7 +249,7 @@ func granted(t *testing.T, b *Backend, r driver.Request) driver.Request {
 		if g.Token == 0 {
 			continue
 		}
-		if left := time.Until(g.Sent.Add(g.For)); left <= 0 || left > redisnode.FirstSpan {
+		if left := time.Until(g.Sent.Add(g.For)); left <= 0 || left > kit.FirstSpan {
 			t.Errorf("a grant for another %v", left)
 		}
 		r.Token = g.Token

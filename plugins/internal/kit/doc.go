@@ -16,5 +16,6 @@
 //   - feed.go: notices to the watchers of a backend
 //   - wake.go: waking goroutines that wait for a channel
 //   - recent.go: a map that forgets by itself
+//   - distance.go: for how long a store grants a lock to a waiter, by how far away it is
 //   - millis.go: durations in whole milliseconds
 package kit

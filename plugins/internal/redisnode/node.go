@@ -53,6 +53,7 @@ type Node struct {
 	opts     Options
 	client   goredis.UniversalClient
 	requests *kit.Batcher[*item]
+	distance kit.Distance
 
 	// Wakeups is what the instance's waiters and observers listen to.
 	Wakeups *Wakeups

@@ -92,6 +92,7 @@ func (n *Node) serve(items []*item, _ func()) {
 	}
 	sent := time.Now()
 	n.roundTrip(due)
+	n.distance.Took(time.Since(sent))
 	for _, it := range due {
 		n.updateWaiters(it, sent)
 		it.end()

@@ -19,9 +19,6 @@ const (
 	// forgotten.
 	lostAfter = 10 * time.Second
 
-	// FirstSpan is for how long the store itself grants a lock to a waiter at most.
-	FirstSpan = 500 * time.Millisecond
-
 	// maxEntryValue is the longest published value that stands in the queue. The
 	// queue is read with each request for its lock.
 	maxEntryValue = 512
@@ -92,6 +89,7 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 	}
 	script, args := n.opts.Turns, []any{r.Owner, n.opts.ID}
 	if script == nil {
+		r.TTL = min(r.TTL, n.distance.FirstSpan())
 		script, args = waitScript, append([]any{r.Owner, entry(n.opts.ID, r)}, n.sign()...)
 	}
 	sent := time.Now()
@@ -110,7 +108,8 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 	return n.opts.Turns != nil && number == 1, left, nil
 }
 
-// entry is what stands in the queue for r behind its owner; see lua/queue.lua.
+// entry is what stands in the queue for r behind its owner, whose TTL is for how long
+// the store may grant the lock; see lua/queue.lua.
 // A value that is too long comes with the first request of the owner, which then
 // has to ask before it may use the grant.
 func entry(process string, r driver.Request) string {
@@ -118,8 +117,7 @@ func entry(process string, r driver.Request) string {
 	if len(value) > maxEntryValue {
 		value = nil
 	}
-	span := min(r.TTL, FirstSpan).Milliseconds()
-	return process + " " + strconv.FormatInt(span, 10) + " " + entryText.Replace(ValueTail(r.Label, value))
+	return process + " " + strconv.FormatInt(r.TTL.Milliseconds(), 10) + " " + entryText.Replace(ValueTail(r.Label, value))
 }
 
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
@@ -257,8 +255,10 @@ func (w *Wakeups) push(text string) {
 }
 
 const (
-	// signEvery is how often a process that waits gives a sign of life; each stands
-	// for signFor.
+	// signEvery is how often a process that waits gives a sign of life, unless a round
+	// trip takes longer. Each stands
+	// for signFor, and longer by what the store may grant a lock longer for: the way of
+	// one takes now more, now less.
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
@@ -274,20 +274,20 @@ var started = time.Now()
 // sent by the clock of this machine, which no other reads, and for how many
 // milliseconds it stands. The clock goes on while the machine is suspended.
 func (n *Node) sign() []any {
-	return []any{n.opts.ID, sinceBoot().Microseconds(), signFor.Milliseconds()}
+	stands := signFor + n.distance.FirstSpan() - kit.FirstSpan
+	return []any{n.opts.ID, sinceBoot().Microseconds(), stands.Milliseconds()}
 }
 
 // signs gives signs of life while somebody waits: one for each control string,
-// of which a Cluster has one a slot. None waits for the answer of the one before.
+// of which a Cluster has one a slot. None waits for the answer of the one before, but
+// they must leave room for other requests.
 func (n *Node) signs() {
 	w := n.Wakeups
-	tick := time.NewTicker(signEvery)
-	defer tick.Stop()
 	for {
 		select {
 		case <-w.background.Done():
 			return
-		case <-tick.C:
+		case <-time.After(max(signEvery, n.distance.Trip())):
 		}
 		locks := n.waitedFor()
 		if len(locks) == 0 {
@@ -319,7 +319,7 @@ func (n *Node) waitedFor() map[string]string {
 // those who had them are woken to find out.
 func (n *Node) giveSign(lock string) {
 	w := n.Wakeups
-	ctx, cancel := context.WithTimeout(w.background, signFor)
+	ctx, cancel := context.WithTimeout(w.background, kit.LongestSpan)
 	defer cancel()
 	reply, err := n.call(ctx, n.invoke(signScript, []string{lock}, false, n.sign()))
 	if err != nil || reply != int64(0) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
@@ -30,7 +31,7 @@ const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 // so that its row lock makes every step on it atomic, and no statement ever locks
 // more than the rows of the names it is for.
 //
-// An entry is ",owner.process.ttl_us.label.value.wakeid", label and value in
+// An entry is ",owner.process.sign.span_us.label.value.wakeid", label and value in
 // hexadecimal, "-" for no value: all that a grant needs. What frees a lock
 // grants it to the first waiter in the same statement, and so does the request that
 // finds it free; the wake id comes last because the release before looks for it there.
@@ -59,32 +60,47 @@ const (
 // neither confirmed nor used.
 const StoreGrant = 1
 
-// FirstSpan is for how long the store itself grants a lock at most.
-const FirstSpan = 500 * time.Millisecond
-
 // SignEvery is how often a process that waits gives a sign of life: a user lock
 // that is named after it and the present part of the server's time. A sign counts in its
-// part and in the two after it, for two to three times SignEvery.
+// part and in the two after it, for two to three times SignEvery. The first sign of a
+// process that has given none yet is its entry, in which the part stands: 0 in others.
 const SignEvery = 200 * time.Millisecond
 
 // part numbers the parts of the server's time in which signs are given.
 var part = "(" + micros + " DIV " + strconv.FormatInt(SignEvery.Microseconds(), 10) + ")"
 
-// Sign gives a sign of life for process. It replies its part, which the next one
-// takes as last, zero for none.
-func Sign(process string, last uint64) string {
+// Process is the process of a waiter.
+type Process struct {
+	ID    string
+	Signs bool   // its signs of life stand; else the entry is one
+	Ahead uint64 // in how many parts more than others a sign of it counts
+}
+
+// Signed is a sign of life that was given: its part, zero for none, and in how many
+// parts more than others it counts.
+type Signed struct{ Part, Ahead uint64 }
+
+// Sign gives a sign of life for process that counts in ahead parts more than others,
+// by locks of every third part to come, and ends the last. It replies its part.
+func Sign(process string, ahead uint64, last Signed) string {
 	var t text
-	t.add("SELECT GET_LOCK(CONCAT('", conn.WakePrefix, process, ".',", part, "),0),", part)
-	if last > 0 {
-		t.add(",RELEASE_LOCK('", conn.WakePrefix, process, ".").uint(last).add("')")
+	t.add("SELECT ", part)
+	for i := uint64(0); i < ahead+signParts; i += signParts {
+		t.add(",GET_LOCK(CONCAT('", conn.WakePrefix, process, ".',", part, "+").uint(i).add("),0)")
+	}
+	for i := uint64(0); last.Part > 0 && i < last.Ahead+signParts; i += signParts {
+		t.add(",RELEASE_LOCK('", conn.WakePrefix, process, ".").uint(last.Part + i).add("')")
 	}
 	return t.String()
 }
 
-// alive is whether a process has given a sign of life lately, NULL if not.
-func alive(process string) string {
-	lock := "IS_USED_LOCK(CONCAT('" + conn.WakePrefix + "'," + process + ",'.'," + part
-	return "COALESCE(" + lock + "))," + lock + "-1))," + lock + "-2)))"
+// signParts is in how many parts a sign counts.
+const signParts = 3
+
+// alive is whether the first in the queue has given a sign of life lately.
+func alive() string {
+	lock := "IS_USED_LOCK(CONCAT('" + conn.WakePrefix + "'," + field("2") + ",'.'," + part
+	return "(COALESCE(" + lock + "))," + lock + "-1))," + lock + "-2)))IS NOT NULL OR " + field("3") + ">=CONCAT(" + part + "-2))"
 }
 
 // field is the field of that number, from 1, in the first entry.
@@ -98,11 +114,11 @@ func field(number string) string {
 // reply is the wake id of the waiter, [Look] if the first was silent, and 0 for none.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
-	t.add("attempt=IF(", alive(field("2")), " IS NOT NULL,1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
+	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
 	t.add("*IF(LAST_INSERT_ID(", granted, headWakeID, ",IF(queue='',0,2)))>=0,1,1)")
-	t.add(",token=", granted, "GREATEST(token+1,", micros, "),token),ttl_us=", granted, "CAST(", field("3"), " AS UNSIGNED),ttl_us)")
-	t.add(",expires_at=", granted, Now, "+INTERVAL LEAST(ttl_us,").uint(uint64(FirstSpan.Microseconds())).add(") MICROSECOND,", Now, ")")
-	t.add(",label=", granted, "UNHEX(", field("4"), "),''),value=", granted, "IF(", field("5"), "='-',NULL,UNHEX(", field("5"), ")),NULL)")
+	t.add(",token=", granted, "GREATEST(token+1,", micros, "),token),ttl_us=", granted, "CAST(", field("4"), " AS UNSIGNED),ttl_us)")
+	t.add(",expires_at=", granted, Now, "+INTERVAL LEAST(ttl_us,").uint(uint64(kit.LongestSpan.Microseconds())).add(") MICROSECOND,", Now, ")")
+	t.add(",label=", granted, "UNHEX(", field("5"), "),''),value=", granted, "IF(", field("6"), "='-',NULL,UNHEX(", field("6"), ")),NULL)")
 	return t.add(",owner=", granted, field("1"), ",''),queue=SUBSTRING(queue,LOCATE(',',queue,2))") // from 0 it is empty
 }
 
@@ -322,10 +338,10 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// without is the queue with entry instead of owner's, which is there.
+// without is the queue with entry, a list of texts, instead of owner's, which is there.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
-	return "CONCAT(LEFT(queue," + position + "-1),'" + entry + "',SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
+	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
 }
 
 func noTombstone(owner string) string {
@@ -333,18 +349,22 @@ func noTombstone(owner string) string {
 }
 
 // Enter enters r's owner into the queue, with a wake id, unless the store has
-// granted it the lock. It does so also while the lock is free: of two hosts that
+// granted it the lock. The store may grant it for r's TTL. It enters also while the lock is free: of two hosts that
 // take it for moments the one that asks less often would find it free whenever it
 // comes to enter, and held whenever it asks.
-func Enter(table, process string, r driver.Request, wakeID uint64) string {
+func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	value := "-"
 	if r.Value != nil && Fits(r) {
 		value = hex.EncodeToString(r.Value)
 	}
-	entry := strings.Join([]string{"," + r.Owner, process, strconv.FormatInt(r.TTL.Microseconds(), 10), hex.EncodeToString([]byte(r.Label)), value,
-		strconv.FormatUint(wakeID, 10)}, ".")
+	sign := "0"
+	if !p.Signs {
+		sign = "'," + part + "+" + strconv.FormatUint(p.Ahead, 10) + ",'"
+	}
+	entry := "'" + strings.Join([]string{"," + r.Owner, p.ID, sign, strconv.FormatInt(r.TTL.Microseconds(), 10), hex.EncodeToString([]byte(r.Label)), value,
+		strconv.FormatUint(wakeID, 10)}, ".") + "'"
 	var t text
-	t.add("UPDATE ", table, " SET queue=IF(LOCATE(',", r.Owner, ".',queue)=0,CONCAT(queue,'", entry, "'),", without(r.Owner, entry), ")")
+	t.add("UPDATE ", table, " SET queue=IF(LOCATE(',", r.Owner, ".',queue)=0,CONCAT(queue,", entry, "),", without(r.Owner, entry), ")")
 	return t.add(" WHERE name=").bytes(r.Name).add(" AND ", noTombstone(r.Owner), " AND NOT(owner='", r.Owner, "' AND expires_at>", Now, ")").String()
 }
 
@@ -377,9 +397,9 @@ func Sleep(table string, r driver.Request, most time.Duration) string {
 // Note: it must be read by a SET. A KILL QUERY that comes at the end of a
 // statement is forgotten with it, also inside a block, but a SET counts as no
 // statement. With SELECT ... INTO a notification was lost in 20 handoffs (10.11).
-func EnterAndSleep(table, process, lock string, r driver.Request, wakeID uint64, most time.Duration) string {
+func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint64, most time.Duration) string {
 	var t text
-	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, process, r, wakeID))
+	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, p, r, wakeID))
 	t.add(";SET pause_us=(SELECT IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1) FROM ", table, " WHERE name=").bytes(r.Name)
 	t.add(");SELECT GET_LOCK('", lock, "',GREATEST(0,COALESCE(pause_us,0))/1000000) AS slept,COALESCE(pause_us,0),", micros, ";")
 	return t.add(Granted(table, r), ";END").String()
