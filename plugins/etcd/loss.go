@@ -13,8 +13,8 @@ import (
 // errDeleted is the cause in the notice of a lease that somebody else has ended.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
-// young is how long a lock is held before its key is watched: most are released
-// sooner, and a watch costs two messages. A loss before that is noticed when
+// young is how long a lock that was granted without a wait is held before its key is
+// watched: most are released sooner, and a watch costs two messages. A loss before that is noticed when
 // the watch is opened.
 const young = 20 * time.Millisecond
 
@@ -31,10 +31,13 @@ type losses struct {
 // add has e watched once it is old enough, unless it is being deleted then. A
 // lock that it is not known to have may be another owner's.
 func (l *losses) add(e *entry) {
-	if !l.feeds.Watched() || e.watch != nil || !e.held {
+	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
 		return
 	}
-	if l.fresh = append(l.fresh, e); len(l.fresh) == 1 {
+	if e.watch != nil { // since it waited, but from later on
+		l.suspect = append(l.suspect, e)
+		kit.Wake(l.table.wake)
+	} else if l.fresh = append(l.fresh, e); len(l.fresh) == 1 {
 		kit.Wake(l.table.wake)
 	}
 }
@@ -70,7 +73,7 @@ func (l *losses) work() {
 		l.fresh[0] = nil
 		l.fresh = l.fresh[1:]
 		if t.entries[e.who()] == e && e.watch == nil && !e.ending {
-			e.watch = t.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
+			l.watch(e)
 		}
 	}
 	if len(l.suspect) > 0 && !l.looking {
@@ -82,6 +85,11 @@ func (l *losses) work() {
 	}
 }
 
+// watch begins to watch e's key. The caller holds mu.
+func (l *losses) watch(e *entry) {
+	e.watch = l.table.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
+}
+
 // heard takes an event of the watch of e's key.
 func (l *losses) heard(e *entry, ev watch.Event) {
 	switch {
@@ -90,7 +98,7 @@ func (l *losses) heard(e *entry, ev watch.Event) {
 	case ev.Opened != 0:
 		l.table.mu.Lock()
 		defer l.table.mu.Unlock()
-		if ev.Opened > e.seenAt || ev.Opened < e.rev { // less: a member is behind, or the data is gone
+		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // less: a member is behind, or the data is gone
 			l.suspect = append(l.suspect, e)
 			kit.Wake(l.table.wake)
 		}
@@ -114,12 +122,13 @@ func (l *losses) look(suspects []*entry) {
 	kit.Wake(l.table.wake)
 }
 
-// lost announces that a lock is gone, unless this process deletes it itself.
+// lost announces that a lock is gone, unless this process deletes it itself. A waiter
+// finds out by itself.
 func (l *losses) lost(e *entry) {
 	l.table.mu.Lock()
-	own := e.ending
+	own, held := e.ending, e.held
 	l.table.mu.Unlock()
-	if !own && l.table.drop(e) {
+	if !own && l.table.drop(e) && held {
 		l.feeds.Announce(driver.Notice{Kind: driver.NoticeLost, Name: e.name, Owner: e.owner, Token: e.token(), Err: errDeleted})
 	}
 }

@@ -32,9 +32,10 @@ func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
 
-// Wait watches the entry before its own: this is one watch for each waiter, and a
-// release wakes one. When that was the lock, its end is the grant, and the store is
-// asked for nothing. A Wait that runs out of time leaves to the next one of that entry
+// Wait watches the entry before its own: a release wakes one waiter. When that was the
+// lock, its end is the grant, and the store is asked for nothing: the watch of its own
+// entry, which is on the same stream, would have said first that an operator has
+// deleted that. A Wait that runs out of time leaves to the next one of that entry
 // which key it follows, and its watch stays open so long.
 //
 // An entry waits on a lease that is renewed while somebody of this process waits. At
@@ -50,6 +51,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 		return driver.Grant{}, err
 	}
 	many := p != nil && !p.first // came before it, so that others may have come behind it
+	t.guard(e)
 	p, err = t.turn(limited, e, p)
 	t.unpin(e, p)
 	switch {
@@ -106,6 +108,15 @@ func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-cha
 	return next, err
 }
 
+// guard watches e itself, from before its predecessor is watched until it is gone.
+func (t *table) guard(e *entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.entries[e.who()] == e && e.watch == nil && !e.ending {
+		t.losses.watch(e)
+	}
+}
+
 // mark puts e, which is the lock, once more, as it is. Those who came into the queue
 // before it was granted do not know that it is the lock: by this they will, without a
 // question, at its end. Where two take turns there is nobody who would not know.
@@ -154,13 +165,20 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 	})
 }
 
+// guarded reports whether the end of e would have been seen before what is seen now.
+func (t *table) guarded(e *entry) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.watches.Covers(e.watch, e.seenAt)
+}
+
 // passed returns what is before e after an event of p's watch: p itself, or nil when it
 // is e's turn. Nothing is put twice but the lock (see mark), so that the end of an
 // entry tells whether it was the lock, unless that was released at once. When it does
 // not, and when the watch may have missed something, the store is asked.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
 	switch {
-	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1):
+	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1) && t.guarded(e):
 		return nil, nil
 	case event.Changed == 0 && (event.Opened == 0 || event.Opened == p.seenAt): // broken, which another opened follows; or known
 		return p, nil
@@ -338,5 +356,8 @@ func (t *table) ahead(ctx context.Context, e *entry) (*predecessor, error) {
 	if kvs := resp.Responses[1].GetResponseRange().GetKvs(); len(kvs) == 0 || !e.is(kvs[0], gen) {
 		return nil, errNoEntry
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.seenAt = max(e.seenAt, resp.Header.Revision)
 	return nextTo(e.key, resp.Responses[0], resp.Header.Revision), nil
 }

@@ -132,6 +132,16 @@ func (m *Mux) Drop(w *Watch) {
 	}
 }
 
+// Covers reports whether w, which may be nil, has reported every delete after revision that
+// the stream has brought. What is on one stream comes in the order of revisions: a
+// delete that another watch reports is later than those that w has still to report,
+// unless the server could not send for so long that it holds back 128 reports.
+func (m *Mux) Covers(w *Watch, revision int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return w != nil && m.stream != nil && m.stream.byID[w.id] == w && w.opened != 0 && w.opened <= revision
+}
+
 // expire ends w on its stream, if nobody has taken it up again.
 func (m *Mux) expire(on *stream, w *Watch) {
 	m.mu.Lock()
