@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -26,6 +27,51 @@ func Resume(pid int) error {
 // Kill sends SIGKILL to one process and returns when the kernel has ended it:
 // it is gone or a zombie that its parent has yet to wait for.
 func Kill(pid int) error { return signal("kill", pid, syscall.SIGKILL, Stat.Ended) }
+
+// FreezeFamily freezes a process and all that it has started, parents first, and
+// returns them. Each round may find children that were started before their parent
+// stopped; a round that finds nothing new is the last.
+func FreezeFamily(pid int) (stopped []int, err error) {
+	seen := map[int]bool{}
+	for again := true; again; {
+		again = false
+		for _, p := range Family(pid) {
+			if seen[p] {
+				continue
+			}
+			seen[p], again = true, true
+			stopped = append(stopped, p)
+			err = errors.Join(err, unlessGone(Freeze(p)))
+		}
+	}
+	return stopped, err
+}
+
+// ResumeFamily lets a process and all that it has started go on.
+func ResumeFamily(pid int) (err error) {
+	for _, p := range Family(pid) {
+		err = errors.Join(err, unlessGone(Resume(p)))
+	}
+	return err
+}
+
+// KillFamily ends a process and all that it has started, and returns when they have
+// ended. They are frozen first, so that they start nothing that would be missed.
+func KillFamily(pid int) error {
+	family, err := FreezeFamily(pid)
+	for _, p := range family {
+		err = errors.Join(err, unlessGone(Kill(p)))
+	}
+	return err
+}
+
+// unlessGone is err unless it says that the process has ended.
+func unlessGone(err error) error {
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return err
+}
 
 // signal sends a signal and returns when that is done, or the process is gone.
 // On systems without /proc there is nothing to read, and the signal's delivery is

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // launch is what a server process is started through: it enters itself in
@@ -61,11 +63,32 @@ func start(dir string, argv []string) (*process, error) {
 	return p, nil
 }
 
-// kill ends the process and what it has forked, and returns when it was
-// waited for.
+// quitWithin is how long a server may take to end when it is asked to.
+const quitWithin = 3 * time.Second
+
+// quit asks the process to end, and waits for a while.
+func (p *process) quit(how syscall.Signal) {
+	if !p.alive() {
+		return
+	}
+	_ = errors.Join(proc.ResumeFamily(p.pid), syscall.Kill(p.pid, how)) // what does not end is killed
+	select {
+	case <-p.ended:
+	case <-time.After(quitWithin):
+	}
+}
+
+// kill ends the process and what it has started, which may have begun sessions, and
+// returns when it was waited for.
 func (p *process) kill() error {
-	err := syscall.Kill(-p.pid, syscall.SIGKILL)
-	if err != nil && !errors.Is(err, syscall.ESRCH) {
+	var err error
+	if p.alive() {
+		err = proc.KillFamily(p.pid)
+	}
+	if group := syscall.Kill(-p.pid, syscall.SIGKILL); !errors.Is(group, syscall.ESRCH) {
+		err = errors.Join(err, group)
+	}
+	if err != nil {
 		return fmt.Errorf("servers: kill %d: %w", p.pid, err)
 	}
 	select {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/internal/inject"
@@ -32,6 +33,9 @@ type Recipe struct {
 	Data []string
 	// Keeps reports whether data survive a crash.
 	Keeps bool
+	// Quit, where it is not zero, asks the server to end when it is closed: it has
+	// something outside of its directory.
+	Quit syscall.Signal
 	// Ports are the server's, its own first; nil takes one. The server gives
 	// them back when it is closed.
 	Ports *ports.Taken
@@ -200,12 +204,14 @@ func (s *Server) again(ctx context.Context, keepData, joins bool) error {
 	return s.up(ctx, joins)
 }
 
-// Freeze stops the server's process (SIGSTOP): its connections stay open and
+// Freeze stops the server's processes (SIGSTOP): its connections stay open and
 // nothing is answered.
-func (s *Server) Freeze() error { return s.harm(proc.Freeze) }
+func (s *Server) Freeze() error {
+	return s.harm(func(pid int) error { _, err := proc.FreezeFamily(pid); return err })
+}
 
 // Resume lets a frozen server go on (SIGCONT).
-func (s *Server) Resume() error { return s.harm(proc.Resume) }
+func (s *Server) Resume() error { return s.harm(proc.ResumeFamily) }
 
 func (s *Server) harm(f func(pid int) error) error {
 	s.mu.Lock()
@@ -235,6 +241,9 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
+	if s.proc != nil && s.recipe.Quit != 0 {
+		s.proc.quit(s.recipe.Quit)
+	}
 	return errors.Join(s.down(), s.scratch.Close(), s.recipe.Ports.Close())
 }
 

@@ -2,10 +2,8 @@ package plugintest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/core/drivertest"
@@ -107,20 +105,10 @@ func (s *Server) Stop(t drivertest.T) {
 	if s.running == nil {
 		return
 	}
-	// Stopped first, so that it starts nothing that would be missed.
-	family, err := freeze(s.running.Process.Pid)
-	for _, pid := range family {
-		err = errors.Join(err, unlessGone(syscall.Kill(pid, syscall.SIGKILL)))
-	}
-	if err != nil {
+	if err := proc.KillFamily(s.running.Process.Pid); err != nil {
 		t.Fatalf("kill the server: %v", err)
 	}
 	<-s.ended
-	for _, pid := range family {
-		for Running(pid) { // what SIGKILL has reached ends
-			time.Sleep(time.Millisecond)
-		}
-	}
 	s.running = nil
 }
 
@@ -130,7 +118,7 @@ func (s *Server) Freeze(t drivertest.T) {
 	if s.running == nil {
 		t.Fatalf("SIGSTOP to a server that is stopped")
 	}
-	if _, err := freeze(s.running.Process.Pid); err != nil {
+	if _, err := proc.FreezeFamily(s.running.Process.Pid); err != nil {
 		t.Fatalf("SIGSTOP to the server: %v", err)
 	}
 }
@@ -141,38 +129,7 @@ func (s *Server) Resume(t drivertest.T) {
 	if s.running == nil {
 		t.Fatalf("SIGCONT to a server that is stopped")
 	}
-	var err error
-	for _, pid := range proc.Family(s.running.Process.Pid) {
-		err = errors.Join(err, unlessGone(syscall.Kill(pid, syscall.SIGCONT)))
-	}
-	if err != nil {
+	if err := proc.ResumeFamily(s.running.Process.Pid); err != nil {
 		t.Fatalf("SIGCONT to the server: %v", err)
 	}
-}
-
-// freeze stops a process and all that it has started, parents first, and returns
-// them. Each round may find children that were started before their parent
-// stopped; a round that finds nothing new is the last.
-func freeze(pid int) (stopped []int, err error) {
-	seen := map[int]bool{}
-	for again := true; again; {
-		again = false
-		for _, p := range proc.Family(pid) {
-			if seen[p] {
-				continue
-			}
-			seen[p], again = true, true
-			stopped = append(stopped, p)
-			err = errors.Join(err, unlessGone(Freeze(p)))
-		}
-	}
-	return stopped, err
-}
-
-// unlessGone is err unless it says that the process has ended.
-func unlessGone(err error) error {
-	if errors.Is(err, syscall.ESRCH) {
-		return nil
-	}
-	return err
 }
