@@ -14,7 +14,7 @@ import (
 )
 
 // storeNames are the backends whose names are no words of any other meaning.
-var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|etcd`)
+var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|postgres|etcd`)
 
 // namesStores are the files of the bench, besides those of internal/servers, that may
 // name a backend, by the beginning of their path, with the reason.
@@ -58,7 +58,7 @@ func namedIn(path string, source any, found func(name string)) error {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
 				name, _ := strconv.Unquote(text.Value) // the parser has read it
-				if slices.Contains([]string{"redis", "redlock", "mysql", "etcd"}, name) && filepath.Base(filepath.Dir(path)) != name {
+				if slices.Contains([]string{"redis", "redlock", "mysql", "postgres", "etcd"}, name) && filepath.Base(filepath.Dir(path)) != name {
 					found(name)
 				}
 			}

@@ -12,5 +12,6 @@
 //
 //   - claim.go: the rules, and the conditions under which one is not promised
 //   - bound.go: by when something must have happened
-//   - terms.go: the backends; one each: etcd.go, memory.go, mysql.go, redis.go, redlock.go
+//   - terms.go: the backends; one each: etcd.go, memory.go, mysql.go, postgres.go, redis.go,
+//     redlock.go
 package claim

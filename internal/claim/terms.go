@@ -5,7 +5,7 @@ package claim
 var backends = []struct {
 	name  string
 	terms Terms
-}{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"etcd", etcd}, {"memory", memory}}
+}{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
 // TermsOf are the terms of a backend; the zero value when nothing is known of it.
 func TermsOf(backend string) Terms {

@@ -16,7 +16,7 @@ const Needle = "nEEdle-4711"
 var Haystacks = []string{
 	Needle, "password=" + Needle, "password: " + Needle, "PASSWORD=" + Needle, `{"password":"` + Needle + `"}`,
 	"redis://u:" + Needle + "@h:1/2", "rediss://:" + Needle + "@h", "unix://u:" + Needle + "@/s?db=1", "http://u:" + Needle + "@h:1", "https://" + Needle + "@h:1/",
-	"u:" + Needle + "@tcp(h:1)/db?timeout=1s", "u:" + Needle + "@h", "mysql://u:" + Needle + "@h/db", "u:%" + Needle + "@h:1", "u:1/" + Needle + "@h:1",
+	"u:" + Needle + "@tcp(h:1)/db?timeout=1s", "u:" + Needle + "@h", "mysql://u:" + Needle + "@h/db", "postgres://u:" + Needle + "@h:1/db?sslmode=x", "postgres://u:%" + Needle + "@h/", "u:%" + Needle + "@h:1", "u:1/" + Needle + "@h:1",
 	"h:" + Needle, "h:1 password=" + Needle, "h:1,password=" + Needle, "http://h:1?password=" + Needle, "redis://h:1/" + Needle, Needle + "://h:1", "h:1/db?tls=" + Needle,
 	"host=h password=" + Needle, "address=h:1\npassword=" + Needle, "address=h:1\npassword: " + Needle, "password: " + Needle + "=\naddress=h",
 	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,

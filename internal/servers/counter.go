@@ -23,7 +23,7 @@ func (s Served) Since(before Served) Served {
 //
 // Redis counts commands, those that scripts run among them
 // (total_commands_processed of INFO); MySQL and MariaDB count statements
-// (Questions); etcd counts messages that it received, requests as well as those
+// (Questions); PostgreSQL counts transactions (pg_stat_database); etcd counts messages that it received, requests as well as those
 // in streams (grpc_server_msg_received_total of its metrics).
 type Counter struct {
 	Own   float64 // what one reading adds to each node

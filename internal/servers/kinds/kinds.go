@@ -16,13 +16,14 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/internal/servers/memory"
 	"github.com/lockbench/lockbench/internal/servers/mysql"
+	"github.com/lockbench/lockbench/internal/servers/postgres"
 	"github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/internal/servers/redlock"
 )
 
 // All are those that are known, in the order in which they are shown.
 func All() []*servers.Kind {
-	return []*servers.Kind{redis.Kind, redlock.Kind, mysql.Kind, etcd.Kind, memory.Kind}
+	return []*servers.Kind{redis.Kind, redlock.Kind, mysql.Kind, postgres.Kind, etcd.Kind, memory.Kind}
 }
 
 // Names are theirs, sorted.

@@ -1,0 +1,34 @@
+package claim
+
+// postgres are the terms of PostgreSQL.
+var postgres = Terms{
+	Exceptions: []Exception{
+		{
+			Rules: Twice(), All: []Condition{DataLost},
+			Why: "the row is lost with the data, and free at once. Tokens go on above the server's clock",
+		},
+		{
+			Rules: TwiceForLong(), All: []Condition{WritesLost},
+			Why: "a grant is on disk before it is answered only with `fsync=on` and another `synchronous_commit` than `off`, which a role or a database may have of its own",
+		},
+		{
+			Rules: TwiceForLong(), All: []Condition{OldData},
+			Why: "a grant that is younger than the dump or the snapshot is not in it",
+		},
+		{
+			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
+			Why: "a standby that is not synchronous misses the last commits. The next token is higher as far as its clock is not behind",
+		},
+		{
+			Rules: Twice(), All: []Condition{ClockForward},
+			Why: "rows end at a time of the server's clock_timestamp(). So even a switchover in order grants twice when the promoted server's clock is ahead. " +
+				"Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
+		},
+		{
+			Rules: Twice(), All: []Condition{ClockBack, FailedOver},
+			Why: "the promoted server's clock is ahead of the one before it, which was set back: a lease ends by as much too early",
+		},
+		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
+		{Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, EndedByHand}},
+	},
+}

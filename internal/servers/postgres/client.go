@@ -1,0 +1,113 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// poolConns is how many connections a pool may use at a time: as many as callers,
+// for it is the number that a user would raise first.
+const poolConns = 300
+
+// errAddress never quotes the address: it may contain a password.
+var errAddress = errors.New("postgres: the address is none that pgx reads")
+
+func fill(c *pgx.ConnConfig, cfg driver.Config) {
+	c.User, c.Password = cmp.Or(cfg["username"], c.User), cmp.Or(cfg["password"], c.Password)
+}
+
+// Pool opens a pool from the configuration of a backend.
+func Pool(cfg driver.Config) (*pgxpool.Pool, error) {
+	c, err := pgxpool.ParseConfig(cfg["address"])
+	if err != nil {
+		return nil, errAddress
+	}
+	fill(c.ConnConfig, cfg)
+	c.MaxConns = poolConns
+	return pgxpool.NewWithConfig(context.Background(), c)
+}
+
+// count counts the transactions of the database, each of which is one request of a
+// backend. The server adds a session's own at most once a second.
+func count(cfg driver.Config) (*servers.Counter, error) {
+	pool, err := Pool(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &servers.Counter{Own: 1, End: func() error { pool.Close(); return nil }}
+	c.Nodes = append(c.Nodes, func(ctx context.Context) (servers.Served, error) {
+		var n float64
+		err := pool.QueryRow(ctx, "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database WHERE datname = current_database()").Scan(&n)
+		return servers.Served{Run: n, Sent: n - c.Own*c.Reads, Busy: math.NaN()}, err
+	})
+	return c, nil
+}
+
+// remove removes the rows of a prefix, and tables that begin with it.
+func remove(ctx context.Context, cfg driver.Config, prefix string) error {
+	c, err := Dial(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer c.Close(ctx)
+	for _, table := range []string{"locks", "waiters", "tombstones"} {
+		_, err := c.Exec(ctx, "DELETE FROM lockbench."+table+" WHERE substring(name FROM 1 FOR octet_length($1::bytea)) = $1", []byte(prefix))
+		if err != nil && !stated(err, undefinedTable) {
+			return err
+		}
+	}
+	tables, err := texts(ctx, c, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND left(tablename, length($1)) = $1", prefix)
+	for _, table := range tables {
+		_, dropped := c.Exec(ctx, "DROP TABLE IF EXISTS "+pgx.Identifier{table}.Sanitize())
+		err = errors.Join(err, dropped)
+	}
+	return err
+}
+
+// The server's states for a table and for a schema that do not exist.
+const (
+	undefinedTable = "42P01"
+	noSchema       = "3F000"
+)
+
+// stated reports whether err is the server's, with one of some states.
+func stated(err error, states ...string) bool {
+	var said *pgconn.PgError
+	if !errors.As(err, &said) {
+		return false
+	}
+	for _, state := range states {
+		if said.Code == state {
+			return true
+		}
+	}
+	return false
+}
+
+// asker is a connection or a pool.
+type asker interface {
+	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
+}
+
+// texts is the only column of what a query finds.
+func texts(ctx context.Context, on asker, query string, args ...any) ([]string, error) {
+	rows, err := on.Query(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", query, err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", query, err)
+	}
+	return all, nil
+}

@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+const (
+	// table has the locks, and saved for a while those of before.
+	table = "lockbench.locks"
+	saved = "lockbench_saved_locks"
+)
+
+// setting changes a setting of the server, and undone sets it back. Both reach the
+// sessions that there are.
+func setting(name, value string) servers.Step {
+	return statements("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
+}
+
+func undone(name string) servers.Step {
+	return statements("ALTER SYSTEM RESET "+name, "SELECT pg_reload_conf()")
+}
+
+// role changes what sessions of hosts begin with, and ends those of before.
+func role(change string) servers.Step {
+	return servers.InTurn(statements("ALTER ROLE "+servers.HostUser+" "+change), endSessions)
+}
+
+var operations = []servers.Operation{
+	{
+		Name: "read-only", Does: "the server is read-only", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: setting("default_transaction_read_only", "on"), Undo: undone("default_transaction_read_only"),
+	},
+	{
+		Name: "user-connections", Does: "hosts may have one connection together", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: role("CONNECTION LIMIT 1"), Undo: role("CONNECTION LIMIT -1"),
+	},
+	{Name: "kill", Does: "the server ends all connections of hosts", Do: endSessions},
+	{
+		Name: "cancel", Does: "all statements of hosts are cancelled",
+		Do: statements("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = '" + servers.HostUser + "' AND state = 'active'"),
+	},
+	{
+		Name: "password", Does: "the server has another password than the hosts, and ends their connections", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: role("PASSWORD '" + servers.OtherPassword + "'"), Undo: role("PASSWORD '" + servers.HostPassword + "'"),
+	},
+	{
+		Name: "rotate", Does: "the password of the hosts is changed, first in their file", Lasts: servers.WhileWatched, Recovers: time.Second,
+		Do: rotate(servers.OtherPassword), Undo: rotate(servers.HostPassword),
+	},
+	{
+		Name: "isolation", Does: "sessions of hosts begin with serializable transactions, and there are none of before", Lasts: servers.WhileWatched,
+		Do: role("SET default_transaction_isolation = 'serializable'"), Undo: role("RESET default_transaction_isolation"),
+	},
+	{
+		Name: "commit", Does: "sessions of hosts commit without waiting for the disk, and there are none of before", Lasts: servers.WhileWatched,
+		Do: role("SET synchronous_commit = off"), Undo: role("RESET synchronous_commit"),
+	},
+	{
+		Name: "table-lock", Does: "the table of locks is locked", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: holding("BEGIN", "LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE"), Undo: servers.On(letGo),
+	},
+	{
+		Name: "row-locks", Does: "somebody's transaction locks the rows of up to 40 locks", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Do: holding("BEGIN", "SELECT name FROM "+table+" ORDER BY ends DESC LIMIT 40 FOR UPDATE"), Undo: servers.On(letGo),
+	},
+	{
+		Name: "foreign-rows", Does: "somebody's transaction locks rows of locks that nobody uses", Lasts: servers.WhileWatched,
+		Do: servers.InTurn(
+			statements(fmt.Sprintf("INSERT INTO %s (name) SELECT convert_to('operator-' || n, 'UTF8') FROM generate_series(1, %d) n ON CONFLICT DO NOTHING", table, foreignRows)),
+			holding("BEGIN", "SELECT name FROM "+table+" WHERE name >= 'operator-' AND name < 'operator.' FOR UPDATE")),
+		Undo: servers.On(letGo),
+	},
+	{
+		Name: "old-snapshot", Does: "somebody's transaction reads the table of locks, and goes on", Lasts: servers.WhileWatched,
+		Do: holding("BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM "+table), Undo: servers.On(letGo),
+	},
+	{Name: "vacuum", Does: "the table of locks is written anew", Recovers: time.Second, Do: statements("VACUUM FULL " + table)},
+	{Name: "alter", Does: "the table of locks is given a column", Recovers: time.Second, Do: statements("ALTER TABLE "+table+" ADD COLUMN note text", "ALTER TABLE "+table+" DROP COLUMN note")},
+	{
+		Name: "delete", Does: "the row of a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
+		Do: statements("DELETE FROM " + table + " WHERE name = (SELECT name FROM " + table + " WHERE owner <> '' ORDER BY random() LIMIT 1)"),
+	},
+	{
+		Name: "restore", Does: "all rows of locks are saved, and restored later", Lasts: servers.WhileWatched, Makes: []claim.Condition{claim.OldData},
+		Do:   statements("CREATE TABLE " + saved + " AS SELECT * FROM " + table),
+		Undo: servers.InTurn(inOneTransaction("DELETE FROM "+table, "INSERT INTO "+table+" SELECT * FROM "+saved), statements("DROP TABLE IF EXISTS "+saved)),
+	},
+	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE " + table)},
+}
+
+// foreignRows are so many that locking them locks much of the table.
+const foreignRows = 500
+
+func rotate(to string) servers.Step {
+	return func(ctx context.Context, e *servers.Environment, n int) error {
+		if err := e.WritePassword(to); err != nil {
+			return err
+		}
+		return role("PASSWORD '"+to+"'")(ctx, e, n)
+	}
+}

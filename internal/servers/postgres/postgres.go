@@ -1,0 +1,93 @@
+// Package postgres starts servers of PostgreSQL, and does to them what operators do.
+package postgres
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+// Kind is one server of PostgreSQL.
+var Kind = &servers.Kind{
+	Name: "postgres",
+	Lacks: map[servers.Capability]string{
+		servers.CapMinority: "one server has no minority",
+		servers.CapLeader:   "one server has nobody to lead",
+		servers.CapVotes:    "one server has no majority",
+		servers.CapReplica:  "lockbench sets up no replica of a SQL server",
+		servers.CapSentinel: "lockbench sets up no replica of a SQL server",
+		servers.CapSlots:    "one server has all rows",
+		servers.CapEvict:    "a SQL server deletes no rows by itself"},
+	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}},
+
+	Prepare:    prepare,
+	Operations: operations,
+	Launch: func(ctx context.Context, _ bool) (servers.Nodes, error) {
+		s, err := Start(ctx, nil)
+		return servers.Nodes{s}, err
+	},
+	Services: []string{"postgres"},
+	Address:  func(at []string) string { return At(at[0]) },
+	HostIn:   regexp.MustCompile(`^postgres(?:ql)?://(?:[^/@]*@)?([^/?,@]+)(?:[/?]|$)`),
+	Counter:  count,
+	Remove:   remove,
+	Program:  Program,
+}
+
+func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
+	if err := e.Account(ctx, w); err != nil {
+		return err
+	}
+	wrap, err := e.StartClock(ctx, w)
+	if err != nil {
+		return err
+	}
+	if a, err := accountOf(); len(wrap) > 0 && err == nil && a != nil {
+		// The clock's files are root's, and the server is not.
+		if err := letIn(a, w.Dir, wrap); err != nil {
+			return err
+		}
+	}
+	server, err := Start(ctx, &Options{Wrap: wrap})
+	if err != nil {
+		return err
+	}
+	e.Servers = servers.Nodes{server}
+	if e.Login = "postgres://" + servers.HostUser; e.PasswordFile == "" {
+		e.Login += ":" + servers.HostPassword
+	}
+	s, err := newStore(ctx, e)
+	if err != nil {
+		return err
+	}
+	e.Product = s
+	return s.exec(ctx, plainUser...)
+}
+
+// letIn gives the account the files that the environment of a clock's wrapping command
+// names, and lets it into their directory.
+func letIn(a *account, dir string, wrap []string) error {
+	var files []string
+	for _, word := range wrap {
+		if at := regexp.MustCompile(`^[A-Z_]+=(/.*)$`).FindStringSubmatch(word); at != nil {
+			files = append(files, at[1])
+		}
+	}
+	for ; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
+		if err := a.give(dir, files...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plainUser makes the hosts' account, which may do less than the one that servers
+// begin with.
+var plainUser = []string{
+	"CREATE ROLE " + servers.HostUser + " LOGIN PASSWORD '" + servers.HostPassword + "'",
+	"GRANT CREATE ON DATABASE " + database + " TO " + servers.HostUser,
+}

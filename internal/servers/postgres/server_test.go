@@ -1,0 +1,53 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/servers"
+)
+
+func TestServerSaysWhyItEnds(t *testing.T) {
+	_, err := Start(t.Context(), &Options{Args: []string{"-c", "no_such_option=1"}})
+	if errors.Is(err, servers.ErrNotInstalled) {
+		servers.Missing(t, "postgres", err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "no_such_option") {
+		t.Error(err)
+	}
+}
+
+// TestAllProcessesAreMeant: a crash takes the processes that serve connections with it,
+// keeps what was committed, and freezing stops them too.
+func TestAllProcessesAreMeant(t *testing.T) {
+	s, err := Start(t.Context(), nil)
+	servers.Keep(t, "postgres", s, err)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := Dial(t.Context(), driver.Config{"address": Address(s)})
+	must(err)
+	_, err = c.Exec(t.Context(), "CREATE TABLE kept (x int)")
+	must(err)
+	must(s.Freeze())
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := c.Ping(ctx); err == nil {
+		t.Error("a frozen server answers on a connection that there is")
+	}
+	must(s.Resume())
+	must(s.Stop())
+	must(s.Start(t.Context(), true))
+	c, err = Dial(t.Context(), driver.Config{"address": Address(s)})
+	must(err)
+	defer c.Close(context.Background())
+	_, err = c.Exec(t.Context(), "INSERT INTO kept VALUES (1)")
+	must(err)
+}
