@@ -26,6 +26,7 @@
 //   - [github.com/lockbench/lockbench/plugins/redis]: one Redis, Sentinel or Cluster
 //   - [github.com/lockbench/lockbench/plugins/redlock]: a majority of independent Redis servers
 //   - [github.com/lockbench/lockbench/plugins/mysql]: MySQL and MariaDB
+//   - [github.com/lockbench/lockbench/plugins/postgres]: PostgreSQL
 //   - [github.com/lockbench/lockbench/plugins/etcd]: etcd
 //   - [github.com/lockbench/lockbench/plugins/memory]: one process, for tests and to read
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd"
 	"github.com/lockbench/lockbench/plugins/memory"
 	"github.com/lockbench/lockbench/plugins/mysql"
+	"github.com/lockbench/lockbench/plugins/postgres"
 	"github.com/lockbench/lockbench/plugins/redis"
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
@@ -21,7 +22,7 @@ var update = flag.Bool("update", false, "write docs/configuration.md")
 const page = "../../../docs/configuration.md"
 
 func specs() []driver.Spec {
-	return []driver.Spec{redis.Spec, redlock.Spec, mysql.Spec, etcd.Spec, memory.Spec}
+	return []driver.Spec{redis.Spec, redlock.Spec, mysql.Spec, postgres.Spec, etcd.Spec, memory.Spec}
 }
 
 // TestPage: docs/configuration.md lists the keys that the backends have.
@@ -132,7 +133,7 @@ func TestSharedKeys(t *testing.T) {
 			if k.Doc == "" {
 				t.Errorf("%s: %s has no doc", s.Name, k.Name)
 			}
-			if strings.HasSuffix(k.Name, "password") != k.Secret && k.Name != "address" {
+			if strings.HasSuffix(k.Name, "password") != k.Secret && !strings.HasSuffix(k.Name, "address") {
 				t.Errorf("%s: %s is secret: %v", s.Name, k.Name, k.Secret)
 			}
 			f, ok := first[k.Name]
@@ -146,7 +147,7 @@ func TestSharedKeys(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range specs()[:4] {
+	for _, s := range specs()[:5] {
 		for _, k := range []string{
 			"address", "username", "password", "password_file", "prefix", "tls_enabled", "tls_ca_file", "tls_cert_file",
 			"tls_key_file", "tls_server_name", "tls_insecure", "dial_timeout", "request_timeout",

@@ -23,9 +23,11 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	postgresserver "github.com/lockbench/lockbench/internal/servers/postgres"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/etcd"
 	"github.com/lockbench/lockbench/plugins/mysql"
+	"github.com/lockbench/lockbench/plugins/postgres"
 	"github.com/lockbench/lockbench/plugins/redis"
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
@@ -120,6 +122,7 @@ var stores = map[string]func(*testing.T, *files) store{
 		return s
 	},
 	"mysql":                  secureMariaDB,
+	"postgres":               securePostgres,
 	"etcd with certificates": etcdWithCertificates,
 	"etcd with users":        etcdWithUsers,
 }
@@ -161,6 +164,25 @@ func secureMariaDB(t *testing.T, f *files) store {
 			_, err := admin.ExecContext(t.Context(), statement)
 			must(t, err)
 		}
+	}}
+}
+
+func securePostgres(t *testing.T, f *files) store {
+	s, err := postgresserver.Start(t.Context(), &postgresserver.Options{Certificates: f.dir})
+	servers.Keep(t, "postgres", s, err)
+	admin, err := postgresserver.Pool(driver.Config{"address": postgresserver.Address(s)})
+	must(t, err)
+	t.Cleanup(admin.Close)
+	do := func(statement string) {
+		_, err := admin.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	do("CREATE ROLE locks LOGIN PASSWORD '" + f.password + "'")
+	do("GRANT CREATE ON DATABASE postgres TO locks")
+	p := through(t, s.Addr())
+	return store{postgres.Spec, f.config("postgres://" + p.Addr() + "/postgres"), []*path{p}, func() {
+		must(t, postgresserver.Certify(t.Context(), s, f.dir))
+		do("ALTER ROLE locks PASSWORD '" + f.password + "'")
 	}}
 }
 

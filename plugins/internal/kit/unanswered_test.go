@@ -32,11 +32,11 @@ var others = map[string]func(net.Conn){
 // says within the time for a connection that no such server answers and what to look
 // at, and that nothing was executed.
 func TestNoStoreAnswers(t *testing.T) {
-	servers := map[string]string{"redis": "Redis server", "redlock": "Redis server", "mysql": "MySQL server", "etcd": "etcd member"}
+	servers := map[string]string{"redis": "Redis server", "redlock": "Redis server", "mysql": "MySQL server", "postgres": "PostgreSQL server", "etcd": "etcd member"}
 	f := newFiles(t)
 	for name, serve := range others {
 		at := listener(t, serve)
-		for _, s := range specs()[:4] {
+		for _, s := range specs()[:5] {
 			for _, secure := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s at what %s, TLS %v", s.Name, name, secure), func(t *testing.T) {
 					t.Parallel()
@@ -113,6 +113,8 @@ func address(backend, addr string) string {
 	switch backend {
 	case "mysql":
 		return "u:pw-of-the-test@tcp(" + addr + ")/app"
+	case "postgres":
+		return "postgres://u:pw-of-the-test@" + addr + "/app"
 	case "redlock":
 		_, port, _ := net.SplitHostPort(addr)
 		return addr + ",127.0.0.2:" + port + ",127.0.0.3:" + port

@@ -1,0 +1,306 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
+)
+
+// Backend is a host's connection to one database. Its methods may be called from
+// any number of goroutines.
+type Backend struct {
+	opts   Options
+	pool   *pgxpool.Pool
+	server atomic.Pointer[server]
+	pooled atomic.Bool // what answers is a pooler, whose sessions are not ours
+	making sync.Mutex  // the schema
+	// identity is what the connections lead to.
+	identity kit.Identity
+
+	acquires, renewals, releases, withdrawals batcher
+	shortens, proclaims, enters               batcher
+	listener                                  listener
+	observers                                 kit.Poller
+
+	// stuck are locks whose rows somebody had locked, and alone has a place for each that
+	// is asked for alone.
+	stuck kit.Recent[string, struct{}]
+	alone chan struct{}
+
+	// background is what statements run in, which outlive their callers.
+	background *kit.Group
+}
+
+// Open makes a Backend. It does not wait for the server; its error wraps
+// [driver.ErrConfig].
+func Open(opts *Options) (*Backend, error) { return open(kit.Filled(opts)) }
+
+func open(o Options) (*Backend, error) {
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	b := &Backend{opts: o, background: kit.NewGroup(), identity: kit.Identity{Addr: "address", Log: o.Logger}}
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("postgres: %w", kit.Invalid(err))
+	}
+	settings, _, err := o.target("address", o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", kit.Invalid(err))
+	}
+	listen := settings
+	if o.ListenAddress != "" && o.ListenAddress != noListening {
+		if listen, _, err = o.target("listen_address", o.ListenAddress); err != nil {
+			return nil, fmt.Errorf("postgres: %w", kit.Invalid(err))
+		}
+	}
+	if b.pool, err = pgxpool.NewWithConfig(context.Background(), b.through(settings)); err != nil {
+		return nil, fmt.Errorf("postgres: %w", kit.Invalid(err))
+	}
+	b.start(listen)
+	return b, nil
+}
+
+// start begins what goes on until Close.
+func (b *Backend) start(listen *pgxpool.Config) {
+	b.acquires = b.batcher("acquire", "acquire1($1,$2,$3,$4,$5,$6)", func(c columns) []any { return []any{c.names, c.owners, c.ttls, c.labels, c.values} })
+	b.renewals = b.batcher("renew", "renew1($1,$2,$3,$4,$5)", func(c columns) []any { return []any{c.names, c.owners, c.tokens, c.ttls} })
+	b.releases = b.batcher("release", "release1($1,$2,$3,$4)", func(c columns) []any { return []any{c.names, c.owners, c.tokens} })
+	b.shortens = b.batcher("release", "shorten1($1,$2,$3,$4,$5)", func(c columns) []any { return []any{c.names, c.owners, c.tokens, c.keeps} })
+	b.proclaims = b.batcher("proclaim", "proclaim1($1,$2,$3,$4,$5)", func(c columns) []any { return []any{c.names, c.owners, c.tokens, c.values} })
+	b.withdrawals = b.batcher("withdraw from", "withdraw1($1,$2,$3)", func(c columns) []any { return []any{c.names, c.owners} })
+	b.enters = b.batcher("wait for", "enter1($1,$2,$3,$4,$5,$6,$7,$8)", func(c columns) []any {
+		return []any{b.listener.hearing(), c.names, c.owners, c.ttls, c.labels, c.values, c.stays}
+	})
+	b.renewals.width, b.enters.before = renewWidth, b.listener.signFirst
+	b.stuck.Age, b.alone = stuckFor, make(chan struct{}, max(1, b.opts.Connections/4))
+	for _, l := range b.batchers() {
+		l.init()
+	}
+	b.observers = kit.Poller{Every: observeEvery, Look: b.look, Go: b.background.Go}
+	b.listener = listener{b: b, process: "lockbench_" + strings.ToLower(rand.Text()), started: time.Now(), asleep: map[string]*sleeper{}, tried: make(chan struct{})}
+	if b.opts.ListenAddress != noListening {
+		b.background.Go(func() { b.listener.run(listen) })
+	}
+	b.background.Go(b.sweep)
+}
+
+func (b *Backend) batchers() []*batcher {
+	return []*batcher{&b.acquires, &b.renewals, &b.releases, &b.withdrawals, &b.shortens, &b.proclaims, &b.enters}
+}
+
+// Close ends the connections, and what runs on them. Leases stay.
+func (b *Backend) Close(ctx context.Context) error {
+	return b.background.Close(ctx, func() {
+		for _, l := range b.batchers() {
+			l.batches.Close()
+		}
+		b.pool.Close()
+	})
+}
+
+// TryAcquire is one call of a function.
+func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	res := b.acquires.one(ctx, r)
+	return res.Token, res.Err
+}
+
+// Renew is one call of a function.
+func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
+	return b.renewals.one(ctx, r).Err
+}
+
+// Release is one call of a function, which grants the lock to the next waiter.
+func (b *Backend) Release(ctx context.Context, r driver.Request) error {
+	return b.releaser(r).one(ctx, r).Err
+}
+
+func (b *Backend) releaser(r driver.Request) *batcher {
+	if r.Keep > 0 {
+		return &b.shortens
+	}
+	return &b.releases
+}
+
+// Withdraw is one call of a function.
+func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
+	return b.withdrawals.one(ctx, driver.Request{Name: name, Owner: owner}).Err
+}
+
+// Proclaim is one call of a function.
+func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
+	return b.proclaims.one(ctx, r).Err
+}
+
+// Start implements driver.Starter.
+func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
+	l := b.batcherOf(op)
+	if l == nil {
+		done(driver.Result{Err: fmt.Errorf("postgres: %w: operation %d", driver.ErrInvalid, op.Kind)})
+		return
+	}
+	l.start(&pending{Request: op.Request, ctx: ctx, done: done})
+}
+
+func (b *Backend) batcherOf(op driver.Op) *batcher {
+	switch op.Kind {
+	case driver.OpAcquire:
+		return &b.acquires
+	case driver.OpRenew:
+		return &b.renewals
+	case driver.OpRelease:
+		return b.releaser(op.Request)
+	case driver.OpWithdraw:
+		return &b.withdrawals
+	}
+	return nil
+}
+
+// Batch implements driver.Batcher. Operations of one name are done one after the other.
+func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
+	results := make([]driver.Result, len(ops))
+	byName := map[string][]int{}
+	for i, op := range ops {
+		byName[op.Name] = append(byName[op.Name], i)
+	}
+	var all sync.WaitGroup
+	all.Add(len(ops))
+	var next func(same []int)
+	next = func(same []int) {
+		if len(same) == 0 {
+			return
+		}
+		b.Start(ctx, ops[same[0]], func(r driver.Result) {
+			results[same[0]] = r
+			next(same[1:])
+			all.Done()
+		})
+	}
+	for i, op := range ops {
+		if same := byName[op.Name]; same[0] == i {
+			next(same)
+		}
+	}
+	all.Wait()
+	return results
+}
+
+// Inspect is one query.
+func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	if err := valid(driver.Request{Name: name, Owner: "reader"}); err != nil {
+		return driver.Holder{}, err
+	}
+	found, err := b.find(ctx, "inspect", name)
+	if len(found) == 0 {
+		return driver.Holder{}, err
+	}
+	return found[0], err
+}
+
+// find returns who holds those of names that are held.
+func (b *Backend) find(ctx context.Context, what string, names ...string) (found []driver.Holder, err error) {
+	keys := make([][]byte, len(names))
+	for i, name := range names {
+		keys[i] = b.key(name)
+	}
+	err = b.ask(ctx, what, names[0], func(ctx context.Context, c *pgxpool.Conn) error {
+		rows, err := c.Query(ctx, "SELECT lock, owner, label, value, token, left_ms, waiters FROM lockbench.find1($1::bytea[])", keys)
+		if err != nil {
+			return err
+		}
+		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h driver.Holder, err error) {
+			var key, label []byte
+			var left int64
+			err = row.Scan(&key, &h.Owner, &label, &h.Value, &h.Token, &left, &h.Waiters)
+			h.Name, h.Label, h.TTL = string(key[min(len(key), len(b.key(""))):]), string(label), time.Duration(left)*time.Millisecond
+			return h, err
+		})
+		return err
+	})
+	return found, err
+}
+
+// key is what stands for a name in the table. No prefix has a slash.
+func (b *Backend) key(name string) []byte { return []byte(b.opts.Prefix + "/" + name) }
+
+// listAtOnce is how many locks one query reads.
+const listAtOnce = 500
+
+// List reads held locks in pages: what changes meanwhile may be seen or not.
+func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	for after := b.key(""); ; {
+		var names []string
+		err := b.ask(ctx, "list", prefix, func(ctx context.Context, c *pgxpool.Conn) error {
+			var keys [][]byte
+			err := c.QueryRow(ctx, "SELECT lockbench.list1($1::bytea, $2::bytea, $3::int)", b.key(prefix), after, listAtOnce).Scan(&keys)
+			names = names[:0]
+			for _, key := range keys {
+				names, after = append(names, string(key[len(b.key("")):])), key
+			}
+			return err
+		})
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		page, err := b.find(ctx, "list", names...)
+		if err != nil {
+			return err
+		}
+		for _, h := range page {
+			if !emit(h) {
+				return nil
+			}
+		}
+		if len(names) < listAtOnce {
+			return nil
+		}
+	}
+}
+
+// Break is the release of whoever has the token.
+func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
+	if token == 0 {
+		return fmt.Errorf("postgres: break %q: %w: no lease has the token 0", name, driver.ErrInvalid)
+	}
+	if err := valid(driver.Request{Name: name, Owner: "operator"}); err != nil {
+		return err
+	}
+	return b.releases.wait(&pending{Request: driver.Request{Name: name, Token: token}, ctx: ctx}).Err
+}
+
+// observeEvery is how often a host asks about all that it observes.
+const observeEvery = 25 * time.Millisecond
+
+// Observe shares a query each 25 ms with all others of the host.
+//
+// Note: a notice of each change would have every commit of the database wait for
+// the others', because notices have one queue and one lock.
+func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	return b.observers.Follow(ctx, name, emit)
+}
+
+func (b *Backend) look(names []string) map[string]kit.Seen {
+	seen := make(map[string]kit.Seen, len(names))
+	for some := range slices.Chunk(names, listAtOnce) {
+		holders, err := b.find(b.background, "observe", some...)
+		for _, h := range holders {
+			seen[h.Name] = kit.Seen{Holder: h}
+		}
+		if err != nil {
+			for _, name := range some {
+				seen[name] = kit.Seen{Err: err}
+			}
+		}
+	}
+	return seen
+}

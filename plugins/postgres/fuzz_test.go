@@ -1,0 +1,26 @@
+package postgres
+
+import (
+	"io"
+	"testing"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/configtest"
+)
+
+// FuzzNeedle: no error about a configuration shows a password, wherever in it
+// somebody wrote it.
+func FuzzNeedle(f *testing.F) {
+	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
+		cfg, err := Spec.CheckConfig(cfg)
+		if err != nil {
+			return err
+		}
+		if o := optionsOf(cfg); o.ListenAddress != "" && o.ListenAddress != noListening {
+			if _, _, err := o.target("listen_address", o.ListenAddress); err != nil {
+				return err
+			}
+		}
+		return printDDL(cfg, io.Discard)
+	})
+}

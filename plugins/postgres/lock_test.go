@@ -1,0 +1,298 @@
+package postgres_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	mrand "math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/conform"
+	"github.com/lockbench/lockbench/internal/servers"
+	postgresserver "github.com/lockbench/lockbench/internal/servers/postgres"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+	"github.com/lockbench/lockbench/plugins/postgres"
+)
+
+// host opens a host of the shared server.
+func host(t *testing.T, prefix string) *postgres.Backend {
+	t.Helper()
+	return open(t, postgres.Options{Address: postgresserver.Address(server(t)), Prefix: prefix})
+}
+
+// TestHostsMakeTheSchemaAtOnce: of many hosts that begin on an empty database one
+// makes the schema, and none fails.
+func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
+	s := own(t, nil)
+	var hosts sync.WaitGroup
+	for range 20 {
+		b := open(t, postgres.Options{Address: postgresserver.Address(s), Connections: 2})
+		hosts.Go(func() {
+			if err := b.Check(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	hosts.Wait()
+}
+
+// TestTokensRise: of many hosts that take one lock over and over each grant has a higher
+// token, also after the server has lost the last of them, as a standby has that is
+// promoted, and when its clock is turned back.
+func TestTokensRise(t *testing.T) {
+	prefix := fresh()
+	var hosts sync.WaitGroup
+	var mu sync.Mutex
+	var last uint64
+	for range 8 {
+		b := host(t, prefix)
+		hosts.Go(func() {
+			for range 100 {
+				r := backendtest.Request("one", rand.Text())
+				var err error
+				if r.Token, err = b.TryAcquire(t.Context(), r); errors.Is(err, driver.ErrHeld) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if r.Token <= last {
+					t.Errorf("token %d after %d", r.Token, last)
+				}
+				last = r.Token
+				mu.Unlock()
+				if err := b.Release(t.Context(), r); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	hosts.Wait()
+	c, b := connect(t, server(t)), host(t, prefix)
+	for _, statement := range []string{
+		"DELETE FROM lockbench.locks WHERE name = $1",                           // the clock is the floor
+		"UPDATE lockbench.locks SET token = token + 3600000000 WHERE name = $1", // and the row, as if the clock had been an hour ahead
+	} {
+		var before uint64
+		must(t, c.QueryRow(t.Context(), "SELECT token FROM lockbench.locks WHERE name = $1", []byte(prefix+"/one")).Scan(&before))
+		_, err := c.Exec(t.Context(), statement, []byte(prefix+"/one"))
+		must(t, err)
+		if strings.HasPrefix(statement, "UPDATE") {
+			before += 3600000000
+		}
+		r := acquire(t, b, backendtest.Request("one", rand.Text()))
+		if r.Token <= before {
+			t.Errorf("after %s: token %d, and %d before", statement, r.Token, before)
+		}
+		must(t, b.Release(t.Context(), r))
+	}
+}
+
+// TestAnotherIsolationLevel: a database whose transactions see the past by default
+// changes nothing, also where a pooler keeps the plugin from asking for another.
+func TestAnotherIsolationLevel(t *testing.T) {
+	s := own(t, nil)
+	_, err := connect(t, s).Exec(t.Context(), "ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'")
+	must(t, err)
+	b := open(t, postgres.Options{Address: postgresserver.Address(s)})
+	for range 50 {
+		owner := rand.Text()
+		granted := make(chan error, 1)
+		go func() { granted <- backendtest.Err(b.TryAcquire(t.Context(), backendtest.Request("one", owner))) }()
+		must(t, b.Withdraw(t.Context(), "one", owner))
+		if err := <-granted; err != nil && !errors.Is(err, driver.ErrWithdrawn) {
+			t.Fatal(err)
+		}
+		if h, err := b.Inspect(t.Context(), "one"); err != nil || h.Held() {
+			t.Fatalf("after its withdrawal: %+v, %v", h, err)
+		}
+	}
+}
+
+// TestLockedRow: somebody's transaction that keeps a row locked holds up its own lock
+// and no other that is asked for in the same call.
+func TestLockedRow(t *testing.T) {
+	prefix := fresh()
+	b := host(t, prefix)
+	stuck := acquire(t, b, backendtest.Request("stuck", rand.Text()))
+	must(t, b.Release(t.Context(), stuck))
+	tx, err := connect(t, server(t)).Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM lockbench.locks WHERE name = $1 FOR UPDATE", []byte(prefix+"/stuck"))
+	must(t, err)
+	ops := make([]driver.Op, 20)
+	for i := range ops {
+		ops[i] = driver.Op{Kind: driver.OpAcquire, Request: backendtest.Request(fmt.Sprint("free", i), rand.Text())}
+	}
+	ops[7].Name = "stuck"
+	for i, r := range b.Batch(t.Context(), ops) {
+		if (i == 7) != (r.Err != nil) || i == 7 && !errors.Is(r.Err, driver.ErrUnavailable) {
+			t.Errorf("%s: %v", ops[i].Name, r.Err)
+		}
+	}
+	must(t, tx.Rollback(t.Context()))
+	acquire(t, b, backendtest.Request("stuck", rand.Text()))
+}
+
+// TestDDL: a role that may not create anything needs what the command prints, and no
+// more.
+func TestDDL(t *testing.T) {
+	s := own(t, nil)
+	c := connect(t, s)
+	_, err := c.Exec(t.Context(), "CREATE ROLE plain LOGIN PASSWORD 'plain-password'")
+	must(t, err)
+	address := servers.LoginTo(postgresserver.Address(s), "postgres://plain")
+	o := postgres.Options{Address: address, Connect: postgres.Connect{Password: "plain-password"}}
+	b := open(t, o)
+	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "ddl") {
+		t.Errorf("without the schema: %v", err)
+	}
+	var ddl strings.Builder
+	full, err := postgres.Spec.CheckConfig(driver.Config{"address": address})
+	must(t, err)
+	must(t, postgres.Spec.Commands[0].Run(t.Context(), full, &ddl))
+	if err := c.PgConn().Exec(t.Context(), ddl.String()).Close(); err != nil {
+		t.Fatal(err)
+	}
+	must(t, b.Check(t.Context()))
+	r := acquire(t, b, backendtest.Request("one", rand.Text()))
+	must(t, b.Renew(t.Context(), r))
+	must(t, b.Release(t.Context(), r))
+	must(t, b.Withdraw(t.Context(), "one", r.Owner))
+	_, err = c.Exec(t.Context(), "REVOKE DELETE ON lockbench.waiters FROM plain")
+	must(t, err)
+	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrDenied) {
+		t.Errorf("without a right: %v", err)
+	}
+}
+
+// TestPasswordIsNotShown: neither a password that is refused nor one that stands in the
+// wrong key is in an error.
+func TestPasswordIsNotShown(t *testing.T) {
+	s := server(t)
+	const secret = "needle-in-no-message"
+	wrong := postgres.Options{Address: servers.LoginTo(postgresserver.Address(s), "postgres://lockbench:"+secret)}
+	err := open(t, wrong).Check(t.Context())
+	if !errors.Is(err, driver.ErrDenied) || strings.Contains(err.Error(), secret) {
+		t.Errorf("a wrong password: %v", err)
+	}
+	for _, address := range []string{secret, "postgres://me:" + secret + "@h/", "me:" + secret + "@h:1/db", "postgres://me:" + secret + "@h:x/db"} {
+		_, err := driver.Open(t.Context(), postgres.Spec, driver.Config{"address": address}, nil)
+		if !errors.Is(err, driver.ErrConfig) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// TestPasswordFileIsReadAgain: a password that was changed is used by the next
+// connection.
+func TestPasswordFileIsReadAgain(t *testing.T) {
+	s := server(t)
+	file := t.TempDir() + "/password"
+	must(t, os.WriteFile(file, []byte("wrong\n"), 0o600))
+	b := open(t, postgres.Options{Address: servers.LoginTo(postgresserver.Address(s), "postgres://lockbench"), Connect: postgres.Connect{PasswordFile: file}})
+	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrDenied) {
+		t.Errorf("with a wrong password: %v", err)
+	}
+	_, right, _ := strings.Cut(strings.TrimPrefix(postgresserver.Address(s), "postgres://"), ":")
+	right, _, _ = strings.Cut(right, "@")
+	must(t, os.WriteFile(file, []byte(right+"\n"), 0o600))
+	must(t, b.Check(t.Context()))
+}
+
+// TestReadOnlyIsAnOutage: a server that takes no changes, as a standby is, is waited for.
+func TestReadOnlyIsAnOutage(t *testing.T) {
+	s := own(t, nil)
+	b, c := open(t, postgres.Options{Address: postgresserver.Address(s)}), connect(t, s)
+	must(t, b.Check(t.Context()))
+	set := func(value string) {
+		for _, statement := range []string{"ALTER SYSTEM SET default_transaction_read_only = " + value, "SELECT pg_reload_conf()"} {
+			_, err := c.Exec(t.Context(), statement)
+			must(t, err)
+		}
+	}
+	set("on")
+	eventually(t, "it is read-only", func() bool {
+		err := backendtest.Err(b.TryAcquire(t.Context(), backendtest.Request("one", rand.Text())))
+		if err != nil && (!errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, driver.ErrNotSent)) {
+			t.Fatalf("of a read-only server: %v", err)
+		}
+		return err != nil
+	})
+	set("off")
+	eventually(t, "it serves again", func() bool {
+		return backendtest.Err(b.TryAcquire(t.Context(), backendtest.Request("two", rand.Text()))) == nil
+	})
+}
+
+// TestDeadListenerIsReplaced: a waiter is granted the lock over the next connection when
+// the one that listens was ended.
+func TestDeadListenerIsReplaced(t *testing.T) {
+	prefix := fresh()
+	b, c := host(t, prefix), connect(t, server(t))
+	r := acquire(t, b, backendtest.Request("one", rand.Text()))
+	must(t, b.Check(t.Context())) // it listens
+	granted := make(chan driver.Grant, 1)
+	go func() {
+		w := backendtest.Request("one", rand.Text())
+		for t.Context().Err() == nil {
+			g, err := b.Wait(t.Context(), w, time.Second)
+			if err == nil && g.Token == 0 {
+				g.Token, _ = b.TryAcquire(t.Context(), w)
+			}
+			if g.Token != 0 {
+				granted <- g
+				return
+			}
+		}
+	}()
+	waits := func() bool {
+		h, err := b.Inspect(t.Context(), "one")
+		must(t, err)
+		return h.Waiters == 1
+	}
+	eventually(t, "somebody waits", waits)
+	var ended int
+	must(t, c.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'lockbench'").Scan(&ended))
+	if ended < 2 {
+		t.Errorf("%d connections", ended)
+	}
+	eventually(t, "it is released", func() bool { return b.Release(t.Context(), r) == nil })
+	select {
+	case g := <-granted:
+		if g.Token <= r.Token {
+			t.Errorf("token %d after %d", g.Token, r.Token)
+		}
+	case <-time.After(backendtest.Timeout):
+		t.Error("nobody was granted the lock")
+	}
+}
+
+// TestStorm: many processes want one lock and end at random moments. They never hold it
+// two at a time, and tokens rise.
+func TestStorm(t *testing.T) {
+	o := postgres.Options{Address: postgresserver.Address(server(t)), Prefix: fresh(), Connections: 2, Logger: slog.New(slog.DiscardHandler)}
+	backendtest.Storm(t, func() (driver.Backend, error) { return postgres.Open(&o) }, 8*time.Second,
+		func() time.Duration { return 300*time.Millisecond + mrand.N(time.Second).Truncate(time.Millisecond) })
+}
+
+// TestHarmToAWaiter: what befalls the first waiter costs the second one a first span.
+func TestHarmToAWaiter(t *testing.T) {
+	s, prefix := server(t), fresh()
+	binary := plugintest.Build(t, "./lockplugin-postgres")
+	h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
+		return driver.Config{"address": postgresserver.Address(s), "prefix": prefix}
+	})(t)
+	h.Store = conform.Store(nil, s)
+	backendtest.HarmToAWaiter(t, h, host(t, prefix))
+}

@@ -1,0 +1,127 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/conform"
+	"github.com/lockbench/lockbench/internal/servers"
+	postgresserver "github.com/lockbench/lockbench/internal/servers/postgres"
+	"github.com/lockbench/lockbench/plugins/internal/backendtest"
+	"github.com/lockbench/lockbench/plugins/postgres"
+)
+
+// TestMain leaves the shared server to the end of the process, which ends it.
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// shared is the server of all tests that do not ask for one of their own.
+var shared struct {
+	once   sync.Once
+	server *servers.Server
+	err    error
+}
+
+// server starts it, or skips the test when there is none, unless LOCKBENCH_REQUIRE
+// names it.
+func server(t *testing.T) *servers.Server {
+	t.Helper()
+	shared.once.Do(func() { shared.server, shared.err = postgresserver.Start(context.Background(), nil) })
+	if shared.err != nil {
+		servers.Missing(t, "postgres", shared.err)
+	}
+	return shared.server
+}
+
+// own starts a server for one test.
+func own(t *testing.T, o *postgresserver.Options) *servers.Server {
+	t.Helper()
+	s, err := postgresserver.Start(t.Context(), o)
+	servers.Keep(t, "postgres", s, err)
+	return s
+}
+
+// The helpers that backends share.
+var (
+	must       = backendtest.Must
+	eventually = backendtest.Eventually
+	acquire    = backendtest.Acquire
+	held       = backendtest.Held
+)
+
+// fresh is a prefix that no other test has.
+func fresh() string { return strings.ToLower(rand.Text()) }
+
+// open opens a host.
+func open(t drivertest.T, o postgres.Options) *postgres.Backend {
+	t.Helper()
+	o.Logger = slog.New(slog.DiscardHandler)
+	b, err := postgres.Open(&o)
+	must(t, err)
+	return backendtest.CloseAfter(t, b)
+}
+
+// connect connects the test itself.
+func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
+	t.Helper()
+	c, err := postgresserver.Dial(t.Context(), driver.Config{"address": postgresserver.Address(s)})
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) }) // the server may be gone
+	return c
+}
+
+// leftovers are rows that are held, and places in queues. A free row is none: it keeps
+// its last token for a day.
+func leftovers(t drivertest.T, s *servers.Server, prefix string) []string {
+	t.Helper()
+	rows, err := connect(t, s).Query(t.Context(), `SELECT 'held by ' || owner || ': ' || encode(name, 'escape') FROM lockbench.locks
+		WHERE starts_with(encode(name, 'escape'), $1) AND owner <> '' AND ends > clock_timestamp()
+		UNION ALL SELECT 'waited for by ' || owner || ': ' || encode(name, 'escape') FROM lockbench.waiters WHERE starts_with(encode(name, 'escape'), $1)`, prefix+"/")
+	must(t, err)
+	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	var said *pgconn.PgError
+	if errors.As(err, &said) && said.Code == "42P01" {
+		return nil // it has no table yet
+	}
+	must(t, err)
+	return left
+}
+
+func TestConformance(t *testing.T) {
+	s := server(t)
+	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+		here, there := fresh(), fresh()
+		opener := func(prefix string) func(drivertest.T) driver.Backend {
+			return func(t drivertest.T) driver.Backend {
+				return open(t, postgres.Options{Address: postgresserver.Address(s), Prefix: prefix})
+			}
+		}
+		return &drivertest.Harness{
+			Open: opener(here), Other: opener(there), InProcess: true,
+			Store: conform.Store(nil, s), Leftovers: func(t drivertest.T) []string { return leftovers(t, s, here) },
+		}
+	})
+}
+
+func TestConformanceOfBinary(t *testing.T) {
+	s := server(t)
+	binary := plugintest.Build(t, "./lockplugin-postgres")
+	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+		here := fresh()
+		h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
+			return driver.Config{"address": postgresserver.Address(s), "prefix": here}
+		})(t)
+		h.Store, h.Leftovers = conform.Store(nil, s), func(t drivertest.T) []string { return leftovers(t, s, here) }
+		return h
+	})
+}

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockbench/lockbench/plugins/internal/kit"
+)
+
+// Connect are the settings of every connection to the server. Those in the
+// address must not contradict them.
+type Connect = kit.Connect
+
+// Options configure [Open]. Zero fields mean the defaults; each field is the
+// configuration key in its tag.
+type Options struct {
+	// Address of the server and its database, as libpq writes it:
+	// "postgres://user:password@db.example:5432/app". Of several, separated by commas,
+	// the first that can be written to is used. Required.
+	Address string `key:"address" required:"true" secret:"true" doc:"server and database as libpq writes them: postgres://user:password@host:port/database; of several hosts the first that can be written to"`
+	Connect `dial_timeout:"3s" request_timeout:"3s"`
+	// ListenAddress is another address of the same database, where notices of grants
+	// are heard, for an Address that leads to a pooler in transaction mode. "none" has
+	// waiters ask. Empty: Address.
+	ListenAddress string `key:"listen_address" secret:"true" doc:"another address of the same database, to hear notices from, where the first one leads to a pooler; none: waiters ask"`
+	// Prefix of the locks' names: at most 48 of [A-Za-z0-9_-.:]. Hosts exclude each
+	// other when they use the same database and prefix.
+	Prefix string `key:"prefix" default:"lockbench_" doc:"of the locks' names; hosts with the same one exclude each other"`
+	// CreateSchema has the schema lockbench created when it is missed. Nil: true.
+	CreateSchema *bool `key:"create_schema" default:"true" doc:"create the schema lockbench when it is missing; else see the ddl command"`
+	// Connections is the most that are used at a time, 2 to 1000, beside one that
+	// listens.
+	Connections int `key:"connections" default:"16" doc:"the most that are used at a time, 2 to 1000; one more listens"`
+
+	// Logger for what no caller hears of; slog.Default() when nil.
+	Logger *slog.Logger
+}
+
+// noListening is the ListenAddress of waiters that ask.
+const noListening = "none"
+
+// check returns the first value that cannot work.
+func (o Options) check() error {
+	switch {
+	case o.Address == "":
+		return errors.New("address is missing")
+	case len(o.Prefix) > 48 || strings.Trim(o.Prefix, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:") != "":
+		return errors.New("prefix is not at most 48 of letters, digits and the signs _-.: in any order")
+	case o.Connections < 2 || o.Connections > 1000:
+		return fmt.Errorf("connections %d is not 2 to 1000", o.Connections)
+	}
+	return nil
+}
+
+// session is what the statements rely on, whatever the role and the database have
+// as defaults. A pooler may refuse to be told; see link.connect.
+var session = map[string]string{
+	"default_transaction_isolation": "read committed",
+	"statement_timeout":             "30s", // below which a tombstone never is over
+	"client_encoding":               "UTF8",
+}
+
+// target is where connections lead, by the text of the given key. Its errors never
+// quote the address: it may contain a password.
+func (o Options) target(key, address string) (*pgxpool.Config, *kit.Source, error) {
+	bad := fmt.Errorf("%s is not of the form postgres://user:password@host:port/database?parameter=value", key)
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "" {
+		return nil, nil, bad
+	}
+	query := u.Query()
+	mode := query.Get("sslmode")
+	for name := range query {
+		if strings.HasPrefix(name, "ssl") && name != "sslmode" {
+			return nil, nil, fmt.Errorf("%s has %s: use the keys tls_ca_file, tls_cert_file and tls_key_file", key, name)
+		}
+	}
+	if mode != "" && mode != "disable" && mode != "verify-full" {
+		// Note: prefer and require, which are usual, accept any certificate.
+		return nil, nil, fmt.Errorf("%s has another sslmode than disable and verify-full; tls_insecure accepts any certificate", key)
+	}
+	query.Set("sslmode", "disable") // the certificates are those of the keys
+	u.RawQuery = query.Encode()
+	c, err := pgxpool.ParseConfig(u.String())
+	if err != nil {
+		return nil, nil, bad
+	}
+	if c.ConnConfig.Database == "" {
+		return nil, nil, fmt.Errorf("%s names no database: it ends in /database", key)
+	}
+	_, written := u.User.Password()
+	switch {
+	case o.Username != "" && u.User.Username() != "" && o.Username != u.User.Username():
+		return nil, nil, kit.Conflict("the address has another", "username")
+	case written && o.HasPassword():
+		return nil, nil, kit.Conflict("the address has a password", key, "password")
+	case mode == "disable" && o.Secure():
+		return nil, nil, kit.Conflict("the address says something else about TLS", "sslmode= in "+key, "tls_enabled")
+	}
+	source, err := kit.NewSource(o.Connect, mode == "verify-full", o.Logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.fill(c, source)
+	return c, source, nil
+}
+
+// fill has each connection made with the password and the certificates of that moment.
+func (o Options) fill(c *pgxpool.Config, source *kit.Source) {
+	c.MaxConns = int32(o.Connections)
+	c.MinIdleConns = 1
+	c.MaxConnIdleTime, c.PingTimeout = time.Minute, pingTimeout
+	own := c.ConnConfig
+	own.ConnectTimeout = o.DialTimeout
+	own.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	if o.Username != "" {
+		own.User = o.Username
+	}
+	own.RuntimeParams["application_name"] = "lockbench"
+	for key, value := range session {
+		own.RuntimeParams[key] = value
+	}
+	c.BeforeConnect = func(_ context.Context, fresh *pgx.ConnConfig) error {
+		if o.HasPassword() {
+			fresh.Password = source.Password()
+		}
+		if source.Secure() {
+			secure := func(host string) *tls.Config { return source.TLSConfig(host) }
+			fresh.TLSConfig = secure(fresh.Host)
+			for _, f := range fresh.Fallbacks {
+				f.TLSConfig = secure(f.Host)
+			}
+		}
+		return nil
+	}
+}
+
+// pingTimeout bounds the question whether a connection that was idle for a second
+// still lives.
+const pingTimeout = 500 * time.Millisecond

@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
+)
+
+//go:embed schema.sql
+var schema string
+
+const (
+	// alone keeps hosts that make the schema at the same time from each other: CREATE
+	// ... IF NOT EXISTS does not. All but the first find lastMade, which stands last in it.
+	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
+	lastMade = "sweep1"
+)
+
+// migrate makes what was missed.
+func (b *Backend) migrate(ctx context.Context) error {
+	if !*b.opts.CreateSchema {
+		return fmt.Errorf("%w: the schema lockbench or a part of it does not exist; lockplugin-postgres ddl prints what creates it", driver.ErrDenied)
+	}
+	b.making.Lock()
+	defer b.making.Unlock()
+	c, err := b.connection(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // nothing after a commit
+	var made bool
+	if _, err = tx.Exec(ctx, alone); err == nil {
+		err = tx.QueryRow(ctx, "SELECT to_regproc('lockbench."+lastMade+"') IS NOT NULL").Scan(&made)
+	}
+	if err == nil && !made {
+		_, err = tx.Exec(ctx, schema, pgx.QueryExecModeSimpleProtocol)
+	}
+	if sqlState(err) == insufficientRights {
+		return fmt.Errorf("%w: the schema lockbench or a part of it does not exist, and the role may not create it; lockplugin-postgres ddl prints what does: %w", driver.ErrDenied, err)
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// printDDL prints what creates the schema, and the rights that a role needs.
+func printDDL(cfg driver.Config, stdout io.Writer) error {
+	o := optionsOf(cfg)
+	if err := o.check(); err != nil {
+		return fmt.Errorf("postgres: %w", kit.Invalid(err))
+	}
+	settings, _, err := o.target("address", o.Address)
+	if err != nil {
+		return fmt.Errorf("postgres: %w", kit.Invalid(err))
+	}
+	role := pgx.Identifier{settings.ConnConfig.User}.Sanitize()
+	_, err = fmt.Fprintf(stdout, "%s\nGRANT USAGE ON SCHEMA lockbench TO %s;\nGRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lockbench TO %[2]s;\n", schema, role)
+	return err
+}
+
+// examine takes the road of an acquire, for a name that no lock has, and looks whether
+// all other rights are there.
+func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) error {
+	_, err := c.Exec(ctx, "SELECT lockbench.acquire1($1, ARRAY[$2::bytea], ARRAY['check'], ARRAY[0::bigint], ARRAY[NULL::bytea], ARRAY[NULL::bytea])", morePatience, b.key(""))
+	if err != nil {
+		return err
+	}
+	var may bool
+	err = c.QueryRow(ctx, `SELECT bool_and(has_table_privilege('lockbench.' || t, p))
+		FROM unnest(ARRAY['locks', 'tombstones', 'waiters', 'processes']) t, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p`).Scan(&may)
+	if err == nil && !may {
+		err = fmt.Errorf("%w: a right is missing on a table of the schema lockbench (%s)", driver.ErrDenied, advice[insufficientRights])
+	}
+	return err
+}
+
+// Check asks whether the server would serve requests: that it can be written to, that
+// the schema is there and the role has the rights on it, that the address leads to one
+// server, and that waiters hear of grants.
+func (b *Backend) Check(ctx context.Context) error {
+	result := make(chan error, 1)
+	if !b.background.Go(func() { result <- b.ask(ctx, "check", b.opts.Prefix, b.examine) }) {
+		return driver.ErrClosed
+	}
+	select {
+	case err := <-result:
+		if err == nil {
+			err = errors.Join(b.identity.Err(), b.listener.check(ctx))
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("postgres: check: %w: %w", driver.ErrUnavailable, ctx.Err())
+	}
+}
+
+// sweepEvery is the mean time between two sweeps of a host.
+const sweepEvery = time.Minute
+
+// sweep drops what is over, until Close. Every host does it, each at its own time.
+func (b *Backend) sweep() {
+	for {
+		select {
+		case <-b.background.Done():
+			return
+		case <-time.After(sweepEvery/2 + rand.N(sweepEvery)):
+		}
+		err := b.ask(b.background, "sweep", b.opts.Prefix, func(ctx context.Context, c *pgxpool.Conn) error {
+			_, err := c.Exec(ctx, "SELECT lockbench.sweep1()")
+			return err
+		})
+		if err != nil && b.background.Err() == nil {
+			b.opts.Logger.Debug("postgres: dropping what is over", "err", err)
+		}
+	}
+}

@@ -1,0 +1,420 @@
+-- Locks are rows of lockbench.locks, and the row alone decides. It is made when its
+-- name is first asked for, and outlives its leases: so it keeps the last token.
+--
+-- Every step is one call of a function here, one statement and one transaction, in
+-- which each statement sees all that was committed before it began (READ COMMITTED).
+-- A step first locks the rows of its names, in the order of their names, so that no
+-- two steps wait for each other; what it reads after that, of whichever table, was
+-- committed by the steps before it on these names, because whoever puts a waiter
+-- or a tombstone locks the row as well. Under a stricter isolation a step that
+-- would see less fails (40001), and is repeated.
+--
+-- All times are clock_timestamp(), which is now; the function called now() is when the
+-- transaction began, and that may have waited for a row since.
+--
+-- The digit behind a function's name is that of its form: an other one gets an other
+-- name, so that hosts of both versions share the tables.
+
+CREATE SCHEMA IF NOT EXISTS lockbench;
+
+CREATE TABLE IF NOT EXISTS lockbench.locks (
+	name   bytea PRIMARY KEY,                       -- PREFIX/NAME
+	owner  text NOT NULL DEFAULT '',                -- empty: free
+	token  bigint NOT NULL DEFAULT 0,               -- of the last grant
+	ends   timestamptz NOT NULL DEFAULT clock_timestamp(), -- of a free row since when
+	ttl_us bigint NOT NULL DEFAULT 0,               -- of the last lease
+	given  boolean NOT NULL DEFAULT false,          -- by the store itself, and not confirmed yet
+	marked timestamptz NOT NULL DEFAULT '-infinity', -- until then it may have a waiter or a tombstone
+	label  bytea,
+	value  bytea
+) WITH (fillfactor = 50); -- a change stays on its page and touches no index
+
+CREATE TABLE IF NOT EXISTS lockbench.tombstones (
+	name bytea, owner text, until timestamptz NOT NULL,
+	PRIMARY KEY (name, owner)
+);
+
+-- A crash of the server empties the next two. It ends all connections as well, and
+-- waiters enter again.
+CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.waiters (
+	name bytea, owner text,
+	place   bigint GENERATED ALWAYS AS IDENTITY,
+	process text NOT NULL,                          -- empty: it hears nothing, and asks
+	until   timestamptz NOT NULL,
+	ttl_us  bigint NOT NULL,
+	label   bytea,
+	value   bytea,
+	PRIMARY KEY (name, owner),
+	UNIQUE (name, place)
+) WITH (fillfactor = 50);
+
+-- Signs of life, numbered by the clock of the process that gave them.
+CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.processes (
+	process text PRIMARY KEY, sign_us bigint NOT NULL, seen timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+-- mint1 is the next token: above the last one, and never below the server's clock in
+-- microseconds, which makes up for rows that were purged, lost or never copied.
+CREATE OR REPLACE FUNCTION lockbench.mint1(last bigint) RETURNS bigint LANGUAGE sql VOLATILE
+AS $$ SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) $$;
+
+-- after1 is the time in so many microseconds.
+CREATE OR REPLACE FUNCTION lockbench.after1(us bigint) RETURNS timestamptz LANGUAGE sql VOLATILE
+AS $$ SELECT clock_timestamp() + us * interval '1 microsecond' $$;
+
+-- pass1 gives a lock, whose row is locked and free, to the first waiter whose process
+-- has lately given a sign of life; those before it lose their places. It reports
+-- whether it has, or the lock is kept for a first waiter that can only ask; where
+-- asks is the first, it is left for him.
+--
+-- The grant is made for half a second at most, and its notice goes out with the
+-- commit. With it comes the newest sign that is known here. That was sent before
+-- it was committed, and so before this grant: from then the waiter counts its deadline.
+CREATE OR REPLACE FUNCTION lockbench.pass1(lock bytea, asks text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	w record;
+	minted bigint;
+	span bigint;
+BEGIN
+	FOR w IN SELECT q.owner, q.process, q.ttl_us, q.label, q.value, p.sign_us,
+			coalesce(p.seen > clock_timestamp() - interval '600 milliseconds', false) AS lives
+		FROM lockbench.waiters q LEFT JOIN lockbench.processes p ON p.process = q.process
+		WHERE q.name = lock AND q.until > clock_timestamp() ORDER BY q.place
+	LOOP
+		IF w.owner = asks THEN
+			RETURN false;
+		ELSIF w.process = '' THEN
+			RETURN true;
+		END IF;
+		DELETE FROM lockbench.waiters q WHERE q.name = lock AND q.owner = w.owner;
+		IF w.lives THEN
+			span := least(w.ttl_us, 500000);
+			UPDATE lockbench.locks l SET owner = w.owner, token = lockbench.mint1(l.token), ends = lockbench.after1(span),
+				ttl_us = span, given = true, label = w.label, value = w.value
+			WHERE l.name = lock RETURNING l.token INTO minted;
+			PERFORM pg_notify(w.process, concat_ws(' ', w.owner, minted, w.sign_us, span));
+			RETURN true;
+		END IF;
+	END LOOP;
+	RETURN false;
+END $$;
+
+-- take1 decides about a row that is locked and marked. It returns the token, 0 for a
+-- refusal.
+CREATE OR REPLACE FUNCTION lockbench.take1(lock bytea, asks text, us bigint, tag bytea, val bytea) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	l record;
+	minted bigint;
+BEGIN
+	IF EXISTS (SELECT FROM lockbench.tombstones t WHERE t.name = lock AND t.owner = asks AND t.until > clock_timestamp()) THEN
+		RETURN 0;
+	END IF;
+	SELECT k.owner <> '' AND k.ends > clock_timestamp() AS held, k.given AND k.owner = asks AS mine INTO l
+		FROM lockbench.locks k WHERE k.name = lock;
+	IF l.held AND NOT l.mine OR NOT l.held AND lockbench.pass1(lock, asks) THEN
+		RETURN 0;
+	END IF;
+	DELETE FROM lockbench.waiters q WHERE q.name = lock AND q.owner = asks;
+	UPDATE lockbench.locks k SET owner = asks, token = CASE WHEN l.held THEN k.token ELSE lockbench.mint1(k.token) END,
+		ends = lockbench.after1(us), ttl_us = us, given = false, label = tag, value = val
+	WHERE k.name = lock RETURNING k.token INTO minted;
+	RETURN minted;
+END $$;
+
+-- Each of the following does one kind of operation to many names, which are sorted,
+-- and replies a line for each: token is not 0 if it was done, else the rest is who
+-- holds the lock. The settings are for plans, which are made once in a session and
+-- while the tables may be empty.
+
+DO $$ BEGIN
+	CREATE TYPE lockbench.reply1 AS (at bigint, token bigint, owner text, label bytea, held bigint, left_ms bigint, waiters bigint);
+EXCEPTION WHEN duplicate_object THEN NULL;
+END $$;
+
+-- answer1 replies for names: done has the numbers of those that were done, from 1.
+--
+-- Note: a function in the language SQL is planned anew by each statement that calls it,
+-- unless it is a mere expression.
+CREATE OR REPLACE FUNCTION lockbench.answer1(names bytea[], done bigint[], tokens bigint[]) RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN QUERY SELECT d.i, d.token, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(done, tokens) d(i, token);
+	IF cardinality(done) < cardinality(names) THEN
+		RETURN QUERY SELECT a.i, 0::bigint, l.owner, l.label, l.token, greatest(1, ceil(extract(epoch FROM l.ends - clock_timestamp()) * 1000))::bigint,
+			(SELECT count(*) FROM lockbench.waiters q WHERE q.name = a.name AND q.until > clock_timestamp())
+		FROM unnest(names) WITH ORDINALITY a(name, i)
+			LEFT JOIN lockbench.locks l ON l.name = a.name AND l.owner <> '' AND l.ends > clock_timestamp()
+		WHERE a.i <> ALL (done);
+	END IF;
+END $$;
+
+-- stale1 fails a statement that was so long in the server that a tombstone against it
+-- may be over.
+CREATE OR REPLACE FUNCTION lockbench.stale1() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF clock_timestamp() > statement_timestamp() + interval '60 seconds' THEN
+		RAISE EXCEPTION 'lockbench: the statement came a minute ago' USING ERRCODE = 'query_canceled';
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION lockbench.acquire1(patience text, names bytea[], owners text[], ttls bigint[], labels bytea[], vals bytea[])
+	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
+	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	done bigint[];
+	tokens bigint[];
+	it bigint;
+	took bigint;
+BEGIN
+	PERFORM set_config('lock_timeout', patience, true);
+	-- What another owner holds is refused by reading alone, which waits for no disk.
+	-- All others are locked, in their order, also those that are not taken because
+	-- somebody was quicker or the row is marked.
+	WITH taken AS (
+		INSERT INTO lockbench.locks AS l (name, owner, token, ends, ttl_us, label, value)
+		SELECT a.name, a.owner, lockbench.mint1(0), lockbench.after1(a.us), a.us, a.label, a.val
+		FROM unnest(names, owners, ttls, labels, vals) WITH ORDINALITY a(name, owner, us, label, val, i)
+		WHERE NOT EXISTS (SELECT FROM lockbench.locks h
+			WHERE h.name = a.name AND h.owner <> '' AND h.ends > clock_timestamp() AND NOT (h.given AND h.owner = a.owner))
+		ORDER BY a.i
+		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, token = lockbench.mint1(l.token),
+			ends = lockbench.after1(excluded.ttl_us), ttl_us = excluded.ttl_us, given = false, label = excluded.label, value = excluded.value
+		WHERE (l.owner = '' OR l.ends <= clock_timestamp()) AND l.marked <= clock_timestamp()
+		RETURNING l.name, l.token)
+	SELECT coalesce(array_agg(a.i), '{}'), coalesce(array_agg(t.token), '{}') INTO done, tokens
+	FROM taken t JOIN unnest(names) WITH ORDINALITY a(name, i) ON a.name = t.name;
+	PERFORM lockbench.stale1();
+	IF cardinality(done) = cardinality(names) THEN
+		RETURN QUERY SELECT * FROM lockbench.answer1(names, done, tokens);
+		RETURN;
+	END IF;
+	-- Rows that were locked by that and are free, or given to who asks. One that became
+	-- free since may be locked by another step, which is not waited for: two that hold
+	-- rows would wait for each other.
+	FOR it IN SELECT a.i FROM unnest(names, owners) WITH ORDINALITY a(name, owner, i) JOIN lockbench.locks l ON l.name = a.name
+		WHERE a.i <> ALL (done) AND (l.owner = '' OR l.ends <= clock_timestamp() OR l.given AND l.owner = a.owner)
+		FOR UPDATE OF l SKIP LOCKED
+	LOOP
+		took := lockbench.take1(names[it], owners[it], ttls[it], labels[it], vals[it]);
+		IF took <> 0 THEN
+			done := done || it;
+			tokens := tokens || took;
+		END IF;
+	END LOOP;
+	RETURN QUERY SELECT r.at, CASE WHEN r.token = 0 AND EXISTS (SELECT FROM lockbench.tombstones t
+			WHERE t.name = names[r.at] AND t.owner = owners[r.at] AND t.until > clock_timestamp()) THEN -1 ELSE r.token END,
+		r.owner, r.label, r.held, r.left_ms, r.waiters
+	FROM lockbench.answer1(names, done, tokens) r;
+END $$;
+
+CREATE OR REPLACE FUNCTION lockbench.renew1(patience text, names bytea[], owners text[], tokens bigint[], ttls bigint[])
+	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
+	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	done bigint[];
+BEGIN
+	PERFORM set_config('lock_timeout', patience, true);
+	IF cardinality(names) > 1 THEN
+		PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
+	END IF;
+	WITH renewed AS (
+		UPDATE lockbench.locks l SET ends = lockbench.after1(a.us), ttl_us = a.us, given = false
+		FROM unnest(names, owners, tokens, ttls) WITH ORDINALITY a(name, owner, token, us, i)
+		WHERE l.name = a.name AND l.owner = a.owner AND l.token = a.token AND l.ends > clock_timestamp() RETURNING a.i)
+	SELECT coalesce(array_agg(r.i), '{}') INTO done FROM renewed r;
+	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
+END $$;
+
+-- release1 takes an empty owner for whoever has the token.
+CREATE OR REPLACE FUNCTION lockbench.release1(patience text, names bytea[], owners text[], tokens bigint[])
+	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
+	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	done bigint[];
+	waited bytea[];
+	lock bytea;
+BEGIN
+	PERFORM set_config('lock_timeout', patience, true);
+	IF cardinality(names) > 1 THEN
+		PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
+	END IF;
+	WITH freed AS (
+		UPDATE lockbench.locks l SET owner = '', ends = clock_timestamp(), given = false, label = NULL, value = NULL
+		FROM unnest(names, owners, tokens) WITH ORDINALITY a(name, owner, token, i)
+		WHERE l.name = a.name AND a.owner IN ('', l.owner) AND l.owner <> '' AND l.token = a.token AND l.ends > clock_timestamp()
+		RETURNING a.i, l.name, l.marked > clock_timestamp() AS marked)
+	SELECT coalesce(array_agg(f.i), '{}'), coalesce(array_agg(f.name) FILTER (WHERE f.marked), '{}') INTO done, waited FROM freed f;
+	FOREACH lock IN ARRAY waited LOOP
+		PERFORM lockbench.pass1(lock, '');
+	END LOOP;
+	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
+END $$;
+
+-- shorten1 ends leases after so many microseconds at the latest. Waiters know the old
+-- end alone, so the first one is told to ask.
+CREATE OR REPLACE FUNCTION lockbench.shorten1(patience text, names bytea[], owners text[], tokens bigint[], keeps bigint[])
+	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
+	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	done bigint[];
+BEGIN
+	PERFORM set_config('lock_timeout', patience, true);
+	IF cardinality(names) > 1 THEN
+		PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
+	END IF;
+	WITH shorter AS (
+		UPDATE lockbench.locks l SET ends = least(l.ends, lockbench.after1(a.us))
+		FROM unnest(names, owners, tokens, keeps) WITH ORDINALITY a(name, owner, token, us, i)
+		WHERE l.name = a.name AND l.owner = a.owner AND l.token = a.token AND l.ends > clock_timestamp() RETURNING a.i)
+	SELECT coalesce(array_agg(s.i), '{}') INTO done FROM shorter s;
+	PERFORM pg_notify(w.process, w.owner) FROM unnest(done) d, LATERAL (
+		SELECT q.process, q.owner FROM lockbench.waiters q WHERE q.name = names[d] AND q.until > clock_timestamp() ORDER BY q.place LIMIT 1) w
+	WHERE w.process <> '';
+	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
+END $$;
+
+CREATE OR REPLACE FUNCTION lockbench.proclaim1(patience text, names bytea[], owners text[], tokens bigint[], vals bytea[])
+	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
+	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	done bigint[];
+BEGIN
+	PERFORM set_config('lock_timeout', patience, true);
+	IF cardinality(names) > 1 THEN
+		PERFORM FROM lockbench.locks l WHERE l.name = ANY (names) ORDER BY l.name FOR UPDATE;
+	END IF;
+	WITH told AS (
+		UPDATE lockbench.locks l SET value = a.val
+		FROM unnest(names, owners, tokens, vals) WITH ORDINALITY a(name, owner, token, val, i)
+		WHERE l.name = a.name AND l.owner = a.owner AND l.token = a.token AND l.ends > clock_timestamp() RETURNING a.i)
+	SELECT coalesce(array_agg(t.i), '{}') INTO done FROM told t;
+	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
+END $$;
+
+-- withdraw1 undoes what owners did to names, and refuses them for longer than anything
+-- of theirs can be on its way. An acquire that is comes before the lock of the row, and
+-- is undone, or after it, and finds the row marked and the tombstone. So the row is made
+-- where there is none: the acquire may be about to make it.
+CREATE OR REPLACE FUNCTION lockbench.withdraw1(patience text, names bytea[], owners text[])
+	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
+	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	lock bytea;
+BEGIN
+	PERFORM set_config('lock_timeout', patience, true);
+	INSERT INTO lockbench.locks AS l (name, marked)
+	SELECT a.name, clock_timestamp() + interval '91 seconds' FROM (SELECT DISTINCT n.name FROM unnest(names) n(name)) a ORDER BY a.name
+	ON CONFLICT (name) DO UPDATE SET marked = greatest(l.marked, excluded.marked);
+	INSERT INTO lockbench.tombstones AS t (name, owner, until)
+	SELECT a.name, a.owner, clock_timestamp() + interval '90 seconds' FROM (SELECT DISTINCT n.name, n.owner FROM unnest(names, owners) n(name, owner)) a
+	ON CONFLICT (name, owner) DO UPDATE SET until = excluded.until;
+	DELETE FROM lockbench.waiters q USING unnest(names, owners) a(name, owner) WHERE q.name = a.name AND q.owner = a.owner;
+	UPDATE lockbench.locks l SET owner = '', ends = clock_timestamp(), given = false, label = NULL, value = NULL
+	FROM unnest(names, owners) a(name, owner) WHERE l.name = a.name AND l.owner = a.owner;
+	FOR lock IN SELECT DISTINCT l.name FROM unnest(names) a(name) JOIN lockbench.locks l ON l.name = a.name
+		WHERE l.owner = '' OR l.ends <= clock_timestamp()
+	LOOP
+		PERFORM lockbench.pass1(lock, '');
+	END LOOP;
+	RETURN QUERY SELECT a.i, 1::bigint, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(names) WITH ORDINALITY a(name, i);
+END $$;
+
+-- sign1 gives a sign of life.
+CREATE OR REPLACE FUNCTION lockbench.sign1(who text, us bigint) RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
+	INSERT INTO lockbench.processes AS p (process, sign_us, seen) VALUES (who, us, clock_timestamp())
+	ON CONFLICT (process) DO UPDATE SET sign_us = greatest(p.sign_us, excluded.sign_us), seen = clock_timestamp();
+$$;
+
+-- enter1 enters owners into queues, and gives what is free to the first waiter. It replies the token of one that is granted the lock by that, -1
+-- for one that has a tombstone, -2 for one that should ask, and else 0.
+--
+-- A release locks the row. So it comes before this, and the lock is free or given to
+-- another waiter, or after it, and finds this one: none is missed.
+--
+-- What is entered need not outlive a crash, and is not waited for; a grant must.
+CREATE OR REPLACE FUNCTION lockbench.enter1(patience text, who text, names bytea[], owners text[], ttls bigint[], labels bytea[], vals bytea[], stays bigint[])
+	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
+	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+	state bigint[] := array_fill(0::bigint, ARRAY[cardinality(names)]);
+	granted boolean := false;
+	it record;
+BEGIN
+	PERFORM set_config('lock_timeout', patience, true);
+	INSERT INTO lockbench.locks AS l (name, marked)
+	SELECT a.name, lockbench.after1(a.us) FROM unnest(names, stays) WITH ORDINALITY a(name, us, i) ORDER BY a.i
+	ON CONFLICT (name) DO UPDATE SET marked = greatest(l.marked, excluded.marked);
+	PERFORM lockbench.stale1();
+	FOR at IN 1 .. cardinality(names) LOOP
+		SELECT k.owner = owners[at] AND k.ends > clock_timestamp() AS mine, k.owner = '' OR k.ends <= clock_timestamp() AS free INTO it
+		FROM lockbench.locks k WHERE k.name = names[at];
+		IF EXISTS (SELECT FROM lockbench.tombstones t WHERE t.name = names[at] AND t.owner = owners[at] AND t.until > clock_timestamp()) THEN
+			state[at] := -1;
+			CONTINUE;
+		ELSIF it.mine THEN
+			state[at] := -2;
+			CONTINUE;
+		END IF;
+		INSERT INTO lockbench.waiters AS q (name, owner, process, until, ttl_us, label, value)
+		VALUES (names[at], owners[at], who, lockbench.after1(stays[at]), ttls[at], labels[at], vals[at])
+		ON CONFLICT (name, owner) DO UPDATE SET process = excluded.process, until = excluded.until;
+		CONTINUE WHEN NOT it.free;
+		IF lockbench.pass1(names[at], CASE WHEN who = '' THEN owners[at] ELSE '' END) THEN
+			granted := true;
+			state[at] := coalesce((SELECT k.token FROM lockbench.locks k WHERE k.name = names[at] AND k.owner = owners[at]), 0);
+		ELSE
+			state[at] := -2;
+		END IF;
+	END LOOP;
+	IF NOT granted AND current_setting('synchronous_commit') <> 'off' THEN
+		PERFORM set_config('synchronous_commit', 'off', true);
+	END IF;
+	RETURN QUERY SELECT s.i, s.state, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(state) WITH ORDINALITY s(state, i);
+END $$;
+
+-- locked1 finds those of names whose rows somebody has locked.
+CREATE OR REPLACE FUNCTION lockbench.locked1(names bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
+DECLARE
+	free bytea[] := ARRAY(SELECT l.name FROM lockbench.locks l WHERE l.name = ANY (names) FOR UPDATE SKIP LOCKED);
+BEGIN
+	RETURN QUERY SELECT l.name FROM lockbench.locks l WHERE l.name = ANY (names) AND l.name <> ALL (free);
+END $$;
+
+-- find1 reads who holds some names.
+CREATE OR REPLACE FUNCTION lockbench.find1(names bytea[])
+	RETURNS TABLE (lock bytea, owner text, label bytea, value bytea, token bigint, left_ms bigint, waiters bigint) LANGUAGE plpgsql
+	SET lock_timeout = '1s' SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+BEGIN
+	RETURN QUERY SELECT l.name, l.owner, l.label, l.value, l.token, greatest(1, ceil(extract(epoch FROM l.ends - clock_timestamp()) * 1000))::bigint,
+		(SELECT count(*) FROM lockbench.waiters q WHERE q.name = l.name AND q.until > clock_timestamp())
+	FROM lockbench.locks l WHERE l.name = ANY (names) AND l.owner <> '' AND l.ends > clock_timestamp();
+END $$;
+
+-- list1 reads a page of the locks whose names begin with a text and come after another.
+CREATE OR REPLACE FUNCTION lockbench.list1(prefix bytea, after bytea, most int) RETURNS bytea[] LANGUAGE sql STABLE SET lock_timeout = '1s' AS $$
+	SELECT coalesce(array_agg(p.name ORDER BY p.name), '{}') FROM (SELECT l.name FROM lockbench.locks l
+		WHERE l.name > after AND l.name >= prefix AND substring(l.name FROM 1 FOR octet_length(prefix)) = prefix
+			AND l.owner <> '' AND l.ends > clock_timestamp() ORDER BY l.name LIMIT most) p
+$$;
+
+-- sweep1 drops what is over: rows that were free for a day, and whose tokens are as old, so
+-- that what is made anew gets a higher one. Rows that somebody has locked are left for
+-- the next time.
+CREATE OR REPLACE FUNCTION lockbench.sweep1() RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
+	DELETE FROM lockbench.locks WHERE name = ANY (ARRAY(SELECT l.name FROM lockbench.locks l
+		WHERE l.ends < clock_timestamp() - interval '1 day' AND l.marked < clock_timestamp() - interval '1 day'
+			AND l.token < (extract(epoch FROM clock_timestamp() - interval '1 day') * 1000000)::bigint LIMIT 500 FOR UPDATE SKIP LOCKED));
+	DELETE FROM lockbench.tombstones WHERE ctid = ANY (ARRAY(SELECT t.ctid FROM lockbench.tombstones t
+		WHERE t.until < clock_timestamp() LIMIT 5000 FOR UPDATE SKIP LOCKED));
+	DELETE FROM lockbench.waiters WHERE ctid = ANY (ARRAY(SELECT q.ctid FROM lockbench.waiters q
+		WHERE q.until < clock_timestamp() LIMIT 5000 FOR UPDATE SKIP LOCKED));
+	DELETE FROM lockbench.processes WHERE ctid = ANY (ARRAY(SELECT p.ctid FROM lockbench.processes p
+		WHERE p.seen < clock_timestamp() - interval '1 hour' LIMIT 5000 FOR UPDATE SKIP LOCKED));
+$$;

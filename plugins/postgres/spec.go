@@ -1,0 +1,70 @@
+package postgres
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
+)
+
+// Spec describes the backend to serve.Main and to in-process users.
+var Spec = driver.Spec{
+	Name: "postgres",
+	Doc:  "locks as rows of a table in PostgreSQL 14 and later",
+	Keys: kit.KeysOf(Options{}),
+	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
+		o := optionsOf(cfg)
+		o.Logger = log
+		return open(o)
+	},
+	Properties: properties,
+	Commands: []driver.Command{{
+		Name: "ddl",
+		Doc:  "print the statements that create the schema and grant the rights",
+		Run: func(_ context.Context, cfg driver.Config, stdout io.Writer) error {
+			return printDDL(cfg, stdout)
+		},
+	}},
+}
+
+// properties are the claims before the server was reached. Fencing becomes strict
+// when every commit is on disk before it is acknowledged.
+var properties = driver.Properties{
+	Name:           "postgres",
+	Fencing:        driver.FencingDurable,
+	Scope:          driver.ScopeShared,
+	TTLMin:         20 * time.Millisecond,
+	TTLStep:        time.Millisecond,
+	TTLMax:         31 * 24 * time.Hour,
+	FIFO:           true,
+	TimedTokens:    true,
+	Durability:     "unknown",
+	SurvivesPlugin: true,
+	FirstSpan:      firstSpan,
+	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapObserver, driver.CapBatcher, driver.CapStarter, driver.CapAdmin},
+}
+
+func optionsOf(cfg driver.Config) (o Options) {
+	kit.Decode(cfg, &o)
+	return o
+}
+
+// Properties returns the claims, as far as the server is known.
+func (b *Backend) Properties() driver.Properties {
+	p := properties
+	p.Capabilities = slices.Clone(p.Capabilities)
+	if b.opts.ListenAddress == noListening {
+		p.FirstSpan = 0
+	}
+	if s := b.server.Load(); s != nil {
+		p.Server, p.Durability = "PostgreSQL "+s.version, s.durability()
+		if s.durable() {
+			p.Fencing = driver.FencingStrict
+		}
+	}
+	return p
+}

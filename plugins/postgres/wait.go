@@ -1,0 +1,333 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const (
+	// firstSpan is for how long the store itself grants a lock to a waiter at most; pass1
+	// says the same.
+	firstSpan = 500 * time.Millisecond
+	// signEvery is how often a process that waits gives a sign of life; pass1 passes over
+	// one that was silent for three times that. signsGoOn is for how long after its
+	// last waiter came.
+	signEvery, signsGoOn = 200 * time.Millisecond, 2 * time.Second
+	// signWithin is how long the answer to one may take.
+	signWithin = time.Second
+	// placeFor is how long a place in the queue outlives its Wait.
+	placeFor = 2 * time.Second
+	// pollFrom and pollTo are pauses of a waiter that hears nothing.
+	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
+	// idlePing is how often a connection that listens is tried while nobody waits.
+	idlePing = 5 * time.Second
+	// relisten and deafFor are pauses before the next connection: after one that
+	// broke, and after one over which no notice came.
+	relisten, deafFor = 100 * time.Millisecond, 15 * time.Second
+)
+
+// listener hears of grants, over a connection of its own. It counts with that
+// connection: what the process waits for is granted to it while signs of life come
+// over it, and when it breaks every waiter asks.
+type listener struct {
+	b       *Backend
+	process string    // and the channel on which it listens
+	started time.Time // from which signs are numbered
+
+	mu     sync.Mutex
+	heard  bool
+	deaf   error               // why nothing is heard although there is a connection
+	asleep map[string]*sleeper // by owner
+	waited time.Time           // when somebody last began to wait
+	signed time.Time           // when the last sign was sent
+	poke   context.CancelFunc  // ends the present wait for a notice
+	tried  chan struct{}       // closed when it is known whether anything is heard
+}
+
+// sleeper is an owner that waits. What it was granted it is told once.
+type sleeper struct {
+	woken chan struct{}
+	grant driver.Grant
+}
+
+// Wait is one call of a function, which enters the queue, and ends with a notice.
+func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
+	if err := valid(r); err != nil {
+		return none, err
+	}
+	l := &b.listener
+	s, most := l.sleep(r.Owner, most)
+	defer l.rise(r.Owner, s)
+	p := &pending{Request: r, ctx: ctx, stay: most + placeFor}
+	res := b.enters.wait(p)
+	switch {
+	case res.Err != nil && ctx.Err() != nil:
+		return none, ctx.Err()
+	case res.Err != nil:
+		return none, res.Err
+	case res.Token != 0:
+		return driver.Grant{Token: res.Token, Sent: p.sent, For: min(r.TTL, firstSpan)}, nil
+	case p.state != 0:
+		return none, nil // it should ask
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-s.woken:
+		return s.grant, nil
+	case <-timer.C:
+		return none, nil
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-b.background.Done():
+		return none, driver.ErrClosed
+	}
+}
+
+// sleep has the owner told of what it is granted, from before it is in the queue, and
+// returns for how long it may wait: not for long when nothing is heard.
+func (l *listener) sleep(owner string, most time.Duration) (*sleeper, time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &sleeper{woken: make(chan struct{})}
+	l.asleep[owner] = s
+	if !l.heard {
+		return s, min(most, pollFrom+rand.N(pollTo-pollFrom))
+	}
+	if time.Since(l.waited) > signEvery && l.poke != nil {
+		l.poke()
+	}
+	l.waited = time.Now()
+	// The waiter before it may be dead, and wakes nobody when its first span is over.
+	return s, min(most, firstSpan)
+}
+
+func (l *listener) rise(owner string, s *sleeper) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asleep[owner] == s {
+		delete(l.asleep, owner)
+	}
+}
+
+// hearing is the process as it stands in the queue.
+func (l *listener) hearing() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.heard {
+		return ""
+	}
+	return l.process
+}
+
+// sign is the number of a sign of life that is sent now, if the last one is that old.
+func (l *listener) sign(old time.Duration) (us int64, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if !l.heard || now.Sub(l.signed) < old {
+		return 0, false
+	}
+	l.signed = now
+	return now.Sub(l.started).Microseconds(), true
+}
+
+// signFirst gives a sign before a waiter enters, if none were given lately: else it would
+// be passed over. All others come over the connection that listens, and so tell that it
+// lives.
+func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
+	return l.give(ctx, c.Conn(), 2*signEvery)
+}
+
+func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) error {
+	us, due := l.sign(old)
+	if !due {
+		return nil
+	}
+	_, err := c.Exec(ctx, "SELECT lockbench.sign1($1::text, $2::bigint)", l.process, us)
+	return err
+}
+
+// told is a notice: "OWNER" that it should ask, or "OWNER TOKEN SIGN SPAN" that it was
+// granted the lock for so many microseconds, when that sign of life was known.
+func (l *listener) told(notice string) {
+	f := strings.Fields(notice)
+	if len(f) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.asleep[f[0]]
+	if s == nil {
+		return
+	}
+	if len(f) == 4 {
+		token, tokenErr := strconv.ParseUint(f[1], 10, 64)
+		sign, signErr := strconv.ParseInt(f[2], 10, 64)
+		span, spanErr := strconv.ParseInt(f[3], 10, 64)
+		if tokenErr == nil && signErr == nil && spanErr == nil {
+			s.grant = driver.Grant{Token: token, Sent: l.started.Add(time.Duration(sign) * time.Microsecond), For: time.Duration(span) * time.Microsecond}
+		}
+	}
+	delete(l.asleep, f[0])
+	close(s.woken)
+}
+
+// hear notes whether anything is heard, and wakes all: nobody has heard what was told
+// between two connections.
+func (l *listener) hear(heard bool, deaf error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard, l.deaf, l.signed = heard, deaf, time.Time{}
+	if heard || deaf != nil {
+		select {
+		case <-l.tried:
+		default:
+			close(l.tried)
+		}
+	}
+	for owner, s := range l.asleep {
+		delete(l.asleep, owner)
+		close(s.woken)
+	}
+}
+
+// check returns an error when waiters hear of nothing although the server serves.
+func (l *listener) check(ctx context.Context) error {
+	if l.b.opts.ListenAddress == noListening {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.b.opts.DialTimeout)
+	defer cancel()
+	select {
+	case <-l.tried:
+	case <-ctx.Done(): // the server was slow, which is no answer
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deaf
+}
+
+// run listens until Close, over one connection after the other.
+func (l *listener) run(c *pgxpool.Config) {
+	for l.b.background.Err() == nil {
+		err := l.listen(c)
+		deaf := errors.Is(err, errDeaf)
+		if !deaf {
+			l.hear(false, nil)
+		}
+		if l.b.background.Err() != nil {
+			return
+		}
+		l.b.opts.Logger.Debug("postgres: not listening", "err", err)
+		pause := relisten + rand.N(relisten)
+		if deaf {
+			pause = deafFor
+		}
+		select {
+		case <-l.b.background.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+var errDeaf = errors.New("no notice comes")
+
+// listen hears notices until its connection ends.
+func (l *listener) listen(c *pgxpool.Config) error {
+	ctx, cancel := context.WithTimeout(l.b.background, l.b.opts.DialTimeout)
+	defer cancel()
+	own := c.ConnConfig.Copy()
+	if err := c.BeforeConnect(ctx, own); err != nil {
+		return err
+	}
+	for key := range session {
+		delete(own.RuntimeParams, key) // it may be a pooler's
+	}
+	conn, err := pgx.ConnectConfig(ctx, own)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), signWithin)
+		defer cancel()
+		_ = conn.Close(ctx) // of a server that does not answer there is nothing to say
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.process}.Sanitize()); err != nil {
+		return err
+	}
+	if err := l.test(ctx, conn); err != nil {
+		return err
+	}
+	l.hear(true, nil)
+	for {
+		if err := l.next(conn); err != nil {
+			return err
+		}
+	}
+}
+
+// test has the pool send a notice. One that does not come was sent to another server,
+// or to a session that a pooler has given to somebody else meanwhile.
+func (l *listener) test(ctx context.Context, conn *pgx.Conn) error {
+	c, err := l.b.connection(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.Exec(ctx, "SELECT pg_notify($1::text, '')", l.process)
+	c.Release()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, signWithin)
+	defer cancel()
+	if _, err = conn.WaitForNotification(ctx); err == nil || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	l.hear(false, fmt.Errorf("postgres: %w: waiters poll, because no notice comes from where they listen, as behind a pooler in transaction mode:"+
+		" listen_address has to be the server's own, or none where that is meant", driver.ErrDenied))
+	return errDeaf
+}
+
+// next waits for a notice, or until it is time for a sign of life.
+func (l *listener) next(conn *pgx.Conn) error {
+	ctx, cancel := context.WithCancel(l.b.background)
+	defer cancel()
+	l.mu.Lock()
+	waiting := time.Since(l.waited) < signsGoOn
+	l.poke = cancel
+	pause := idlePing
+	if waiting {
+		pause = max(0, signEvery-time.Since(l.signed))
+	}
+	l.mu.Unlock()
+	timer := time.AfterFunc(pause, cancel)
+	notice, err := conn.WaitForNotification(ctx)
+	idle := !timer.Stop()
+	switch {
+	case err == nil:
+		l.told(notice.Payload)
+	case l.b.background.Err() != nil || ctx.Err() == nil:
+		return err
+	}
+	within, end := context.WithTimeout(l.b.background, signWithin)
+	defer end()
+	if waiting {
+		return l.give(within, conn, signEvery)
+	}
+	if idle && err != nil {
+		return conn.Ping(within)
+	}
+	return nil
+}
