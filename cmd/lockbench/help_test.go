@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/plugins/etcd"
 	"github.com/lockbench/lockbench/plugins/mysql"
+	"github.com/lockbench/lockbench/plugins/postgres"
 	"github.com/lockbench/lockbench/plugins/redis"
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
@@ -64,7 +65,7 @@ func TestHelpIsShort(t *testing.T) {
 // TestExamplesParse: the flags in the examples exist, and so do the keys that they
 // configure.
 func TestExamplesParse(t *testing.T) {
-	specs := map[string]driver.Spec{"redis": redis.Spec, "redlock": redlock.Spec, "mysql": mysql.Spec, "etcd": etcd.Spec}
+	specs := map[string]driver.Spec{"redis": redis.Spec, "redlock": redlock.Spec, "mysql": mysql.Spec, "postgres": postgres.Spec, "etcd": etcd.Spec}
 	for _, c := range commands(newRoot()) {
 		for line := range strings.Lines(c.Example) {
 			line, _, _ = strings.Cut(line, " && ")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	postgresserver "github.com/lockbench/lockbench/internal/servers/postgres"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
@@ -62,6 +64,23 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 			return tables
 		}
 	}
+	if backend == "postgres" {
+		s, err := postgresserver.Start(t.Context(), nil)
+		servers.Keep(t, "postgres", s, err)
+		pool, err := postgresserver.Pool(driver.Config{"address": postgresserver.Address(s)})
+		fail(err)
+		t.Cleanup(pool.Close)
+		_, err = pool.Exec(t.Context(), "CREATE TABLE theirs (x int)")
+		fail(err)
+		return postgresserver.Address(s), func() []string {
+			rows, err := pool.Query(context.WithoutCancel(t.Context()), "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"+
+				" UNION ALL SELECT encode(name, 'escape') FROM lockbench.locks UNION ALL SELECT encode(name, 'escape') FROM lockbench.waiters")
+			fail(err)
+			left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			fail(err)
+			return left
+		}
+	}
 	s, err := etcdserver.Start(t.Context(), nil)
 	servers.Keep(t, "etcd", s, err)
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
@@ -83,13 +102,13 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 // there and nothing else, also when they are interrupted.
 func TestTargetsAreLeftClean(t *testing.T) {
 	dir := t.TempDir() // of its own: other tests measure all plugins of theirs
-	for _, name := range []string{"redis", "mysql", "etcd"} {
+	for _, name := range []string{"redis", "mysql", "postgres", "etcd"} {
 		build := exec.Command("go", "build", "-o", dir+"/", "github.com/lockbench/lockbench/plugins/"+name+"/lockplugin-"+name)
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	for _, backend := range []string{"redis", "mysql", "etcd"} {
+	for _, backend := range []string{"redis", "mysql", "postgres", "etcd"} {
 		t.Run(backend, func(t *testing.T) {
 			address, list := contents(t, backend)
 			file := filepath.Join(t.TempDir(), "target")

@@ -23,6 +23,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/etcd"
 	"github.com/lockbench/lockbench/plugins/mysql"
+	"github.com/lockbench/lockbench/plugins/postgres"
 	"github.com/lockbench/lockbench/plugins/redis"
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
@@ -64,6 +65,7 @@ func All() []Baseline {
 		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcess(redis.Spec, under(keyPrefix+"in-process:")),
 		redsyncNodesBaseline, inProcess(redlock.Spec, under(keyPrefix+"in-process:")),
 		leaseRowBaseline, getLockBaseline, inProcess(mysql.Spec, under(tablePrefix+"in_process_")),
+		pgLeaseRowBaseline, pgAdvisoryBaseline, pgAdvisoryTxBaseline, inProcess(postgres.Spec, under(tablePrefix+"in_process_")),
 		etcdMutexBaseline, inProcess(etcd.Spec, func(cfg driver.Config) string { return etcdPrefix(cfg) + "in-process/" }),
 	}
 }
@@ -74,7 +76,7 @@ func Prefix(backend string) string {
 	switch backend {
 	case redis.Spec.Name, redlock.Spec.Name:
 		return keyPrefix
-	case mysql.Spec.Name:
+	case mysql.Spec.Name, postgres.Spec.Name:
 		return tablePrefix
 	}
 	return ""

@@ -30,7 +30,7 @@ var leaseRowBaseline = Baseline{
 		_, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+leaseTable+
 			" (name VARBINARY(512) NOT NULL PRIMARY KEY, owner VARCHAR(64) NOT NULL, expires_at DATETIME(6) NOT NULL) ENGINE=InnoDB")
 		return func(name string, ttl time.Duration) (load.Lock, error) {
-			return &leaseRow{db: db, name: []byte(name), ttl: ttl}, nil
+			return &leaseRow{ttl: ttl, statements: mysqlLeaseRow{db, []byte(name)}}, nil
 		}, err
 	}),
 }
@@ -46,10 +46,17 @@ const (
 	leaseRelease = "UPDATE " + leaseTable + " SET expires_at = '1970-01-01' WHERE name = ? AND owner = ?"
 )
 
+// leaseRow is the lock of one caller.
 type leaseRow struct {
-	db   *sql.DB
-	name []byte
-	ttl  time.Duration
+	statements leaseStatements
+	ttl        time.Duration
+}
+
+// leaseStatements are those about one row. Each reports whether it has changed it.
+type leaseStatements interface {
+	acquire(ctx context.Context, owner string, ttl time.Duration) (bool, error)
+	renew(ctx context.Context, owner string, ttl time.Duration) (bool, error)
+	release(ctx context.Context, owner string) (bool, error)
 }
 
 func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
@@ -78,12 +85,10 @@ func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	defer cancel()
 	owner := rand.Text()
 	held := lease{
-		renew: func(ctx context.Context) error {
-			return l.must(l.exec(ctx, leaseRenew, l.ttl.Microseconds(), l.name, owner))
-		},
-		release: func(ctx context.Context) error { return l.must(l.exec(ctx, leaseRelease, l.name, owner)) },
+		renew:   func(ctx context.Context) error { return there(l.statements.renew(ctx, owner, l.ttl)) },
+		release: func(ctx context.Context) error { return there(l.statements.release(ctx, owner)) },
 	}
-	changed, err := l.exec(whole, leaseAcquire, l.name, owner, l.ttl.Microseconds())
+	changed, err := l.statements.acquire(whole, owner, l.ttl)
 	switch {
 	case err != nil:
 		return nil, err
@@ -95,20 +100,39 @@ func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	return held, nil
 }
 
-func (l *leaseRow) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
+// there is the error of a statement that has changed no row.
+func there(changed bool, err error) error {
+	if err == nil && !changed {
+		return driver.ErrNotHeld
+	}
+	return err
+}
+
+// mysqlLeaseRow are the statements of MySQL.
+type mysqlLeaseRow struct {
+	db   *sql.DB
+	name []byte
+}
+
+func (l mysqlLeaseRow) acquire(ctx context.Context, owner string, ttl time.Duration) (bool, error) {
+	return l.exec(ctx, leaseAcquire, l.name, owner, ttl.Microseconds())
+}
+
+func (l mysqlLeaseRow) renew(ctx context.Context, owner string, ttl time.Duration) (bool, error) {
+	return l.exec(ctx, leaseRenew, ttl.Microseconds(), l.name, owner)
+}
+
+func (l mysqlLeaseRow) release(ctx context.Context, owner string) (bool, error) {
+	return l.exec(ctx, leaseRelease, l.name, owner)
+}
+
+func (l mysqlLeaseRow) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
 	result, err := l.db.ExecContext(ctx, statement, args...)
 	if err != nil {
 		return false, err
 	}
 	n, err := result.RowsAffected()
 	return n > 0, err
-}
-
-func (l *leaseRow) must(changed bool, err error) error {
-	if err == nil && !changed {
-		return driver.ErrNotHeld
-	}
-	return err
 }
 
 // getLockBaseline is the server's own advisory lock. It lives as long as its
