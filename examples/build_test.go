@@ -20,7 +20,7 @@ func TestHostsHaveNoStoreClient(t *testing.T) {
 		for _, client := range []string{
 			"github.com/redis/", "github.com/go-sql-driver/", "go.etcd.io/", "github.com/jackc/",
 			"github.com/lockbench/lockbench/plugins/redis", "github.com/lockbench/lockbench/plugins/redlock",
-			"github.com/lockbench/lockbench/plugins/mysql", "github.com/lockbench/lockbench/plugins/etcd",
+			"github.com/lockbench/lockbench/plugins/mysql", "github.com/lockbench/lockbench/plugins/postgres", "github.com/lockbench/lockbench/plugins/etcd",
 			"github.com/lockbench/lockbench/bench",
 		} {
 			if strings.HasPrefix(pkg, client) {

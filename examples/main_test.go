@@ -18,6 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
+	postgresserver "github.com/lockbench/lockbench/internal/servers/postgres"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
@@ -60,7 +61,7 @@ type system struct {
 	args    []string
 }
 
-var backends = []string{"redis", "redlock", "mysql", "etcd"}
+var backends = []string{"redis", "redlock", "mysql", "postgres", "etcd"}
 
 // start starts the server of a backend, which the test's end closes.
 func start(t *testing.T, backend string) system {
@@ -83,6 +84,10 @@ func start(t *testing.T, backend string) system {
 		s, err := mysqlserver.Start(ctx, nil)
 		servers.Keep(t, backend, s, err)
 		config = "address=" + mysqlserver.Address(s)
+	case "postgres":
+		s, err := postgresserver.Start(ctx, nil)
+		servers.Keep(t, backend, s, err)
+		config = "address=" + postgresserver.Address(s)
 	case "etcd":
 		s, err := etcdserver.Start(ctx, nil)
 		servers.Keep(t, backend, s, err)

@@ -32,7 +32,7 @@ type Flags struct {
 
 // Add defines the flags in fs.
 func (f *Flags) Add(fs *flag.FlagSet) {
-	fs.StringVar(&f.backend, "backend", "memory", "redis, redlock, mysql, etcd, or memory within one process")
+	fs.StringVar(&f.backend, "backend", "memory", "redis, redlock, mysql, postgres, etcd, or memory within one process")
 	fs.StringVar(&f.address, "address", "", "of the store; one with a password belongs into --config")
 	fs.StringVar(&f.config, "config", "", "file with the backend's configuration, a line key=value for each")
 	fs.StringVar(&f.dir, "plugin-dir", "", "where the plugins are, besides beside this program and on the PATH")
