@@ -274,13 +274,23 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	case c.Op == results.OpRelease:
 		ttl := int64(j.Names[c.Name].TTL)
 		until = min(until, c.SentNs+ttl/2)
-		if overlap(slices.Concat(h.Silent, h.Stood), Span{c.SentNs - ttl, c.SentNs}) > time.Duration(ttl/10) {
+		if overlap(slices.Concat(h.Silent, h.Stood), Span{c.SentNs - ttl, c.SentNs}) > time.Duration(ttl/10) || j.unconfirmed(h, c) {
 			return false
 		}
 	case !c.Waits():
 		return false
 	}
 	return c.BackNs < until
+}
+
+// unconfirmed reports whether a release was of a grant that the store may have made by
+// itself, and whose first renewal did not come back: its lease is over that soon.
+func (j *judge) unconfirmed(h Host, release results.Call) bool {
+	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
+		age := release.SentNs - l.GrantedNs
+		return l.Name == release.Name && len(l.Renewals) == 0 && age >= 0 && age < int64(j.Names[l.Name].FirstSpan) &&
+			overlap(slices.Concat(h.Silent, h.Stood), Span{l.GrantedNs, release.BackNs}) > 0
+	})
 }
 
 // deadline judges the end of one call.

@@ -38,6 +38,13 @@ func TestJudge(t *testing.T) {
 		{"a wait fails that was never served", func(_ *Play, _, b *Host) { b.Calls[0].Outcome, b.Calls[0].Served = results.CallFailed, false }, ""},
 		{"a release fails", func(_ *Play, _, b *Host) { b.Calls[0] = failed }, claim.GaveUp},
 		{"a release fails on a starved machine", func(p *Play, _, b *Host) { b.Calls[0], p.Starved = failed, true }, ""},
+		{"a release fails of what the store had just granted", func(p *Play, _, b *Host) {
+			b.Calls[0], p.Names[0].FirstSpan, b.Holds[0].GrantedNs = failed, 500*time.Millisecond, 4900*ms
+		}, claim.GaveUp},
+		{"a release fails of what the store had just granted, in an outage", func(p *Play, _, b *Host) {
+			b.Calls[0], p.Names[0].FirstSpan, b.Holds[0].GrantedNs = failed, 500*time.Millisecond, 4900*ms
+			b.Silent = []Span{{4980 * ms, 5600 * ms}}
+		}, ""},
 		{"a call hangs", func(_ *Play, _, b *Host) { b.Calls[0].LimitNs, b.Calls[0].BackNs = 1000*ms, 2700*ms }, claim.Deadline},
 		{"a host ends", func(_ *Play, a, _ *Host) { a.Alive = false }, claim.Crash},
 		{"something is left", func(p *Play, _, _ *Host) { p.Left = []string{"a key"} }, claim.Leaked},
