@@ -20,8 +20,9 @@ var documented = map[string]map[string]check.Class{
 		"restart-wiped-open": check.ClassToken, "clock-forward": check.ClassToken,
 		"evict-at-once": check.ClassToken,
 	},
-	"mysql": {"restart-wiped": check.ClassToken, "failover": check.ClassToken, "clock-forward": check.ClassToken},
-	"etcd":  {"restart-wiped": check.ClassToken, "pause-leader": check.ClassToken},
+	"mysql":    {"restart-wiped": check.ClassToken, "failover": check.ClassToken, "clock-forward": check.ClassToken},
+	"postgres": {"restart-wiped": check.ClassToken, "failover": check.ClassToken, "clock-forward": check.ClassToken},
+	"etcd":     {"restart-wiped": check.ClassToken, "pause-leader": check.ClassToken},
 }
 
 // TestDoubleGrantsAreJudged: a double grant gets the class that is documented.

@@ -52,7 +52,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 			return err
 		}
 	}
-	server, err := Start(ctx, &Options{Wrap: wrap})
+	server, err := Start(ctx, &Options{Wrap: wrap, SQL: plainUser})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 		return err
 	}
 	e.Product = s
-	return s.exec(ctx, plainUser...)
+	return nil
 }
 
 // letIn gives the account the files that the environment of a clock's wrapping command
@@ -86,8 +86,8 @@ func letIn(a *account, dir string, wrap []string) error {
 }
 
 // plainUser makes the hosts' account, which may do less than the one that servers
-// begin with.
-var plainUser = []string{
-	"CREATE ROLE " + servers.HostUser + " LOGIN PASSWORD '" + servers.HostPassword + "'",
-	"GRANT CREATE ON DATABASE " + database + " TO " + servers.HostUser,
-}
+// begin with. It changes nothing where it is there: a server may be read-only.
+var plainUser = []string{"DO $$ BEGIN IF to_regrole('" + servers.HostUser + "') IS NULL THEN" +
+	" CREATE ROLE " + servers.HostUser + " LOGIN PASSWORD '" + servers.HostPassword + "';" +
+	" GRANT CREATE ON DATABASE " + database + " TO " + servers.HostUser + ";" +
+	" END IF; END $$"}

@@ -34,6 +34,8 @@ type Options struct {
 	// all but the account that the server begins with are by TLS then, and with a
 	// certificate that ca.pem has signed. "" for none.
 	Certificates string
+	// SQL are statements to run at each start, with the data of before or without.
+	SQL []string
 	// Wrap is a command in front of the server's, which it must exec. Default none.
 	Wrap []string
 }
@@ -82,7 +84,12 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 			if err != nil {
 				return err
 			}
-			return c.Close(ctx)
+			for _, statement := range opts.SQL {
+				if _, ran := c.Exec(ctx, statement); ran != nil {
+					err = errors.Join(err, fmt.Errorf("%s: %w", statement, ran))
+				}
+			}
+			return errors.Join(err, c.Close(ctx))
 		},
 		Data: []string{"data"},
 	})
