@@ -55,43 +55,57 @@ type listener struct {
 	tried  chan struct{}       // closed when it is known whether anything is heard
 }
 
-// sleeper is an owner that waits. What it was granted it is told once.
+// sleeper is an owner that waits. What it was granted it is told once; without that it
+// was woken because nothing is heard any more, or again.
 type sleeper struct {
 	woken chan struct{}
+	told  bool
 	grant driver.Grant
 }
 
-// Wait is one call of a function, which enters the queue, and ends with a notice.
+// Wait enters the queue, and ends with a notice. Meanwhile it enters again and again:
+// what is before it may be dead, and then nobody else frees its place.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
 	}
-	l := &b.listener
-	s, most := l.sleep(r.Owner, most)
-	defer l.rise(r.Owner, s)
+	for end := time.Now().Add(most); ; {
+		grant, told, err := b.waitOnce(ctx, r, time.Until(end))
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return none, ctx.Err()
+		case told || err != nil || !time.Now().Before(end):
+			return grant, err
+		}
+	}
+}
+
+// waitOnce is one call of a function, and reports whether r should ask now, or was told
+// what it is granted.
+func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, told bool, _ error) {
+	s, most := b.listener.sleep(r.Owner, most)
+	defer b.listener.rise(r.Owner, s)
 	p := &pending{Request: r, ctx: ctx, stay: most + placeFor}
 	res := b.enters.wait(p)
 	switch {
-	case res.Err != nil && ctx.Err() != nil:
-		return none, ctx.Err()
 	case res.Err != nil:
-		return none, res.Err
+		return none, false, res.Err
 	case res.Token != 0:
-		return driver.Grant{Token: res.Token, Sent: p.sent, For: min(r.TTL, firstSpan)}, nil
+		return driver.Grant{Token: res.Token, Sent: p.sent, For: min(r.TTL, firstSpan)}, true, nil
 	case p.state != 0:
-		return none, nil // it should ask
+		return none, true, nil
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-s.woken:
-		return s.grant, nil
+		return s.grant, s.told, nil
 	case <-timer.C:
-		return none, nil
+		return none, false, nil
 	case <-ctx.Done():
-		return none, ctx.Err()
+		return none, false, ctx.Err()
 	case <-b.background.Done():
-		return none, driver.ErrClosed
+		return none, false, driver.ErrClosed
 	}
 }
 
@@ -109,7 +123,6 @@ func (l *listener) sleep(owner string, most time.Duration) (*sleeper, time.Durat
 		l.poke()
 	}
 	l.waited = time.Now()
-	// The waiter before it may be dead, and wakes nobody when its first span is over.
 	return s, min(most, firstSpan)
 }
 
@@ -172,6 +185,7 @@ func (l *listener) told(notice string) {
 	if s == nil {
 		return
 	}
+	s.told = true
 	if len(f) == 4 {
 		token, tokenErr := strconv.ParseUint(f[1], 10, 64)
 		sign, signErr := strconv.ParseInt(f[2], 10, 64)
