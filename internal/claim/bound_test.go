@@ -25,7 +25,7 @@ func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 		"plugins/redlock/lua/queue.lua": {"TURN_US, KEY_MS = 2000000, 250000, 3500"},
 		"plugins/redlock/node.go":       {"pause = min(2*pause+20*time.Millisecond, time.Second)"},
 		"plugins/mysql/owners.go":       {"goneFor = time.Minute"},
-		"plugins/postgres/schema.sql":   {"+ interval '90 seconds'", "span := least(w.ttl_us, 500000)"},
+		"plugins/postgres/schema.sql":   {"+ interval '120 seconds'", "span := least(w.ttl_us, 500000)"},
 		"plugins/etcd/waiter.go":        {"entryFor = 2 * time.Second"},
 		"plugins/etcd/lease.go":         {"tombstoneFor = time.Minute", "tombstoneUse = 10 * time.Second"},
 		"plugins/memory/memory.go":      {"placeFor = 2 * time.Second"},

@@ -208,26 +208,24 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 }
 
 // find returns who holds those of names that are held.
-func (b *Backend) find(ctx context.Context, what string, names ...string) (found []driver.Holder, err error) {
+func (b *Backend) find(ctx context.Context, what string, names ...string) ([]driver.Holder, error) {
 	keys := make([][]byte, len(names))
 	for i, name := range names {
 		keys[i] = b.key(name)
 	}
-	err = b.ask(ctx, what, names[0], func(ctx context.Context, c *pgxpool.Conn) error {
+	return read(ctx, b, what, names[0], func(ctx context.Context, c *pgxpool.Conn) ([]driver.Holder, error) {
 		rows, err := c.Query(ctx, "SELECT lock, owner, label, value, token, left_ms, waiters FROM lockbench.find1($1::bytea[])", keys)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h driver.Holder, err error) {
+		return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h driver.Holder, err error) {
 			var key, label []byte
 			var left int64
 			err = row.Scan(&key, &h.Owner, &label, &h.Value, &h.Token, &left, &h.Waiters)
 			h.Name, h.Label, h.TTL = string(key[min(len(key), len(b.key(""))):]), string(label), time.Duration(left)*time.Millisecond
 			return h, err
 		})
-		return err
 	})
-	return found, err
 }
 
 // key is what stands for a name in the table. No prefix has a slash.
@@ -239,18 +237,16 @@ const listAtOnce = 500
 // List reads held locks in pages: what changes meanwhile may be seen or not.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := b.key(""); ; {
-		var names []string
-		err := b.ask(ctx, "list", prefix, func(ctx context.Context, c *pgxpool.Conn) error {
-			var keys [][]byte
-			err := c.QueryRow(ctx, "SELECT lockbench.list1($1::bytea, $2::bytea, $3::int)", b.key(prefix), after, listAtOnce).Scan(&keys)
-			names = names[:0]
-			for _, key := range keys {
-				names, after = append(names, string(key[len(b.key("")):])), key
-			}
-			return err
+		keys, err := read(ctx, b, "list", prefix, func(ctx context.Context, c *pgxpool.Conn) (keys [][]byte, err error) {
+			err = c.QueryRow(ctx, "SELECT lockbench.list1($1::bytea, $2::bytea, $3::int)", b.key(prefix), after, listAtOnce).Scan(&keys)
+			return keys, err
 		})
-		if err != nil || len(names) == 0 {
+		if err != nil || len(keys) == 0 {
 			return err
+		}
+		var names []string
+		for _, after = range keys {
+			names = append(names, string(after[len(b.key("")):]))
 		}
 		page, err := b.find(ctx, "list", names...)
 		if err != nil {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +22,7 @@ import (
 type server struct {
 	id, version          string
 	fsync, pages, commit string
+	admitted             time.Time // by the last connection
 }
 
 func (s *server) durable() bool {
@@ -29,10 +33,26 @@ func (s *server) durability() string {
 	return fmt.Sprintf("fsync=%s, full_page_writes=%s, synchronous_commit=%s", s.fsync, s.pages, s.commit)
 }
 
-// describe asks what a server is. It is known by when it was started and where it
-// listens: a standby has the same data as its primary, and the same name for them.
-const describe = `SELECT concat_ws(' ', current_setting('server_version_num'), inet_server_addr(), inet_server_port(), 'of', pg_postmaster_start_time()),
-	current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit')`
+// A server is known by when it was started and where it listens: a standby has the same
+// data as its primary, and the same name for them. The role's time zone is not in it, which
+// somebody may change.
+const (
+	identify = `SELECT concat_ws(' ', current_setting('server_version_num'), inet_server_addr(), inet_server_port(), 'of', extract(epoch FROM pg_postmaster_start_time()))`
+	describe = identify + `, current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
+	current_setting('synchronous_commit'), current_setting('transaction_read_only')`
+)
+
+// ask1 is the only row of a query, as texts, in one trip.
+func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, err error) {
+	results, err := c.Exec(ctx, query).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	for _, column := range results[0].Rows[0] {
+		row = append(row, string(column))
+	}
+	return row, nil
+}
 
 // through has connections made that lead to one server, also through a pooler.
 func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
@@ -40,58 +60,113 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	before := own.BeforeConnect
 	own.BeforeConnect = func(ctx context.Context, fresh *pgx.ConnConfig) error {
 		if b.pooled.Load() {
-			fresh.DefaultQueryExecMode = pgx.QueryExecModeExec
+			// Note: pgx's mode for poolers, exec, reads bytea as text, in whichever form the
+			// role's bytea_output gives it.
+			fresh.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 			for key := range session {
 				delete(fresh.RuntimeParams, key)
 			}
 		}
 		return before(ctx, fresh)
 	}
-	own.AfterConnect = b.admit
+	own.ConnConfig.ValidateConnect = b.admit
 	return own
 }
 
-// admit refuses a connection to another server than the one in use, while that serves.
-func (b *Backend) admit(ctx context.Context, c *pgx.Conn) error {
-	var s server
-	err := c.QueryRow(ctx, describe).Scan(&s.id, &s.version, &s.fsync, &s.pages, &s.commit)
+// leadsTo is the key under which a connection has the id of its server.
+const leadsTo = "server"
+
+// admit refuses a connection to a server that is read-only, and to another one than that
+// in use, while that serves. It is one trip: where answers are late, a connection costs
+// enough of them.
+func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
+	said, err := ask1(ctx, c, describe)
 	if err != nil {
 		return err
+	}
+	s := server{id: said[0], version: said[1], fsync: said[2], pages: said[3], commit: said[4], admitted: time.Now()}
+	if said[5] == "on" {
+		return pgconn.ErrReadOnlyConnection
 	}
 	was := b.identity.Current()
 	if err := b.identity.Admit(s.id, b.serves); err != nil {
 		return err
 	}
 	b.server.Store(&s)
+	c.CustomData()[leadsTo] = s.id
 	if was != "" && was != s.id {
 		b.pool.Reset()
 	}
 	return nil
 }
 
-// servesWithin bounds the question whether the server in use serves.
-const servesWithin = 200 * time.Millisecond
+const (
+	// servesWithin bounds the question whether the server in use serves, and lookAgain is
+	// how often a connection to ask is looked for.
+	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
+	// Pauses between two dials while a connection leads to another server than the others.
+	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
+)
 
-// serves asks a connection that there is.
+// serves asks connections that there are whether they lead to the server in use: those
+// through a pooler may lead to another one meanwhile. What is in use is waited for, and
+// the one that was admitted last may not have come to the pool yet.
 func (b *Backend) serves() bool {
+	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(b.background, servesWithin)
 	defer cancel()
-	ok := false
-	for _, c := range b.pool.AcquireAllIdle(ctx) {
-		ok = ok || c.Ping(ctx) == nil
-		c.Release()
+	is := b.identity.Current()
+	for {
+		var all sync.WaitGroup
+		var ok atomic.Bool
+		for _, c := range b.pool.AcquireAllIdle(ctx) {
+			all.Go(func() {
+				defer c.Release()
+				if row, err := ask1(ctx, c.Conn().PgConn(), identify); err == nil && row[0] == is {
+					ok.Store(true)
+				}
+			})
+		}
+		all.Wait()
+		if ok.Load() || ctx.Err() != nil || b.pool.Stat().AcquiredConns() == 0 {
+			return ok.Load()
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+		}
 	}
-	return ok
 }
 
-// connection is one of the pool. A pooler that refuses to be told of session is dialed
-// again without.
+// connection is one of the pool, to the server in use. Behind an address that leads to
+// several it is dialed until it does, for a while. A pooler that refuses to be told of
+// session is dialed again without.
 func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
-	c, err := b.pool.Acquire(ctx)
-	if sqlState(err) == protocolViolation && strings.Contains(err.Error(), "startup parameter") && !b.pooled.Swap(true) {
-		return b.pool.Acquire(ctx)
+	end, pooled := time.Now().Add(b.opts.DialTimeout/2), false
+	for pause := redialFrom; ; pause = min(2*pause, redialTo) {
+		c, err := b.pool.Acquire(ctx)
+		switch {
+		case err == nil && c.Conn().PgConn().CustomData()[leadsTo] == b.identity.Current():
+			return c, nil
+		case err == nil:
+			_ = c.Conn().Close(ctx) // to a server that is not in use any more
+			c.Release()
+			continue
+		case sqlState(err) == protocolViolation && strings.Contains(err.Error(), "startup parameter") && !pooled:
+			b.pooled.Store(true)
+			pooled = true
+			continue
+		case !errors.Is(err, driver.ErrNotSent) || time.Now().Add(pause).After(end):
+			return nil, err
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return nil, err
+		}
 	}
-	return c, err
 }
 
 // maxTries bounds how often what was rolled back is asked again.
@@ -148,6 +223,32 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 	return err
 }
 
+// read runs f as ask does, and returns its value, or when ctx ends, whatever becomes of f.
+func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx context.Context, c *pgxpool.Conn) (T, error)) (none T, _ error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	answered := make(chan answer, 1)
+	run := func() {
+		var a answer
+		a.err = b.ask(ctx, what, name, func(ctx context.Context, c *pgxpool.Conn) (err error) {
+			a.value, err = f(ctx, c)
+			return err
+		})
+		answered <- a
+	}
+	if ctx.Err() == nil && !b.background.Go(run) {
+		return none, driver.ErrClosed
+	}
+	select {
+	case a := <-answered:
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, fmt.Errorf("postgres: %s %q: %w: %w", what, name, driver.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
 var errSlow = errors.New("the server does not answer in time")
 
 // The server's states, by the names in its manual.
@@ -163,6 +264,7 @@ const (
 	undefinedFunction    = "42883"
 	undefinedTable       = "42P01"
 	noDatabase           = "3D000"
+	undefinedObject      = "42704"
 	noRole               = "28000"
 	wrongPassword        = "28P01"
 	lockNotAvailable     = "55P03"
@@ -193,9 +295,11 @@ func (b *Backend) unconnected(what, name string, err error) error {
 		return fmt.Errorf("postgres: %s %q: %w", what, name, err)
 	case advice[state] != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w (%s)", what, name, driver.ErrDenied, driver.ErrNotSent, err, advice[state])
+	case state == undefinedObject: // a setting of session
+		return fmt.Errorf("postgres: %s %q: %w: %w: the server must be PostgreSQL 14 or later: %w", what, name, driver.ErrDenied, driver.ErrNotSent, err)
 	case state != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
-	case strings.Contains(err.Error(), "read only connection"):
+	case errors.Is(err, pgconn.ErrReadOnlyConnection):
 		return fmt.Errorf("postgres: %s %q: %w: %w: the server is read-only, a standby or in a failover; address must name the primary: %w",
 			what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
 	}
@@ -214,7 +318,7 @@ func (b *Backend) failed(what, name string, err error) error {
 		return fmt.Errorf("postgres: %s %q: %w", what, name, err)
 	case !errors.As(err, &e) && pgconn.SafeToRetry(err):
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
-	case e == nil || e.Severity != "ERROR":
+	case e == nil || e.SeverityUnlocalized != "ERROR":
 		return fmt.Errorf("postgres: %s %q: %w: %w", what, name, driver.ErrUnavailable, err)
 	case advice[e.Code] != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w (%s)", what, name, driver.ErrDenied, driver.ErrNotSent, err, advice[e.Code])

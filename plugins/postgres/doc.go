@@ -61,7 +61,10 @@
 //
 // Behind a pooler that gives connections to another client with each transaction,
 // everything works but the notices: Options.ListenAddress leads to the server itself, or
-// waiters ask, and Check fails unless that is meant.
+// waiters ask, and Check fails unless that is meant. PgBouncer keeps a request while the
+// server is away: an outage is seen after Options.RequestTimeout.
+//
+// Other settings of a role or a database change nothing.
 //
 // # Rights
 //

@@ -98,14 +98,49 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-// TestAnotherIsolationLevel: a database whose transactions see the past by default
-// changes nothing, also where a pooler keeps the plugin from asking for another.
-func TestAnotherIsolationLevel(t *testing.T) {
+// others are settings that somebody's database may have for reasons of its own.
+var others = []string{
+	"default_transaction_isolation = 'serializable'", "search_path = ''", "bytea_output = 'escape'", "timezone = 'Asia/Tokyo'",
+	"datestyle = 'German'", "intervalstyle = 'sql_standard'", "standard_conforming_strings = off", "lock_timeout = '1ms'",
+	"idle_session_timeout = '500ms'", "enable_indexscan = off", "plan_cache_mode = 'force_custom_plan'",
+}
+
+// TestSettingsOfOthers: settings of a database change nothing, also where a pooler keeps
+// the plugin from asking for others, and not for a host that was there before.
+func TestSettingsOfOthers(t *testing.T) {
 	s := own(t, nil)
-	_, err := connect(t, s).Exec(t.Context(), "ALTER DATABASE postgres SET default_transaction_isolation = 'serializable'")
+	c, before := connect(t, s), open(t, postgres.Options{Address: postgresserver.Address(s), Prefix: fresh()})
+	must(t, before.Check(t.Context()))
+	for _, setting := range others {
+		_, err := c.Exec(t.Context(), "ALTER DATABASE postgres SET "+setting)
+		must(t, err)
+	}
+	_, err := c.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND application_name = 'lockbench'")
 	must(t, err)
-	b := open(t, postgres.Options{Address: postgresserver.Address(s)})
-	for range 50 {
+	for name, b := range map[string]*postgres.Backend{
+		"before": before,
+		"direct": open(t, postgres.Options{Address: postgresserver.Address(s), Prefix: fresh()}),
+		"pooler": open(t, postgres.Options{Address: pooler(t, s), ListenAddress: "none", Prefix: fresh()}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all sync.WaitGroup
+			for range 14 { // on connections that are new
+				all.Go(func() {
+					if _, err := b.Inspect(t.Context(), "one"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			must(t, b.Check(t.Context()))
+			serves(t, b)
+		})
+	}
+}
+
+// serves has b take, refuse, list, wait for, and withdraw.
+func serves(t *testing.T, b *postgres.Backend) {
+	for range 20 {
 		owner := rand.Text()
 		granted := make(chan error, 1)
 		go func() { granted <- backendtest.Err(b.TryAcquire(t.Context(), backendtest.Request("one", owner))) }()
@@ -116,6 +151,41 @@ func TestAnotherIsolationLevel(t *testing.T) {
 		if h, err := b.Inspect(t.Context(), "one"); err != nil || h.Held() {
 			t.Fatalf("after its withdrawal: %+v, %v", h, err)
 		}
+	}
+	r := backendtest.Request("two\x00\\", rand.Text())
+	r.Label, r.Value = "label'\\", []byte{0, 1, '\\', 255}
+	r = acquire(t, b, r)
+	w := backendtest.Request(r.Name, rand.Text())
+	if _, err := b.TryAcquire(t.Context(), w); held(t, err).Label != r.Label {
+		t.Errorf("a refusal: %v", err)
+	}
+	must(t, b.List(t.Context(), "", func(h driver.Holder) bool {
+		if h.Name != r.Name || h.Label != r.Label || string(h.Value) != string(r.Value) {
+			t.Errorf("listed: %+v", h)
+		}
+		return true
+	}))
+	released := make(chan error, 1)
+	go func() { released <- b.Release(t.Context(), r) }()
+	g, err := b.Wait(t.Context(), w, 5*time.Second)
+	if err == nil && g.Token == 0 {
+		g.Token, err = b.TryAcquire(t.Context(), w)
+	}
+	must(t, errors.Join(err, <-released))
+	if g.Token <= r.Token {
+		t.Errorf("token %d after %d", g.Token, r.Token)
+	}
+}
+
+// TestTextsDoNotMove: no index of the schema is in the order of a library that the
+// system's next release brings.
+func TestTextsDoNotMove(t *testing.T) {
+	must(t, host(t, fresh()).Check(t.Context()))
+	var n int
+	must(t, connect(t, server(t)).QueryRow(t.Context(), `SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		WHERE c.relnamespace = 'lockbench'::regnamespace AND c.relkind = 'i' AND a.attcollation NOT IN (0, 'pg_catalog."C"'::regcollation)`).Scan(&n))
+	if n != 0 {
+		t.Errorf("%d columns of indexes have another collation than C", n)
 	}
 }
 

@@ -67,6 +67,7 @@ func (o Options) check() error {
 var session = map[string]string{
 	"default_transaction_isolation": "read committed",
 	"statement_timeout":             "30s", // below which a tombstone never is over
+	"idle_session_timeout":          "0",
 	"client_encoding":               "UTF8",
 }
 

@@ -14,24 +14,25 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// pooler is in front of the shared server, and shares connections among clients.
-func pooler(t *testing.T) (address string) {
+// pooler is in front of a server, and shares connections among clients.
+func pooler(t *testing.T, s *servers.Server) (address string) {
 	t.Helper()
-	p, err := postgresserver.StartPooler(t.Context(), server(t))
+	p, err := postgresserver.StartPooler(t.Context(), s)
 	servers.Keep(t, "pgbouncer", p, err)
 	return postgresserver.Address(p)
 }
 
 // TestConformanceBehindPooler: behind a pooler in transaction mode all rules hold.
-// Waiters ask, because no notice comes through it.
+// Waiters ask, because no notice comes through it. It keeps a request until a server is
+// there again, so request_timeout is how soon an outage is seen.
 func TestConformanceBehindPooler(t *testing.T) {
-	address := pooler(t)
+	address := pooler(t, server(t))
 	binary := plugintest.Build(t, "./lockplugin-postgres")
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		here, there := fresh(), fresh()
 		config := func(prefix string) func(drivertest.T) driver.Config {
 			return func(drivertest.T) driver.Config {
-				return driver.Config{"address": address, "listen_address": "none", "prefix": prefix}
+				return driver.Config{"address": address, "listen_address": "none", "prefix": prefix, "request_timeout": "1s"}
 			}
 		}
 		h := plugintest.Binary(binary, config(here))(t)
@@ -45,7 +46,7 @@ func TestConformanceBehindPooler(t *testing.T) {
 // TestCheckBehindPooler: Check says that no notice comes, unless that is meant or there
 // is a direct way.
 func TestCheckBehindPooler(t *testing.T) {
-	address := pooler(t)
+	address := pooler(t, server(t))
 	err := open(t, postgres.Options{Address: address, Prefix: fresh()}).Check(t.Context())
 	if !errors.Is(err, driver.ErrDenied) || !strings.Contains(err.Error(), "listen_address") {
 		t.Errorf("through the pooler alone: %v", err)

@@ -76,37 +76,27 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 
 // examine takes the road of an acquire, for a name that no lock has, and looks whether
 // all other rights are there.
-func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) error {
+func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ error) {
 	_, err := c.Exec(ctx, "SELECT lockbench.acquire1($1, ARRAY[$2::bytea], ARRAY['check'], ARRAY[0::bigint], ARRAY[NULL::bytea], ARRAY[NULL::bytea])", morePatience, b.key(""))
 	if err != nil {
-		return err
+		return false, err
 	}
-	var may bool
 	err = c.QueryRow(ctx, `SELECT bool_and(has_table_privilege('lockbench.' || t, p))
 		FROM unnest(ARRAY['locks', 'tombstones', 'waiters', 'processes']) t, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p`).Scan(&may)
 	if err == nil && !may {
 		err = fmt.Errorf("%w: a right is missing on a table of the schema lockbench (%s)", driver.ErrDenied, advice[insufficientRights])
 	}
-	return err
+	return may, err
 }
 
 // Check asks whether the server would serve requests: that it can be written to, that
 // the schema is there and the role has the rights on it, that the address leads to one
 // server, and that waiters hear of grants.
 func (b *Backend) Check(ctx context.Context) error {
-	result := make(chan error, 1)
-	if !b.background.Go(func() { result <- b.ask(ctx, "check", b.opts.Prefix, b.examine) }) {
-		return driver.ErrClosed
-	}
-	select {
-	case err := <-result:
-		if err == nil {
-			err = errors.Join(b.identity.Err(), b.listener.check(ctx))
-		}
+	if _, err := read(ctx, b, "check", b.opts.Prefix, b.examine); err != nil {
 		return err
-	case <-ctx.Done():
-		return fmt.Errorf("postgres: check: %w: %w", driver.ErrUnavailable, ctx.Err())
 	}
+	return errors.Join(b.identity.Err(), b.listener.check(ctx))
 }
 
 // sweepEvery is the mean time between two sweeps of a host.
