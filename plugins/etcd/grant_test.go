@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -169,7 +170,6 @@ func TestEntryDeletedByHand(t *testing.T) {
 				rs[0] = acquire(t, bs[0], rs[0])
 				grants := make([]chan driver.Grant, 3)
 				for i := 1; i < 3; i++ {
-					watched := watchers(t, s)
 					grants[i] = make(chan driver.Grant, 1)
 					go func() {
 						g, err := bs[i].Wait(t.Context(), rs[i], 20*time.Second)
@@ -180,14 +180,12 @@ func TestEntryDeletedByHand(t *testing.T) {
 					}()
 					eventually(t, "it waits", func() bool {
 						h, err := bs[0].Inspect(t.Context(), what)
-						return err == nil && h.Waiters == i && watchers(t, s) >= watched
+						e := entryOf(bs[i], rs[i])
+						return err == nil && h.Waiters == i && e != nil && bs[i].table.watches.Covers(e.watch, math.MaxInt64)
 					})
 				}
 				b := bs[1]
-				b.table.mu.Lock()
-				e := b.table.entries[entryKey{what, rs[1].Owner}]
-				b.table.mu.Unlock()
-				must(t, end(b, e))
+				must(t, end(b, entryOf(b, rs[1])))
 				must(t, bs[0].Release(t.Context(), rs[0]))
 				if g := <-grants[1]; g.Token != 0 {
 					t.Errorf("a waiter without an entry was granted %+v", g)
@@ -200,6 +198,16 @@ func TestEntryDeletedByHand(t *testing.T) {
 			}
 		})
 	}
+}
+
+// entryOf is what b has of r, with its watch.
+func entryOf(b *Backend, r driver.Request) *entry {
+	b.table.mu.Lock()
+	defer b.table.mu.Unlock()
+	if e := b.table.entries[entryKey{r.Name, r.Owner}]; e != nil && e.watch != nil {
+		return e
+	}
+	return nil
 }
 
 // watchers are how many watches the server has.
