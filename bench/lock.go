@@ -32,6 +32,7 @@ type Locked struct {
 	// TTL of the lease; 0 for 10 s, or AtLeast where that is more.
 	TTL     time.Duration
 	AtLeast time.Duration // the lock stays taken for so long, at most TTL
+	Tick    time.Duration // run for the last multiple of it, once over all hosts; 0 for none
 	MaxHold time.Duration // the command is ended after so long; 0 for never
 	Label   string        // who holds it; "" for host name and process id
 	Lead    bool          // as the leader of the election of that name
@@ -59,7 +60,7 @@ func (l Locked) Run(ctx context.Context, out io.Writer) error {
 	}
 	e := command.Run(command.Spec{
 		Backend: d.Name, Path: d.Path, Config: d.config, Name: l.Name, Program: program, Argv: l.Command, Label: cmp.Or(l.Label, hostAndPid()),
-		TTL: cmp.Or(l.TTL, max(10*time.Second, l.AtLeast)), AtLeast: l.AtLeast, MaxHold: l.MaxHold,
+		TTL: cmp.Or(l.TTL, max(10*time.Second, l.AtLeast)), AtLeast: l.AtLeast, Tick: l.Tick, MaxHold: l.MaxHold,
 		Try: l.Try, Wait: l.Wait, Lead: l.Lead, Restart: l.Restart, Verbose: l.Verbose,
 	}, out)
 	switch e.Kind {

@@ -19,19 +19,28 @@ with the command's status: 128 + n when signal n ended it, 126 or 127 when it
 cannot be run. Its own are 75 when the lock is held, 79 when it was lost and the
 command ended for that, 2 and 3 as ever.
 
+With --tick 1m, which suits every crontab, the command runs once in each minute for
+which some machine asks, whatever pauses or dies: 75 says that another machine has
+that minute, or that it is over. It waits for the run before, as long as the minute
+lasts. Minutes, hours and days are those of UTC.
+
 The command has LOCKBENCH_LOCK, LOCKBENCH_TOKEN (higher with every grant: let
 what it writes to refuse lower ones) and LOCKBENCH_LEASE_UNTIL, the end of the
-lease unless it is renewed, which it is while the command runs.`,
+lease unless it is renewed, which it is while the command runs; with --tick also
+LOCKBENCH_TICK, the time for which it runs.`,
 		Example: `  lockbench lock redis nightly --try --target redis=10.0.0.7:6379 -- ./report
   lockbench lock etcd jobs/refresh --wait 30s --target etcd=@/etc/lockbench/etcd -- make refresh
-  lockbench lock mysql tick --try --at-least 50s --target mysql=env:DSN -- ./tick`,
+  lockbench lock mysql tick --tick 1m --target mysql=env:DSN -- ./tick`,
 	}, &l)
 	fl := cmd.Flags()
 	fl.BoolVar(&l.Try, "try", false, "do not wait when the lock is held")
 	fl.DurationVar(&l.Wait, "wait", 0, "wait at most for this `time` (default: without an end)")
 	fl.DurationVar(&l.AtLeast, "at-least", 0, "keep the lock for this `time`, also when the command ends sooner")
+	fl.DurationVar(&l.Tick, "tick", 0, "run once over all machines for each multiple of this `time`, for the last one")
 	fl.IntVar(&l.Held, "conflict-exit-code", bench.StatusHeld, "end with this `status` when the lock is held")
 	cmd.MarkFlagsMutuallyExclusive("try", "wait")
+	cmd.MarkFlagsMutuallyExclusive("tick", "try")
+	cmd.MarkFlagsMutuallyExclusive("tick", "at-least")
 	return cmd
 }
 
@@ -69,7 +78,7 @@ func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 		return nil
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		for name, d := range map[string]time.Duration{"wait": l.Wait, "ttl": l.TTL, "at-least": l.AtLeast, "max-hold": l.MaxHold} {
+		for name, d := range map[string]time.Duration{"wait": l.Wait, "ttl": l.TTL, "at-least": l.AtLeast, "max-hold": l.MaxHold, "tick": l.Tick} {
 			if d < 0 {
 				return usagef("--%s %v is negative", name, d)
 			}

@@ -103,6 +103,9 @@ func (r *run) begin() error {
 		"LOCKBENCH_LOCK="+r.spec.Name,
 		"LOCKBENCH_TOKEN="+strconv.FormatUint(r.held.Token(), 10),
 		"LOCKBENCH_LEASE_UNTIL="+r.held.Deadline().UTC().Format(time.RFC3339Nano))}).Environ()
+	if !r.at.IsZero() {
+		env = append(env, "LOCKBENCH_TICK="+r.at.UTC().Format(time.RFC3339))
+	}
 	pid, err := syscall.ForkExec(r.spec.Program, r.spec.Argv, &syscall.ProcAttr{Env: env, Files: r.spec.Stdio[:], Sys: attr})
 	if err == nil {
 		r.pid = pid

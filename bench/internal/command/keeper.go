@@ -17,6 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/core/tick"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -44,6 +45,7 @@ type keeper struct {
 	wanted  context.Context // ends, with the cause, when no lock is wanted any more
 	refuse  context.CancelCauseFunc
 	ended   chan struct{}
+	at      time.Time // the tick that it runs for; zero for none
 
 	mu    sync.Mutex
 	pid   int  // of the command; 0 when there is none to be signalled
@@ -175,7 +177,7 @@ func (k *keeper) failed(err error) End {
 		return End{Status: 128 + int(sig)}
 	case errors.Is(err, core.ErrInvalid), errors.Is(err, core.ErrConfig):
 		return End{Kind: Invalid, Reason: err.Error()}
-	case errors.Is(err, core.ErrHeld):
+	case errors.Is(err, core.ErrHeld), errors.Is(err, tick.ErrLate):
 		return End{Kind: Held, Reason: err.Error()}
 	case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrDenied):
 		return End{Kind: Unavailable, Reason: err.Error()}
@@ -245,6 +247,20 @@ func (k *keeper) acquire() (held, error) {
 			return nil, err
 		}
 		return led{term}, nil
+	}
+	if k.spec.Tick > 0 {
+		job, err := tick.New(k.client, k.spec.Name, tick.Every(k.spec.Tick), &tick.Options{
+			Lock: core.LockOptions{TTL: k.spec.TTL}, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return nil, err
+		}
+		t, err := job.Take(ctx)
+		if err != nil {
+			return nil, err
+		}
+		k.at = t.At
+		return t.Lease, nil
 	}
 	l, err := k.client.Lock(k.spec.Name, &core.LockOptions{TTL: k.spec.TTL, AtLeast: k.spec.AtLeast})
 	if err != nil {

@@ -17,6 +17,7 @@ type Spec struct {
 	Label         string
 
 	TTL, AtLeast time.Duration // as in core.LockOptions
+	Tick         time.Duration // as the interval of tick.Every; 0 for a lock without ticks
 	MaxHold      time.Duration // the command is ended after so long; 0 for never
 	Try          bool          // do not wait
 	Wait         time.Duration // longest wait; 0 for no end
