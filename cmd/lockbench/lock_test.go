@@ -274,6 +274,22 @@ func TestLockAtLeast(t *testing.T) {
 	}
 }
 
+// TestLockTick: of those that ask for one tick the first runs, and is told which it is;
+// what is killed in it is not run again. The tick is a year, so that it is the same one.
+func TestLockTick(t *testing.T) {
+	g := startGuarded(t)
+	for i, status := range []int{128 + 9, 75, 75} {
+		cmd := g.command("test -n \"$LOCKBENCH_TICK\" && kill -9 $$", "lock", "redis", "yearly", "--tick", "8760h")
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != status {
+			t.Errorf("run %d: status %d, want %d; %s", i, got, status, out)
+		}
+	}
+	if out, err := g.command("exit 0", "lock", "redis", "yearly", "--tick", "1m", "--try").CombinedOutput(); err == nil {
+		t.Errorf("--tick beside --try was accepted: %s", out)
+	}
+}
+
 // TestLockIsLost: the command ends before its lease has, whatever it makes of SIGTERM.
 func TestLockIsLost(t *testing.T) {
 	g := startGuarded(t)
