@@ -90,9 +90,9 @@ func TestComposeFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	images := regexp.MustCompile(`image: \$\{LOCKBENCH_(\w+)_IMAGE:-(\S+):(v?\d+\.\d+\.\d+)\}`).FindAllSubmatch(text, -1)
-	if len(images) != 3 || bytes.Count(text, []byte("image: ")) != 3 {
-		t.Errorf("images: %q, want three, pinned and each with its variable", images)
+	images := regexp.MustCompile(`image: \$\{LOCKBENCH_(\w+)_IMAGE:-(\S+):(v?\d+\.\d+(?:\.\d+)?)\}`).FindAllSubmatch(text, -1)
+	if len(images) != 4 || bytes.Count(text, []byte("image: ")) != 4 {
+		t.Errorf("images: %q, want four, pinned and each with its variable", images)
 	}
 	ports := regexp.MustCompile(`ports: \["(.*)"\]`).FindAllSubmatch(text, -1)
 	for _, p := range ports {
@@ -100,8 +100,8 @@ func TestComposeFile(t *testing.T) {
 			t.Errorf("port %s is not a variable one on the loopback interface", p[1])
 		}
 	}
-	if len(ports) != 10 {
-		t.Errorf("%d ports, want ten", len(ports))
+	if len(ports) != 11 {
+		t.Errorf("%d ports, want eleven", len(ports))
 	}
 	if exec.Command("docker", "compose", "version").Run() != nil {
 		t.Skip("docker compose is not installed: whether it takes the file is not checked")

@@ -19,10 +19,10 @@ with the command's status: 128 + n when signal n ended it, 126 or 127 when it
 cannot be run. Its own are 75 when the lock is held, 79 when it was lost and the
 command ended for that, 2 and 3 as ever.
 
-With --tick 1m, which suits every crontab, the command runs once in each minute for
-which some machine asks, whatever pauses or dies: 75 says that another machine has
-that minute, or that it is over. It waits for the run before, as long as the minute
-lasts. Minutes, hours and days are those of UTC.
+With --tick 1m, which suits every crontab, the command runs once in each minute
+for which some machine asks, whatever pauses or dies: 75 says that another
+machine has that minute, or that it is over. It waits for the run before, as
+long as the minute lasts. Minutes, hours and days are those of UTC.
 
 The command has LOCKBENCH_LOCK, LOCKBENCH_TOKEN (higher with every grant: let
 what it writes to refuse lower ones) and LOCKBENCH_LEASE_UNTIL, the end of the

@@ -191,9 +191,10 @@ func connect(addr string, cfg *tls.Config) error {
 func TestTLSKeys(t *testing.T) {
 	c, _ := secured(t)
 	address := map[string]string{
-		"redis": "127.0.0.1:1", "redlock": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "mysql": "u@tcp(127.0.0.1:1)/app", "etcd": "127.0.0.1:1",
+		"redis": "127.0.0.1:1", "redlock": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "mysql": "u@tcp(127.0.0.1:1)/app",
+		"postgres": "postgres://u@127.0.0.1:1/app", "etcd": "127.0.0.1:1",
 	}
-	for _, s := range specs()[:4] {
+	for _, s := range specs()[:5] {
 		open := func(cfg driver.Config) error {
 			cfg["address"] = address[s.Name]
 			full, err := s.CheckConfig(cfg)
