@@ -1,11 +1,16 @@
 package drivertest
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
 )
 
 // bug is something that an implementation may get wrong, and the cases that
@@ -65,6 +70,33 @@ func caseNamed(t *testing.T, name string) Case {
 		t.Fatalf("there is no case %q", name)
 	}
 	return all[i]
+}
+
+// TestHintsBeforeSleep: a Wait that enters the queue and returns before it could
+// sleep there, as of a host that is still dialling, is no wake-up out of turn.
+func TestHintsBeforeSleep(t *testing.T) {
+	hints := bug{plant: func(*fixture) func(*calls) {
+		var (
+			met sync.Map // owners that have waited
+			n   atomic.Int64
+		)
+		return func(c *calls) {
+			inner := c.wait
+			c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
+				if _, again := met.LoadOrStore(r.Owner, true); !again {
+					limit = 50 * time.Millisecond / time.Duration(n.Add(1)) // the last comes back first
+				}
+				return inner(ctx, r, limit)
+			}
+		}
+	}}
+	for _, name := range []string{
+		"K5 a release wakes one waiter", "K5 waiters of different hosts are granted in their order", "K5 a waiter that withdraws passes its turn on",
+	} {
+		if r := judgeCase(t, caseNamed(t, name), hints); r.Outcome != Pass {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
 }
 
 func TestPlantedBugsAreCaught(t *testing.T) {
