@@ -84,7 +84,7 @@ func TestHintsBeforeSleep(t *testing.T) {
 			inner := c.wait
 			c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
 				if _, again := met.LoadOrStore(r.Owner, true); !again {
-					limit = 50 * time.Millisecond / time.Duration(n.Add(1)) // the last comes back first
+					limit = 5 * time.Millisecond / time.Duration(n.Add(1)) // the last comes back first
 				}
 				return inner(ctx, r, limit)
 			}

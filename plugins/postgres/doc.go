@@ -48,8 +48,8 @@
 // Waiters stand in a queue, first in first out over all hosts. A release grants the lock
 // to the first one whose process lives, for half a second, in the same commit, which also
 // sends the notice (NOTIFY): core renews it. A process that waits gives five signs of life
-// a second over the connection that hears these notices; one that was silent for 0.6 s
-// loses its places. Where no notice comes, waiters ask each 30 to 90 ms, in their order.
+// a second over the connection that hears these notices; one that was silent for 0.6 s,
+// or whose connection has ended, loses its places. Where no notice comes, waiters ask each 30 to 90 ms, in their order.
 //
 // A free row is kept for the sake of its token until both are a day old, and then purged.
 //

@@ -63,7 +63,7 @@ func (o Options) check() error {
 }
 
 // session is what the statements rely on, whatever the role and the database have
-// as defaults. A pooler may refuse to be told; see link.connect.
+// as defaults. A pooler may refuse to be told; see Backend.connection.
 var session = map[string]string{
 	"default_transaction_isolation": "read committed",
 	"statement_timeout":             "30s", // below which a tombstone never is over

@@ -66,7 +66,9 @@ CREATE OR REPLACE FUNCTION lockbench.after1(us bigint) RETURNS timestamptz LANGU
 AS $$ SELECT clock_timestamp() + us * interval '1 microsecond' $$;
 
 -- pass1 gives a lock, whose row is locked and free, to the first waiter whose process
--- has lately given a sign of life; those before it lose their places. It reports
+-- has lately given a sign of life; those before it lose their places. The session in which
+-- a process listens keeps an advisory lock, which ends with it. So one that was killed
+-- costs nothing, and the signs are for one that is frozen or whose machine is lost. It reports
 -- whether it has, or the lock is kept for a first waiter that can only ask; where
 -- asks is the first, it is left for him.
 --
@@ -80,7 +82,8 @@ DECLARE
 	span bigint;
 BEGIN
 	FOR w IN SELECT q.owner, q.process, q.ttl_us, q.label, q.value, p.sign_us,
-			coalesce(p.seen > clock_timestamp() - interval '600 milliseconds', false) AS lives
+			coalesce(p.seen > clock_timestamp() - interval '600 milliseconds', false)
+				AND NOT pg_try_advisory_xact_lock(hashtextextended(q.process, 0)) AS lives
 		FROM lockbench.waiters q LEFT JOIN lockbench.processes p ON p.process = q.process
 		WHERE q.name = lock AND q.until > clock_timestamp() ORDER BY q.place
 	LOOP
@@ -334,8 +337,9 @@ CREATE OR REPLACE FUNCTION lockbench.sign1(who text, us bigint) RETURNS void LAN
 	ON CONFLICT (process) DO UPDATE SET sign_us = greatest(p.sign_us, excluded.sign_us), seen = clock_timestamp();
 $$;
 
--- enter1 enters owners into queues, and gives what is free to the first waiter. It replies the token of one that is granted the lock by that, -1
--- for one that has a tombstone, -2 for one that should ask, and else 0.
+-- enter1 enters owners into queues, and gives what is free to the first waiter. It replies
+-- the token of one that is granted the lock by that, -1 for one that has a tombstone,
+-- -2 for one that should ask, and else 0.
 --
 -- A release locks the row. So it comes before this, and the lock is free or given to
 -- another waiter, or after it, and finds this one: none is missed.

@@ -284,6 +284,10 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	if err := l.test(ctx, conn); err != nil {
 		return err
 	}
+	// It tells pass1 that this session lives.
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", l.process); err != nil {
+		return err
+	}
 	l.hear(true, nil)
 	for {
 		if err := l.next(conn); err != nil {
