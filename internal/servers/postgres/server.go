@@ -69,7 +69,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 			}
 			argv := slices.Concat(opts.Wrap, account.as(), []string{
 				program, "-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-c", "unix_socket_directories=",
-				"-c", "max_connections=500", "-c", "dynamic_shared_memory_type=mmap",
+				"-c", "max_connections=2000", "-c", "dynamic_shared_memory_type=mmap",
 			})
 			if opts.Certificates != "" {
 				argv = append(argv, "-c", "ssl=on", "-c", "ssl_cert_file=server.pem", "-c", "ssl_key_file=server.key", "-c", "ssl_ca_file=ca.pem")
