@@ -40,3 +40,24 @@ func TestKindsAreWellFormed(t *testing.T) {
 		t.Error("something is known of a store that is not")
 	}
 }
+
+// TestSurvivesCrash: what a plugin says of its server's durability tells whether a
+// grant is on disk before it is answered.
+func TestSurvivesCrash(t *testing.T) {
+	for _, c := range []struct {
+		kind, durability string
+		survives         bool
+	}{
+		{"redis", "appendfsync always", true},
+		{"redis", "appendfsync everysec", false},
+		{"mysql", "innodb_flush_log_at_trx_commit=1, sync_binlog=1", true},
+		{"mysql", "innodb_flush_log_at_trx_commit=2", false},
+		{"postgres", "fsync=on, full_page_writes=on, synchronous_commit=on", true},
+		{"postgres", "fsync=on, full_page_writes=on, synchronous_commit=off", false},
+		{"postgres", "fsync=off, full_page_writes=on, synchronous_commit=on", false},
+	} {
+		if got := Of(c.kind).SurvivesCrash(c.durability, false); got != c.survives {
+			t.Errorf("%s with %q survives a crash: %v", c.kind, c.durability, got)
+		}
+	}
+}

@@ -23,6 +23,8 @@ var Kind = &servers.Kind{
 		servers.CapSlots:    "one server has all rows",
 		servers.CapEvict:    "a SQL server deletes no rows by itself"},
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}},
+	Synced: []string{"fsync=on", "full_page_writes=on", "synchronous_commit=on", "synchronous_commit=local",
+		"synchronous_commit=remote_write", "synchronous_commit=remote_apply"},
 
 	Prepare:    prepare,
 	Operations: operations,
