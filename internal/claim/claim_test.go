@@ -14,10 +14,10 @@ var rules = []Rule{
 // TestNothingIsExemptWithoutACondition: an exception is from some rule, under some
 // condition.
 func TestNothingIsExemptWithoutACondition(t *testing.T) {
-	for backend, some := range exceptions() {
-		for _, e := range some {
+	for _, b := range all() {
+		for _, e := range b.terms.Exceptions {
 			if len(e.Rules) == 0 || len(e.All) == 0 {
-				t.Errorf("%s: exempt from %v under %v", backend, e.Rules, e.All)
+				t.Errorf("%s: exempt from %v under %v", b.name, e.Rules, e.All)
 			}
 		}
 	}

@@ -10,9 +10,9 @@ var etcd = Terms{
 	Exceptions: []Exception{
 		{
 			Rules: TwiceForLong(), All: []Condition{LeaderPaused},
-			Why: "a leader that goes on (a virtual machine that was paused, a disk that hung) may revoke, by its own books, leases that were renewed at its successor. " +
+			Why: "a leader that goes on, after a pause of its virtual machine or a disk that hung, may revoke leases that were renewed at its successor. " +
 				"The holder is told by its watch, in milliseconds and usually before the next grant, but that is no promise. " +
-				"If it stalled for 2 s, the queue entries of waiters go the same way, and their order is lost, and so do locks that were granted in the queue and not renewed yet",
+				"A stall of 2 s also takes the queue entries of waiters, with their order, and locks that were granted in the queue and not renewed yet",
 		},
 		{
 			Rules: Twice(), All: []Condition{DataLost},
@@ -30,7 +30,7 @@ var etcd = Terms{
 			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 			Why: "two clusters grant every lock each. A host whose addresses lead to both grants nothing, warns once, and its check fails, " +
 				"but it sees only members that answer when it looks, at its first acquire and at most every 30 s in its check; " +
-				"two hosts that are led to one cluster each do not notice",
+				"hosts that are led to one cluster each do not notice",
 		},
 		{Rules: []Rule{Token}, All: []Condition{DataLost, ClockBack}},
 	},

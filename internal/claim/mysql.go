@@ -13,7 +13,7 @@ var mysql = Terms{
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
-			Why: "a grant that is younger than what was restored is not in it",
+			Why: "a grant younger than what was restored is not in it",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
@@ -21,12 +21,12 @@ var mysql = Terms{
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},
-			Why: "rows end at a time of the server's UTC_TIMESTAMP. So even a failover in order grants twice when the promoted server's clock is ahead: " +
-				"a lease ends by as much too early. Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
+			Why: "rows end at a time of the server's UTC_TIMESTAMP. So even a failover in order grants twice when the promoted server's clock is ahead. " +
+				"Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockBack, FailedOver},
-			Why: "the clock of the promoted server is ahead of that of the one before it, which was set back: a lease ends by as much too early",
+			Why: "the promoted server's clock is ahead of the one before it, which was set back: a lease ends by as much too early",
 		},
 		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
 		{Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, EndedByHand}},

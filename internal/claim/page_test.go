@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -14,57 +15,94 @@ const (
 	backendsPage = "../../docs/backends.md"
 )
 
-// exceptions are those of all backends, by the name of one; "all" for everywhere.
-func exceptions() map[string][]Exception {
-	all := map[string][]Exception{"all": everywhere}
-	for _, b := range backends {
-		all[b.name] = b.terms.Exceptions
-	}
-	return all
-}
+var update = flag.Bool("update", false, "write the exceptions into docs/safety.md")
 
-// TestPages: docs/safety.md has a row for each rule and each condition, and one for
-// each exception that says what does not hold; docs/backends.md says why two may hold a
-// lock.
+// TestPages: docs/safety.md has a row for each rule and each condition, and its
+// table of what does not hold is that of the exceptions; docs/backends.md says why
+// two may hold a lock.
 func TestPages(t *testing.T) {
 	safety, why := read(t, safetyPage), strings.Join(strings.Fields(read(t, backendsPage)), " ")
 	var rows []string
 	for _, r := range rules {
 		rows = append(rows, string(r))
 	}
-	for backend, some := range exceptions() {
-		for _, e := range some {
+	table := "\n| backend | does not hold | under |\n|---|---|---|\n"
+	for _, b := range all() {
+		for _, e := range b.terms.Exceptions {
 			for _, c := range slices.Concat(e.All, e.Any) {
 				rows = append(rows, string(c))
 			}
-			rows = append(rows, exceptionRow(backend, e))
-			if !slices.Contains(e.Rules, Overlap) {
-				continue
-			}
-			if e.Why == "" || !strings.Contains(why, strings.ToUpper(e.Why[:1])+e.Why[1:]+" [") {
-				t.Errorf("%s does not say why %v is an exception of %s, with its source: %q", backendsPage, e.All, backend, e.Why)
+			if slices.Contains(e.Rules, Overlap) && (e.Why == "" || !strings.Contains(why, strings.ToUpper(e.Why[:1])+e.Why[1:]+" [")) {
+				t.Errorf("%s does not say why %v is an exception of %s, with its source: %q", backendsPage, e.All, b.name, e.Why)
 			}
 		}
+		table += exceptionRows(b)
 	}
 	for _, row := range rows {
 		if !strings.Contains(safety, "\n| "+row+" | ") {
 			t.Errorf("%s has no row that begins with %q", safetyPage, row)
 		}
 	}
-}
-
-func exceptionRow(backend string, e Exception) string {
-	var gone []string
-	for _, r := range rules {
-		if slices.Contains(e.Rules, r) {
-			gone = append(gone, string(r))
+	head, rest, _ := strings.Cut(safety, "-run TestPages -update -->\n")
+	_, tail, ok := strings.Cut(rest, "<!-- end of exceptions -->")
+	want := head + "-run TestPages -update -->\n" + table + "\n<!-- end of exceptions -->" + tail
+	switch {
+	case !ok:
+		t.Errorf("%s has no place for the exceptions", safetyPage)
+	case want != safety && !*update:
+		t.Errorf("%s does not list the exceptions as they are; run this test with -update", safetyPage)
+	case want != safety:
+		if err := os.WriteFile(safetyPage, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
-	under := names(e.All, " and ")
-	if len(e.Any) > 0 {
-		under += ", and " + names(e.Any, " or ")
+}
+
+// all are the backends, and "all" for what is so everywhere.
+func all() []backend {
+	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
+}
+
+// exceptionRows has one row for each set of rules that goes.
+func exceptionRows(b backend) (rows string) {
+	var sets []string
+	under := map[string][]string{}
+	for _, e := range b.terms.Exceptions {
+		gone := gone(e.Rules)
+		if !slices.Contains(sets, gone) {
+			sets = append(sets, gone)
+		}
+		when := names(e.All, " and ")
+		if len(e.Any) > 0 {
+			when += ", and " + names(e.Any, " or ")
+		}
+		under[gone] = append(under[gone], when)
 	}
-	return fmt.Sprintf("%s | %s | %s", backend, under, strings.Join(gone, ", "))
+	for _, set := range sets {
+		rows += fmt.Sprintf("| %s | %s | %s |\n", b.name, set, strings.Join(under[set], "; "))
+	}
+	return rows
+}
+
+// gone names rules in their order, those of [Twice] and of [Late] by one name each.
+func gone(some []Rule) string {
+	var out []string
+	for _, set := range []struct {
+		name  string
+		rules []Rule
+	}{{"double grant", Twice()}, {"late grant", Late()}} {
+		lacks := func(r Rule) bool { return !slices.Contains(some, r) }
+		if !slices.ContainsFunc(set.rules, lacks) {
+			out = append(out, set.name)
+			some = slices.DeleteFunc(slices.Clone(some), func(r Rule) bool { return slices.Contains(set.rules, r) })
+		}
+	}
+	for _, r := range rules {
+		if slices.Contains(some, r) {
+			out = append(out, string(r))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 func names(of []Condition, between string) string {

@@ -13,7 +13,7 @@ var postgres = Terms{
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
-			Why: "a grant that is younger than the dump or the snapshot is not in it",
+			Why: "a grant younger than the dump or the snapshot is not in it",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},

@@ -9,11 +9,11 @@ var redis = Terms{
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{WritesLost},
-			Why: "with `appendfsync everysec` a crash takes the last second with it, locks included; without a file of its writes the server forgets everything",
+			Why: "with `appendfsync everysec` a crash takes the last second with it, without a file of writes everything",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
-			Why: "a grant that is younger than what was restored is not in it",
+			Why: "a grant younger than what was restored is not in it",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
@@ -21,13 +21,13 @@ var redis = Terms{
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted, ReplicasWaited},
-			Why: "WAIT makes a lost grant less likely, not impossible: another replica may be promoted than one that has confirmed. " +
-				"Sentinel looks for those that have everything among replicas of one priority. While it fails over, the old master serves on, and a replica to spare confirms what it grants",
+			Why: "WAIT makes a lost grant less likely, not impossible: another replica than one that has confirmed may be promoted. " +
+				"Sentinel looks for those that have everything among replicas of one priority. During its failover the old master serves on, and a spare replica confirms its grants",
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 			Why: "each server grants its locks. A host stays at the first server that it was led to, refuses connections to another one while that serves, and its check fails; " +
-				"two hosts that were led to different servers do not notice. An address must lead to one master, and in a Cluster to nodes of one",
+				"hosts that were led to different servers do not notice. An address must lead to one master, and in a Cluster to nodes of one",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},
@@ -40,7 +40,7 @@ var redis = Terms{
 		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
 		{
 			Rules: Twice(), All: []Condition{Evicting},
-			Why: "an evicted lock is a lost lock. The policy is read once a second, because it can be changed at any time: what is evicted before that, or just before it is set back, may be granted while its holder does not know",
+			Why: "an evicted lock is a lost lock. The policy is read once a second: what is evicted before that, or just before it is set back, may be granted while its holder does not know",
 		},
 		{Rules: Late(Survives), All: []Condition{EvictionSeen}},
 		{Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, Evicting}},

@@ -1,11 +1,13 @@
 package claim
 
-// backends are those of which something is known, in the order in which they are
-// shown. One file has the terms of each.
-var backends = []struct {
+type backend struct {
 	name  string
 	terms Terms
-}{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
+}
+
+// backends are those of which something is known, in the order in which they are
+// shown. One file has the terms of each.
+var backends = []backend{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
 // TermsOf are the terms of a backend; the zero value when nothing is known of it.
 func TermsOf(backend string) Terms {
