@@ -110,6 +110,7 @@ func TestTargetsAreLeftClean(t *testing.T) {
 	}
 	for _, backend := range []string{"redis", "mysql", "postgres", "etcd"} {
 		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
 			address, list := contents(t, backend)
 			file := filepath.Join(t.TempDir(), "target")
 			if err := os.WriteFile(file, []byte(address), 0o600); err != nil {
