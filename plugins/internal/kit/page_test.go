@@ -77,7 +77,11 @@ func table() string {
 			if (len(r.backends) > 1) != shared {
 				continue
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, strings.Join(r.backends, ", "), defaults(r.backends, r.defaults), describe(name, docs[name]))
+			of := strings.Join(r.backends, ", ")
+			if len(r.backends) == len(specs())-1 { // memory has no keys
+				of = "all"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, of, defaults(r.backends, r.defaults), describe(name, docs[name]))
 		}
 	}
 	return b.String() + "\n"
@@ -94,18 +98,28 @@ func standard(k driver.Key) string {
 	return "`" + k.Default + "`"
 }
 
+// defaults are those of a key, each with the backends that have it.
 func defaults(backends, of []string) string {
 	if len(slices.Compact(slices.Clone(of))) == 1 {
 		return of[0]
 	}
 	var each []string
 	for i, d := range of {
+		if slices.Index(of, d) < i {
+			continue
+		}
+		var with []string
+		for j := range of {
+			if of[j] == d {
+				with = append(with, backends[j])
+			}
+		}
 		if d == "" {
 			d = "none"
 		}
-		each = append(each, backends[i]+" "+d)
+		each = append(each, strings.Join(with, ", ")+" "+d)
 	}
-	return strings.Join(each, ", ")
+	return strings.Join(each, "; ")
 }
 
 // describe is a key's documentation, or that of each backend.
@@ -113,12 +127,17 @@ func describe(name, doc string) string {
 	if doc != "" {
 		return strings.ReplaceAll(doc, "|", `\|`)
 	}
-	var each []string
+	var each, said []string
 	for _, s := range specs() {
 		for _, k := range s.Keys {
-			if k.Name == name {
-				each = append(each, s.Name+": "+k.Doc)
+			if k.Name != name {
+				continue
 			}
+			if i := slices.Index(said, k.Doc); i >= 0 {
+				each[i] = strings.Replace(each[i], ": ", ", "+s.Name+": ", 1)
+				continue
+			}
+			said, each = append(said, k.Doc), append(each, s.Name+": "+k.Doc)
 		}
 	}
 	return strings.ReplaceAll(strings.Join(each, "<br>"), "|", `\|`)
