@@ -48,7 +48,7 @@ func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Out
 		return nil, err
 	}
 	if d.says.Properties.Scope == driver.ScopeHost {
-		return nil, usagef("the locks of %s live in its plugin: nobody outside of the host process sees them", d.Name)
+		return nil, usagef("the locks of %s live in its plugin: no process but its host sees them", d.Name)
 	}
 	log := slog.New(slog.DiscardHandler)
 	b, err := plugin.Open(ctx, d.Name, &plugin.Options{Config: d.config, Path: d.Path, StartTimeout: locksTimeout, Logger: log})
@@ -120,7 +120,7 @@ func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 		}
 		o := &Outcome{data: s.document(name, h)}
 		if !h.Held() {
-			o.text = fmt.Sprintf("nobody holds %s; %s wait\n", printable(name), waiters(h))
+			o.text = fmt.Sprintf("%s is free; %s wait\n", printable(name), waiters(h))
 			return o, nil
 		}
 		for _, line := range [][2]string{
@@ -142,7 +142,7 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 		case err != nil:
 			return nil, err
 		case !h.Held():
-			return nil, fmt.Errorf("nobody holds %q", name)
+			return nil, fmt.Errorf("%q is not held", name)
 		case token != 0 && !sameGrant(h.Token, token):
 			return nil, fmt.Errorf("%q is held under token %d, not %d: that lease is over", name, h.Token, token)
 		case h.Token == 0:

@@ -271,7 +271,7 @@ func (s *session) openFloor(ctx context.Context) error {
 	s.subjects = append(s.subjects, &subject{
 		Subject: results.Subject{Name: floorPluginCall, Kind: results.KindFloor},
 		call: func(ctx context.Context) error {
-			_, err := b.Inspect(ctx, "nobody holds this")
+			_, err := b.Inspect(ctx, "a free lock")
 			return err
 		},
 		close: b.Close,

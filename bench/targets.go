@@ -165,7 +165,7 @@ func readTarget(backend, target string) (driver.Config, error) {
 		return storedTarget(backend, "the variable", strings.NewReader(text))
 	}
 	if hasSecret(target) {
-		return nil, Hinted(usagef("--target %s: a password on the command line can be seen by everybody on this machine", backend),
+		return nil, Hinted(usagef("--target %s: a password on the command line can be seen by every user of this machine", backend),
 			fmt.Sprintf("put the address into a file or a variable: --target %s=@FILE or --target %s=env:VARIABLE", backend, backend))
 	}
 	return driver.Config{"address": target}, nil

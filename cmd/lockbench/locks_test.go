@@ -71,7 +71,7 @@ func TestLocks(t *testing.T) {
 		t.Errorf("%v: %s", err, stdout)
 	}
 	ask(exitOK, "billing-1", "inspect", "redis", "jobs/refresh")
-	ask(exitOK, "nobody holds nothing", "inspect", "redis", "nothing")
+	ask(exitOK, "nothing is free", "inspect", "redis", "nothing")
 
 	// Neither without an answer nor under another token.
 	ask(exitUsage, "--yes", "break", "redis", "jobs/refresh")
@@ -81,7 +81,7 @@ func TestLocks(t *testing.T) {
 	}
 	rounded := strconv.FormatFloat(float64(lease.Token()), 'f', -1, 64) // as jq 1.6 prints it
 	ask(exitOK, "broke the lease", "break", "redis", "jobs/refresh", "--yes", "--token", rounded)
-	ask(exitInternal, "nobody holds", "break", "redis", "jobs/refresh", "--yes")
+	ask(exitInternal, "is not held", "break", "redis", "jobs/refresh", "--yes")
 }
 
 // TestBreakForeign: a lock that no client of ours holds is not broken, and the key

@@ -39,16 +39,20 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lockbench",
 		Short: "Measure distributed locks, and check their safety in the same run",
-		Long: `lockbench measures distributed locks through the plugins that ship them, beside
-the libraries that you would use instead, and checks in the same run that no
-lock was ever granted twice and that every fencing token was higher than the
-ones before it.
+		Long: `Most people want one of three things:
+
+  lockbench run --quick --baselines       which backend is fast and safe here
+  lockbench lock redis NAME -- COMMAND    run a command under a lock
+  lockbench locks list redis              who holds which lock
+
+lockbench measures distributed locks through the plugins that ship them, beside
+the libraries that you would use instead. It checks in the same run that no lock
+was granted twice and that every fencing token was higher than those before it.
 
 Exit codes: 0 ok, 1 internal error or conformance failure, 2 usage, 3 a server
 or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 130 interrupted.`,
-		Example: `  lockbench run --quick --baselines
-  lockbench report results/20260102T030405Z
+		Example: `  lockbench report results/20260102T030405Z
   lockbench locks list redis --target redis=10.0.0.7:6379
   lockbench completion bash > /etc/bash_completion.d/lockbench`,
 		Version:       bench.Version(),
@@ -59,12 +63,24 @@ or plugin cannot be used, 4 invalid run, 5 regression, 6 safety violation,
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	root.PersistentPreRunE = pluginDirs
-	root.AddCommand(runCommand(), faultsCommand(), checkCommand(), reportCommand(), compareCommand(), mergeCommand(), conformCommand(), pluginsCommand(), lockCommand(), leadCommand(), locksCommand(), envCommand(), execCommand(), manCommand())
+	grouped(root, "Choose a backend:", runCommand(), reportCommand(), compareCommand(), checkCommand(), mergeCommand(), faultsCommand(), envCommand())
+	grouped(root, "Use locks in shells and containers, and look at them:", lockCommand(), leadCommand(), locksCommand(), execCommand())
+	grouped(root, "Write a backend:", pluginsCommand(), conformCommand())
+	root.AddCommand(manCommand())
 	completeAll(root)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	guideLost(root)
 	return root
+}
+
+// grouped adds commands under one heading of the help.
+func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, c := range commands {
+		c.GroupID = title
+	}
+	root.AddCommand(commands...)
 }
 
 // guideLost has the commands that only have commands below them, and help, refuse

@@ -74,7 +74,7 @@ func coreBugs() []bug {
 			hooks: hooks{lease: newLateDone},
 			caught: []string{
 				"L3 done at the deadline when the store is silent", "L3 done at the deadline when the store is frozen",
-				"L3 a released lease is over at once", "L3 a frozen host finds its lease over when it resumes", "L2 nobody gets the lock before its holder's deadline",
+				"L3 a released lease is over at once", "L3 a frozen host finds its lease over when it resumes", "L2 no other owner gets the lock before its holder's deadline",
 			},
 		},
 		{

@@ -38,7 +38,7 @@ func leaseBugs() []bug {
 			name:  "release by key only",
 			plant: each(func(c *calls) { c.release = forgets(c, c.release, true, true) }),
 			caught: []string{
-				"L7 release compares the owner", "L7 release compares the token", "L7 the release of an expired holder frees nobody",
+				"L7 release compares the owner", "L7 release compares the token", "L7 the release of an expired holder frees no other lease",
 				"L7 release is idempotent",
 			},
 		},
@@ -145,7 +145,7 @@ func leaseBugs() []bug {
 			name:  "expires early",
 			plant: each(func(c *calls) { onTTL(c, func(ttl time.Duration) time.Duration { return ttl * 3 / 4 }) }),
 			caught: []string{
-				"L2 a grant lives for its TTL", "L2 a renewal lives for its TTL", "L2 nobody gets the lock before its holder's deadline", "K7 no TTL is rounded",
+				"L2 a grant lives for its TTL", "L2 a renewal lives for its TTL", "L2 no other owner gets the lock before its holder's deadline", "K7 no TTL is rounded",
 			},
 		},
 		{

@@ -118,7 +118,7 @@ func queueBugs() []bug {
 			name:  "leak on cancel",
 			plant: each(func(c *calls) { slowly(c); c.withdraw = withdrawsNothing }),
 			caught: []string{
-				"K3 acquires cancelled at random leave nothing and block nobody", "K3 an acquire whose reply was lost owns nothing",
+				"K3 acquires cancelled at random leave nothing and block no client", "K3 an acquire whose reply was lost owns nothing",
 				"K3 a withdrawal undoes a grant", "K3 a withdrawn owner is refused", "L6 tokens rise over withdrawal",
 			},
 		},

@@ -108,7 +108,7 @@ func (h *Harness) lacks(needs []Need) (Outcome, string) {
 		case n == NeedOther:
 			return NA, "the backend has no namespaces"
 		case !process && h.props.Scope == driver.ScopeHost:
-			return NA, "scope host: the store is inside the plugin, nobody else reaches it"
+			return NA, "scope host: the store is inside the plugin, no other process reaches it"
 		case process && h.InProcess:
 			return NA, "in process: there is no plugin process"
 		default:

@@ -260,7 +260,7 @@ func (c *client) holding(t T, name string) string {
 
 func describe(h driver.Holder) string {
 	if !h.Held() {
-		return "nobody holds it"
+		return "it is free"
 	}
 	return fmt.Sprintf("held by owner %q, label %q, token %d, for another %v, %d waiting", h.Owner, h.Label, h.Token, h.TTL, h.Waiters)
 }

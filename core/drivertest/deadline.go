@@ -18,7 +18,7 @@ lease after the store has given it to another.`,
 		},
 		{
 			Name: "L2 a grant lives for its TTL",
-			Explain: `The store counts the TTL from when it handles the acquire. Shorter, and somebody else gets the lock while the holder
+			Explain: `The store counts the TTL from when it handles the acquire. Shorter, and another owner gets the lock while the holder
 rightly believes in it; much longer, and a crashed holder blocks the others for more than it asked for.`,
 			Run: grantLives,
 		},
@@ -29,7 +29,7 @@ left of the lease before.`,
 			Run: renewalLives,
 		},
 		{
-			Name: "L2 nobody gets the lock before its holder's deadline",
+			Name: "L2 no other owner gets the lock before its holder's deadline",
 			Explain: `When a holder can no longer renew, its own deadline must have passed, and Valid be false, before the store grants
 the lock to another host.`,
 			Run: deadlineBeforeGrant,
@@ -113,7 +113,7 @@ func deadlineBeforeGrant(t T, h *Harness) {
 	other := h.attempt(bs[1], "jobs", h.lasting().TTL)
 	for start := time.Now(); other.try(t) != nil; pause(t, pollEvery) {
 		if ranSince(t, start) > 2*h.brief().TTL+h.late() {
-			t.Fatalf("nobody gets the lock of a holder that does not renew")
+			t.Fatalf("no owner gets the lock of a holder that does not renew")
 		}
 	}
 	now := time.Now()

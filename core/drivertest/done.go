@@ -31,7 +31,7 @@ deadline, and the cause says that it was taken. A renewal must never bring the l
 		},
 		{
 			Name: "L3 a broken lease is lost at the next renewal",
-			Explain: `Break ends a lease by its token, whoever owns it. Its holder notices at its next renewal, or at once when the
+			Explain: `Break ends a lease by its token, whichever client owns it. Its holder notices at its next renewal, or at once when the
 backend pushes losses, and the cause is revoked or taken.`,
 			Excuse: needsCapability(driver.CapAdmin),
 			Run:    func(t T, h *Harness) { doneWhenBroken(t, h, (*client).mustTry) },

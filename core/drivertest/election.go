@@ -27,14 +27,14 @@ for ctx. Each term has a higher token.`,
 		},
 		{
 			Name: "E1 campaign, proclaim and resign by hand",
-			Explain: `Campaign returns a term, Proclaim replaces the value that everybody sees, Resign frees the leadership at once and ends
+			Explain: `Campaign returns a term, Proclaim replaces the value that all clients see, Resign frees the leadership at once and ends
 the term.`,
 			Run: byHand,
 		},
 		{
 			Name: "E1 a lock and an election of one name are one",
-			Explain: `A leader is the holder of a lease with a value: the lock of that name is refused while it leads, and nobody is elected
-while it is held.`,
+			Explain: `A leader is the holder of a lease with a value: the lock of that name is refused while it leads, and no candidate is
+elected while it is held.`,
 			Run: lockIsElection,
 		},
 		{
@@ -46,13 +46,13 @@ the present one. Proclaim does not touch the TTL.`,
 		{
 			Name: "E2 renewal goes on until the callback has returned",
 			Explain: `When ctx ends the term's ctx is cancelled, but the leadership is kept until the callback has returned, however long it
-cleans up, and resigned then: nobody else leads before.`,
+cleans up, and resigned then: no other candidate leads before.`,
 			Run: renewsUntilReturn,
 		},
 		{
 			Name: "E2 close waits for what runs under a lock",
 			Explain: `When the client closes, the ctx of a function under Do ends, but its lock is kept until the function has returned, as
-in an election: nobody else is granted it before.`,
+in an election: no other owner is granted it before.`,
 			Run: closeWaits,
 		},
 		{

@@ -37,7 +37,7 @@ the first span, not after its TTL.`,
 		},
 		{
 			Name: "K4 a waiting host that is frozen costs the first span",
-			Explain: `A host is frozen while it waits, and its plugin goes on. Nobody asks the store for that host: the lock that was granted
+			Explain: `A host is frozen while it waits, and its plugin goes on. No process asks the store for that host: the lock that was granted
 to it is free after the first span, also where the host would ask before it uses it, as with AtLeast.`,
 			Needs: []Need{NeedHost},
 			Excuse: func(p driver.Properties) string {

@@ -41,8 +41,8 @@ over. Locks of other hosts are not touched.`,
 		}),
 		between(Case{
 			Name: "L7 the lock of a host that is killed in a streak is free at once",
-			Explain: `A plugin knows nothing of hand-overs inside its host. It releases what the store has granted to the host, whoever held
-it there in the end.`,
+			Explain: `A plugin knows nothing of hand-overs inside its host. It releases what the store has granted to the host, whichever
+caller held it in the end.`,
 			Run: func(t T, h *Harness) { killedHost(t, h, hostHandsOver) },
 		}),
 		between(Case{

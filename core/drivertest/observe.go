@@ -18,13 +18,13 @@ func observeCases() []Case {
 	return []Case{
 		{
 			Name: "E3 observe shows every change in order",
-			Explain: `Observe shows the present holder, then each change of owner, token and value in order, and nobody when the lock is free:
+			Explain: `Observe shows the present holder, then each change of owner, token and value in order, and no holder when the lock is free:
 an onlooker routes by it.`,
 			Run: everyChange,
 		},
 		{
 			Name:    "E3 observe shows expiry",
-			Explain: `A holder that vanished is shown as gone when its TTL is over, although nobody released anything.`,
+			Explain: `A holder that vanished is shown as gone when its TTL is over, although no client released it.`,
 			Run:     observesExpiry,
 		},
 		{
@@ -41,7 +41,7 @@ closed when ctx ends.`,
 		},
 		{
 			Name:    "E3 a slow reader sees the newest",
-			Explain: `Newest wins: a reader that comes late finds the latest state, not a backlog, and holds nobody up.`,
+			Explain: `Newest wins: a reader that comes late finds the latest state, not a backlog, and delays no other reader.`,
 			Run:     slowReader,
 		},
 		{
@@ -137,7 +137,7 @@ func everyChange(t T, h *Harness) {
 	}
 	s.sees(t, observeLimit, "", "")
 	if n := len(s.list()); n != 7 {
-		t.Errorf("3 times nobody and 2 times two values of a holder are 7 changes, %d were shown:\n%s", n, s)
+		t.Errorf("3 times no holder and 2 times two values of a holder are 7 changes, %d were shown:\n%s", n, s)
 	}
 }
 

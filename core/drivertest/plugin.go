@@ -24,7 +24,7 @@ host itself is never blocked.`,
 		{
 			Name: "L8 a lease outlives its plugin",
 			Explain: `When the plugin is killed the lease becomes suspect, a new plugin is started, and the lease is renewed with the same
-owner and token. Nobody else is granted the lock in between.`,
+owner and token. No other owner is granted the lock in between.`,
 			Needs:  []Need{NeedPlugin},
 			Excuse: diesWithPlugin,
 			Alone:  true,
@@ -33,7 +33,7 @@ owner and token. Nobody else is granted the lock in between.`,
 		{
 			Name: "L8 a lease that was handed over outlives its plugin",
 			Explain: `A plugin knows nothing of hand-overs inside its host. When it is killed in a streak of them, the one that holds the
-lock by then keeps it, with the same owner and token, and nobody else is granted the lock in between.`,
+lock by then keeps it, with the same owner and token, and no other owner is granted the lock in between.`,
 			Needs:  []Need{NeedPlugin},
 			Excuse: diesWithPlugin,
 			Alone:  true,
@@ -64,7 +64,7 @@ ctx of Release lives: the lock does not stay taken for the whole TTL.`,
 		},
 		{
 			Name: "L8 another process renews and releases a lease",
-			Explain: `A backend keeps no lease state in its process that is not in the store too: whoever knows owner and token renews and
+			Explain: `A backend keeps no lease state in its process that is not in the store too: a process that knows owner and token renews and
 releases the lease from a new process, and closing the old one frees nothing.`,
 			Excuse: func(p driver.Properties) string {
 				if p.Scope == driver.ScopeHost && !p.SurvivesPlugin {

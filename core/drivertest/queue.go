@@ -36,7 +36,7 @@ hosts with many of them do not crowd out the others and a release costs one wake
 		},
 		{
 			Name: "K5 waiters of different hosts are granted in their order",
-			Explain: `The backend claims FIFO: a free lock is kept for the waiter whose turn it is, and everybody else is refused until it
+			Explain: `The backend claims FIFO: a free lock is kept for the waiter whose turn it is, and all others are refused until it
 has come.`,
 			Excuse: func(p driver.Properties) string {
 				if !p.FIFO {
@@ -49,7 +49,7 @@ has come.`,
 		{
 			Name: "K5 a waiter that withdraws passes its turn on",
 			Explain: `A waiter that gives up leaves the queue; if it had been woken the next one is woken in its place. Else the lock is
-free and everybody sleeps.`,
+free and all waiters sleep.`,
 			Excuse: waiter,
 			Run:    passesOn,
 		},

@@ -23,7 +23,7 @@ asks for nothing; too long or none, and a crashed holder's lock stays unused.`,
 		{
 			Name: "K2 a refused try leaves nothing behind",
 			Explain: `A TryAcquire that was refused has no place in the queue and no claim: after the release the lock is free for
-whoever asks first.`,
+the first client that asks.`,
 			Run: leavesNothing,
 		},
 		{
@@ -115,7 +115,7 @@ func inspectHolder(t T, h *Harness) {
 		t.Errorf("Inspect says another %v: want whole milliseconds, a little below %v", at.TTL, a.TTL)
 	}
 	if at.Waiters < -1 || at.Waiters > 0 {
-		t.Errorf("nobody waits, and Inspect says %d", at.Waiters)
+		t.Errorf("no client waits, and Inspect says %d", at.Waiters)
 	}
 	a.mustRelease(t)
 	err := call(t, func(ctx context.Context) error {

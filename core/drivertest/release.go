@@ -32,7 +32,7 @@ func releaseCases() []Case {
 			Run:     func(t T, h *Harness) { strangersRenewal(t, h, func(r *driver.Request) { r.Token++ }) },
 		},
 		{
-			Name: "L7 the release of an expired holder frees nobody",
+			Name: "L7 the release of an expired holder frees no other lease",
 			Explain: `A holder that was paused past its TTL releases when it wakes up. By then the lock is another's, and must stay so;
 the answer names the new holder.`,
 			Run: lateRelease,
@@ -44,7 +44,7 @@ the answer names the new holder.`,
 		},
 		{
 			Name:    "L7 release is idempotent",
-			Explain: `A second Release is harmless, at once or after somebody else has taken the lock.`,
+			Explain: `A second Release is harmless, at once or after another owner has taken the lock.`,
 			Run:     releaseTwice,
 		},
 		{
@@ -133,7 +133,7 @@ func lateRenewal(t T, h *Harness) {
 	wantFree(t, old.b, "jobs", "after renewals that came too late")
 	brief := h.attempt(old.b, "brief", h.ttl(100*time.Millisecond)).must(t)
 	expires(t, h, brief, brief.b)
-	wantNotHeld(t, brief.renew(t), "renewing after expiry, with nobody in between")
+	wantNotHeld(t, brief.renew(t), "renewing after expiry, with no holder in between")
 	wantFree(t, brief.b, "brief", "after a renewal that came too late")
 }
 

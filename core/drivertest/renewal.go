@@ -19,7 +19,7 @@ lease held again, with the token that it had.`,
 		},
 		{
 			Name:    "L5 a lease is held for as long as its holder lives",
-			Explain: `Renewal keeps the lease over any number of TTLs, under one owner and token, while everybody else is refused.`,
+			Explain: `Renewal keeps the lease over any number of TTLs, under one owner and token, while all other owners are refused.`,
 			Run:     heldForLong,
 		},
 		{

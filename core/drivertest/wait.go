@@ -174,7 +174,7 @@ func hinted(t T, a *attempt, wait func() (over bool)) {
 			return
 		}
 	}
-	t.Errorf("%d waits for a held lock were woken, though nobody released it", most)
+	t.Errorf("%d waits for a held lock were woken, though its holder did not release it", most)
 }
 
 func acquireCases() []Case {
@@ -188,7 +188,7 @@ after.`,
 		{
 			Name: "K1 acquire ends with its ctx",
 			Explain: `Acquire ends when its ctx does, with an error that satisfies errors.Is for ctx.Err(). It then owns nothing and stands
-in nobody's way.`,
+in no other client's way.`,
 			Run: endsWithCtx,
 		},
 	}

@@ -17,7 +17,7 @@ func withdrawCases() []Case {
 		{
 			Name: "K3 a withdrawn owner is refused",
 			Explain: `Finding nothing is no confirmation while an acquire may still be on its way. Once a withdrawal has returned nil, that
-owner's acquire is refused however late it arrives, and everybody else's is granted.`,
+owner's acquire is refused however late it arrives, and that of any other owner is granted.`,
 			Run: withdrawnRefused,
 		},
 		{
@@ -28,7 +28,7 @@ whatever its token.`,
 		},
 		{
 			Name:    "K3 a withdrawal leaves other owners alone",
-			Explain: `A withdrawal compares the owner: an attempt that came to nothing must not free the lock of whoever holds it.`,
+			Explain: `A withdrawal compares the owner: an attempt that came to nothing must not free the lock of its holder.`,
 			Run:     withdrawalSpares,
 		},
 		{
@@ -44,9 +44,9 @@ free; nothing is granted on doubt, and from that time on the lock is free.`,
 			Run: unclear,
 		},
 		{
-			Name: "K3 acquires cancelled at random leave nothing and block nobody",
+			Name: "K3 acquires cancelled at random leave nothing and block no client",
 			Explain: `Every acquire that was cancelled, before it was sent, in flight, in the queue or at the moment of its grant, leaves no
-lock, no key, no place in a queue. Whoever asks next is granted the lock, at the latest when an indeterminate error said.`,
+lock, no key, no place in a queue. The next client that asks is granted the lock, at the latest when an indeterminate error said.`,
 			Limit: 5 * time.Minute,
 			Run:   randomCancels,
 		},

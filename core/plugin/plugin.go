@@ -196,7 +196,7 @@ var (
 	ErrNotFound      = errors.New("plugin not found")
 	ErrNotExecutable = errors.New("plugin is not executable")
 	ErrNotPlugin     = errors.New("binary is not a plugin of this kind")
-	ErrBackend       = errors.New("plugin is one of another backend")
+	ErrBackend       = errors.New("plugin belongs to another backend")
 	ErrExhausted     = errors.New("the host has run out of a resource that a start needs")
 	ErrUnsafe        = errors.New("plugin could be replaced by any user")
 	ErrPrivileged    = errors.New("plugin would have more privileges than its host")

@@ -177,7 +177,7 @@ func (p *osProcess) succeeded() bool { return p.status() != nil && p.status().Su
 // outcome says how the process ended, once exited is closed: "exit status 3".
 func (p *osProcess) outcome() string {
 	if p.status() == nil {
-		return "unknown: reaped by somebody else"
+		return "unknown: the host itself reaped it"
 	}
 	return p.status().String()
 }

@@ -94,14 +94,14 @@ func notForOthers(dir string, entry fs.FileInfo) error {
 	return replaceable{dir, info.Mode()}
 }
 
-// replaceable is the error about what everybody may write to.
+// replaceable is the error about what any user may write to.
 type replaceable struct {
 	path string
 	mode fs.FileMode
 }
 
 func (r replaceable) Error() string {
-	return fmt.Sprintf("everybody may write to %s (%v)", r.path, r.mode)
+	return fmt.Sprintf("any user may write to %s (%v)", r.path, r.mode)
 }
 
 // fileReason is the reason of an [OpenError] about a binary that cannot be

@@ -69,7 +69,7 @@ func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 				plugintest.Open(t, "memory", &plugin.Options{Path: path})
 				return
 			}
-			refused(t, "memory", plugin.Options{Path: path}, plugin.ErrUnsafe, "everybody may write to "+open)
+			refused(t, "memory", plugin.Options{Path: path}, plugin.ErrUnsafe, "any user may write to "+open)
 			if _, err := plugin.Describe(t.Context(), path); !errors.Is(err, plugin.ErrUnsafe) {
 				t.Errorf("Describe runs it: %v", err)
 			}

@@ -49,7 +49,7 @@ func TestOpenRefusesWhatOthersCouldReplace(t *testing.T) {
 	opened(t, "memory", plugin.Options{Path: safe})
 	opened(t, "memory", plugin.Options{Path: copied(t, 0o777|fs.ModeSticky, 0o775)})
 	for _, path := range []string{copied(t, 0o755, 0o777), copied(t, 0o755, 0o777|fs.ModeSticky), copied(t, 0o777, 0o755)} {
-		refused(t, "memory", plugin.Options{Path: path}, plugin.ErrUnsafe, "everybody may write to")
+		refused(t, "memory", plugin.Options{Path: path}, plugin.ErrUnsafe, "any user may write to")
 		refused(t, "memory", plugin.Options{Dirs: []string{filepath.Dir(path)}}, plugin.ErrUnsafe)
 		if _, err := plugin.Describe(t.Context(), path); !errors.Is(err, plugin.ErrUnsafe) {
 			t.Errorf("Describe runs it: %v", err)

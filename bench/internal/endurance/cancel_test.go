@@ -19,7 +19,7 @@ func TestRandomCancels(t *testing.T) {
 			h.Cancels = cancels
 			h.Leftovers = func(drivertest.T) []string { return s.left(t) }
 			return h
-		}, "K3 acquires cancelled at random leave nothing and block nobody")
+		}, "K3 acquires cancelled at random leave nothing and block no client")
 		t.Logf("%d cancels", cancels)
 	})
 }

@@ -70,7 +70,7 @@ var impairments = []impairment{
 	{name: "forget-clients", swallows: true, does: "the connections of %s end, and the servers are not told", lasts: while, mild: true, do: plain((*inject.Proxy).ForgetClients)},
 	{name: "forget-servers", swallows: true, does: "the servers see the end of the connections of %s, which is not told", lasts: while, stopsFor: redialed, do: plain((*inject.Proxy).ForgetServer)},
 	{name: "hold-connections", swallows: true, does: "requests over the connections of %s wait, those over new ones pass", lasts: while, stopsFor: redialed, do: plain((*inject.Proxy).HoldConnections)},
-	{name: "silence", swallows: true, does: "the connections of %s to the servers die but for the newest, and nobody is told", lasts: Span{2 * time.Second, 6 * time.Second}, stopsFor: time.Second, do: plain((*inject.Proxy).Silence)},
+	{name: "silence", swallows: true, does: "the connections of %s to the servers die but for the newest, and neither end is told", lasts: Span{2 * time.Second, 6 * time.Second}, stopsFor: time.Second, do: plain((*inject.Proxy).Silence)},
 	{name: "refuse", does: "connections are reset and refused between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).Refuse)},
 	{name: "slow-start", does: "connections are slow to begin between %s and the servers", lasts: while, do: func(p *inject.Proxy, x float64) error {
 		return p.SlowStart(late(x))

@@ -172,7 +172,7 @@ func All() []Fault {
 		// A server that is cut off from everybody is one that is frozen: its
 		// connections stay open and it answers nothing.
 		{
-			Name: "partition-holder", Does: "nothing passes between the holder and any server; nobody is told",
+			Name: "partition-holder", Does: "nothing passes between the holder and any server, and no connection ends",
 			Events: []Event{{Action: "black-hole"}}, Needs: ourServers,
 		},
 		{

@@ -14,7 +14,7 @@ import (
 
 var acquire = Scenario{
 	Name:      "acquire",
-	Doc:       "what a lock costs when nobody is in the way: latency of acquire, renew and release, and cycles per second, each caller on a lock of its own, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
+	Doc:       "uncontended latency and throughput: each caller acquires, renews and releases another lock, in a closed loop; then acquire again at times fixed before, half as often, counted from when it was due",
 	Workloads: acquireWorkloads,
 	Takes:     func(in Input) time.Duration { return in.WarmUp + in.Measure + openFor(in) + in.Measure/renewShare },
 	Run:       runAcquire,

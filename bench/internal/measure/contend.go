@@ -17,7 +17,7 @@ import (
 
 var contend = Scenario{
 	Name:       "contend",
-	Doc:        "what waiting costs: callers of 2 and 8 host processes, and of one, want one lock and hold it for 5 ms, or for as long as --hold says; how long nobody has it between two of them, how fair the order is, the longest wait, and what the server is asked for a grant and while all wait. A caller that has released asks again after the next grant",
+	Doc:        "hand-over time, fairness and longest wait of callers that want one lock: those of 2 and 8 host processes, and of one, which hold it for 5 ms, or for as long as --hold says; and what the server is asked for a grant and while all wait. A caller that has released asks again after the next grant",
 	MinClients: contendLeast,
 	Workloads:  contendWorkloads,
 	Takes:      func(in Input) time.Duration { return in.WarmUp + contendSpan(in) + idleFor(in) },

@@ -19,7 +19,7 @@ import (
 
 var takeover = Scenario{
 	Name:      "takeover",
-	Doc:       "how long nobody leads after the leader was harmed at a random moment of its renewal, while other processes wait; with the TTL that the lease had left, and whether the old leader noticed before it wrote again",
+	Doc:       "failover time: how soon a waiting process leads after the leader was harmed at a random moment of its renewal; with the TTL that the lease had left, and whether the old leader noticed before it wrote again",
 	Processes: true,
 	Workloads: takeoverWorkloads,
 	Takes:     takeoverTakes,
@@ -125,11 +125,11 @@ func (s *election) run(ctx context.Context) error {
 // them.
 func (s *election) succeed(ctx context.Context) error {
 	var h incident
-	somebody := func() bool {
+	elected := func() bool {
 		h = s.aim()
 		return h.victim != nil
 	}
-	if err := s.await(ctx, s.in.TTL+grace, "somebody leads", somebody); err != nil {
+	if err := s.await(ctx, s.in.TTL+grace, "a leader", elected); err != nil {
 		return err
 	}
 	h.from = s.in.Clock.Now()

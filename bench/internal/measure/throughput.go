@@ -13,7 +13,7 @@ import (
 
 var throughput = Scenario{
 	Name:      "throughput",
-	Doc:       "how many cycles per second go through, and what latency they then have: more and more callers, of one host or of several processes, in a closed loop, each cycle on a random one of many locks, and callers that hold for 1 ms one of a few",
+	Doc:       "peak throughput in cycles per second, and the latency at it: more and more callers, of one host or of several processes, in a closed loop, each cycle on a random one of many locks, and callers that hold for 1 ms one of a few",
 	Workloads: throughputWorkloads,
 	Takes:     func(in Input) time.Duration { return in.WarmUp + in.Measure },
 	Run:       runThroughput,

@@ -25,11 +25,11 @@ func (r Report) answer() answer {
 	return answer{Choices: r.choices(), Note: r.choiceNote(), Drawing: r.drawing()}
 }
 
-// choice is the answer for one need.
+// choice is the answer for one need, in the words of the field.
 type choice struct {
 	Need string `json:"need"`
 	// Take is the best, and those that the runs cannot tell from it; none when
-	// they tell nobody from the best.
+	// they tell no backend from the best.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // of each that is taken
 	Others   string   `json:"others,omitempty"`   // with how many times slower they are, or what they lack
@@ -193,10 +193,10 @@ func (r Report) choiceNote() string {
 	var parts []string
 	compared := len(r.highlights()) > 0
 	if compared {
-		parts = append(parts, "Of backends that share a cell the runs support no difference.")
+		parts = append(parts, "These runs show no difference between backends in one cell.")
 	}
 	if n := r.runs(); compared && n < fewestRuns {
-		parts = append(parts, fmt.Sprintf("%s cannot support any: ask for --runs %d or more.", plural(n, "run"), fewestRuns))
+		parts = append(parts, fmt.Sprintf("%s are too few to show any: use --runs %d or more.", plural(n, "run"), fewestRuns))
 	}
 	for _, s := range r.Manifest.Subjects {
 		switch {
@@ -208,7 +208,7 @@ func (r Report) choiceNote() string {
 		}
 	}
 	if compared {
-		parts = append(parts, "Durability decides what a speed is worth: compare within a class.")
+		parts = append(parts, "Compare speeds within one class of durability.")
 	}
 	return strings.Join(filter(append(parts, r.power()), said), " ")
 }
@@ -228,7 +228,7 @@ func (a answer) Table() grid {
 // one: in the summary, and in the choice of a backend.
 type highlight struct {
 	title string // of its column
-	need  string // what somebody wants who looks at it
+	need  string // the quality that it measures
 	unit  string
 	more  bool // is better
 	table Table
@@ -248,12 +248,12 @@ func (r Report) highlights() []highlight {
 	}
 	if ts := near(r.of(acquireScenario)); len(ts) > 0 {
 		few, many := ts[0], ts[len(ts)-1]
-		add("acquire p50", "the shortest way to a free lock", "p50-ns/acquire", false, few)
+		add("acquire p50", "lowest uncontended latency", "p50-ns/acquire", false, few)
 		if len(ts) > 1 {
-			add("acquire p99", "few slow acquires under load", "p99-ns/acquire", false, many)
+			add("acquire p99", "p99 under load", "p99-ns/acquire", false, many)
 		}
 		if len(r.of(throughputScenario)) == 0 {
-			add("cycles/s", "the most locks a second", "cycles/s", true, many)
+			add("cycles/s", "throughput", "cycles/s", true, many)
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
@@ -261,18 +261,18 @@ func (r Report) highlights() []highlight {
 		// the most keys, in which callers seldom meet.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
-		add("cycles/s", "the most locks a second", "cycles/s", true, ts[len(ts)-1])
+		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])
 	}
 	if t, ok := mostHosts(near(r.of(contendScenario))); ok {
-		add("handoff p50", "a released lock soon in the next hands", "p50-ns/handoff", false, t)
-		add("longest wait", "nobody waits long", "max-ns/wait", false, t)
+		add("hand-over p50", "hand-over", "p50-ns/handoff", false, t)
+		add("longest wait", "longest wait", "max-ns/wait", false, t)
 	}
 	for _, t := range near(r.of(takeoverScenario)) {
 		mode := ""
 		if t.Mode != "" {
 			mode = ", " + t.Mode
 		}
-		add("takeover p50"+mode, "a new leader soon after the old one's end"+mode, "p50-ns/takeover", false, t)
+		add("takeover p50"+mode, "failover time"+mode, "p50-ns/takeover", false, t)
 	}
 	return out
 }

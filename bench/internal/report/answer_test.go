@@ -22,8 +22,8 @@ func choiceOf(t *testing.T, r Report, need string) choice {
 func TestChoicesAreOfThisRun(t *testing.T) {
 	r := everything(t, false)
 	for need, want := range map[string]struct{ take, others string }{
-		"a released lock soon":                              {"etcd", "redis (appendfsync off) 2.0x slower"},
-		"a new leader soon after the old one's end, kill-m": {"", "these runs show no difference"},
+		"hand-over":             {"etcd", "redis (appendfsync off) 2.0x slower"},
+		"failover time, kill-m": {"", "these runs show no difference"},
 	} {
 		c := choiceOf(t, r, need)
 		if strings.Join(c.Take, " ") != want.take || c.Others != want.others {
@@ -41,7 +41,7 @@ func TestChoicesAreOfThisRun(t *testing.T) {
 // without a figure with the reason, and one whose grants survive a crash by its settings.
 func TestChoicesAreWhole(t *testing.T) {
 	r := everything(t, false)
-	if got, want := choiceOf(t, r, "the shortest way to a free lock").Libraries, "redislock 2.0x faster, without token, renewal or release at a crash"; got != want {
+	if got, want := choiceOf(t, r, "lowest uncontended latency").Libraries, "redislock 2.0x faster, without token, renewal or release at a crash"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	c := choiceOf(t, r, "grants that survive a server's crash")
@@ -56,7 +56,7 @@ func TestChoicesAreWhole(t *testing.T) {
 			row(testSubjects[2], map[string][]float64{"p50-ns/acquire": many, "p99-ns/acquire": many[:2]}, nil),
 		}})
 	}
-	c = choiceOf(t, r, "few slow acquires")
+	c = choiceOf(t, r, "p99 under load")
 	if strings.Join(c.Take, " ") != "redis" || c.Others != "etcd has too few samples for it" {
 		t.Errorf("%+v", c)
 	}
@@ -189,7 +189,7 @@ func TestDrawingOrdersByPromise(t *testing.T) {
 func TestDrawingInText(t *testing.T) {
 	text := output(t, everything(t, false), "text")
 	at := -1
-	for _, want := range []string{"safe: ", "Speed against what is promised", "● redis ", "redislock ○", "which one should I use", "summary", "\nnotes"} {
+	for _, want := range []string{"safe: ", "Speed against guarantees", "● redis ", "redislock ○", "which one should I use", "summary", "\nnotes"} {
 		i := strings.Index(text, want)
 		if i <= at {
 			t.Errorf("%q is missing or stands too early in\n%s", want, text)

@@ -118,7 +118,7 @@ func distinct[K comparable, T any](items []T, key func(T) K) []K {
 
 // compared are the units whose ratio to the reference is shown.
 var compared = []struct{ unit, title string }{
-	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "handoff"},
+	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }
 
 // columns chooses what is shown of a table: those in which some row has

@@ -68,7 +68,7 @@ func (r Report) drawing() drawing {
 
 func (r Report) draw(h highlight, rows []Row) drawing {
 	s := scaleOf(h, rows)
-	d := drawing{Title: "Speed against what is promised: " + h.title, Ticks: s.ticks()}
+	d := drawing{Title: "Speed against guarantees: " + h.title, Ticks: s.ticks()}
 	for _, c := range tokenClasses {
 		of := filter(rows, func(row Row) bool { return cmp.Or(row.Fencing, "none") == c.class })
 		for _, g := range groups(of, Row.promise) {
@@ -221,7 +221,7 @@ func (p *printer) drawing(d drawing) {
 	if p.markdown {
 		p.WriteString("```\n")
 	}
-	p.note("● candidate, ○ baseline, or locks that other hosts do not see. Further to the right is faster, further up promises more.")
+	p.note("● candidate, ○ baseline, or locks that other hosts do not see. Further right is faster, further up guarantees more.")
 }
 
 func (p *printer) drawn(c canvas) {

@@ -82,12 +82,12 @@ var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenari
 
 // proves says what a section shows, for readers who did not choose it.
 var proves = map[string]string{
-	acquireScenario:    "What a lock costs when nobody is in the way: each caller acquires, renews and releases a lock of its own.",
-	throughputScenario: "How many locks a second there are at most, and what that costs in latency.",
-	contendScenario:    "What waiting costs: all want one lock. The handoff is the time in which nobody has it, from one holder's release to the next one's grant.",
-	floorScenario:      "The least that an operation can cost on the same path in this run: a PING of the server, and a call to a plugin that finds nothing.",
+	acquireScenario:    "Uncontended latency: each caller acquires, renews and releases a lock that no other caller wants.",
+	throughputScenario: "Maximum throughput, in cycles of acquire, renew and release, and the latency at it.",
+	contendScenario:    "Contention: all callers want one lock. The hand-over is the time from one holder's release to the next one's grant.",
+	floorScenario:      "The floor: what the path itself costs in this run, as a PING of the server and as a call to a plugin that finds nothing.",
 	ttlScenario:        "How short a TTL this machine, network and store bear: leases of several TTLs are renewed at the same time, so that all of them meet the same stalls.",
-	takeoverScenario:   "How long nobody leads after the leader has died or was cut off, while another process waits.",
+	takeoverScenario:   "Failover time: from the leader's death, or its loss of the network, to the grant of a process that waits.",
 }
 
 func scenarioRank(name string) int {

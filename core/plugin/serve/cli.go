@@ -106,7 +106,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 		case !strings.HasPrefix(arg, "--") || !ok:
 			return nil, refuse(fmt.Sprintf("%q is not of the form --KEY=VALUE", arg))
 		case strings.Contains(value, "@"), slices.ContainsFunc(spec.Keys, func(k driver.Key) bool { return k.Secret && k.Name == key }):
-			return nil, refuse(key + " on the command line can be seen by everybody on this machine")
+			return nil, refuse(key + " on the command line can be seen by every user of this machine")
 		}
 		raw[key] = value
 	}

@@ -125,7 +125,7 @@ func (p *process) abandoned() {
 	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
 		return
 	}
-	p.log.Warn("nobody can reach this plugin; it ends, and leaves to their TTL what locks it knows of", "alone", aloneFor)
+	p.log.Warn("no host can reach this plugin; it ends, and leaves its locks to their TTL", "alone", aloneFor)
 	p.exit()
 }
 

@@ -16,7 +16,7 @@ var Kind = &servers.Kind{
 	Name: "postgres",
 	Lacks: map[servers.Capability]string{
 		servers.CapMinority: "one server has no minority",
-		servers.CapLeader:   "one server has nobody to lead",
+		servers.CapLeader:   "one server has no other to lead",
 		servers.CapVotes:    "one server has no majority",
 		servers.CapReplica:  "lockbench sets up no replica of a SQL server",
 		servers.CapSentinel: "lockbench sets up no replica of a SQL server",

@@ -1,0 +1,97 @@
+package lockbench_test
+
+import (
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The limits of prose: what is longer is read twice.
+const (
+	mostSentenceWords  = 40
+	mostParagraphWords = 90
+)
+
+var (
+	fenced      = regexp.MustCompile("(?ms)^```.*?^```$")
+	remark      = regexp.MustCompile(`(?s)<!--.*?-->`)
+	block       = regexp.MustCompile(`\n\s*\n|\n(?:[-*]|\d+\.) `)
+	sentenceEnd = regexp.MustCompile(`[.?!][)*]*\s+`)
+	hasWord     = regexp.MustCompile(`\pL|\d`)
+	banned      = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that|who has it|what it is of|which that is)\b`)
+)
+
+// TestProse: the documents have neither long sentences, nor long paragraphs, nor words
+// that name no one.
+func TestProse(t *testing.T) {
+	all := documents(t)
+	maps.DeleteFunc(all, func(path, _ string) bool { return !isProse(path) })
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		for _, wrong := range badProse(all[path]) {
+			t.Errorf("%s: %s", path, wrong)
+		}
+	}
+}
+
+func isProse(path string) bool {
+	return path == "README.md" || filepath.Dir(path) == "docs" && path != "docs/authoring.md"
+}
+
+// badProse is what a text has that is too long or banned. Tables are read in another
+// way than paragraphs, and have words only.
+func badProse(text string) (wrong []string) {
+	text = remark.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
+	for _, w := range banned.FindAllString(text, -1) {
+		wrong = append(wrong, "banned: "+w)
+	}
+	for _, paragraph := range block.Split(text, -1) {
+		if paragraph = strings.TrimSpace(paragraph); strings.HasPrefix(paragraph, "|") || strings.HasPrefix(paragraph, "#") {
+			continue
+		}
+		if n := words(paragraph); n > mostParagraphWords {
+			wrong = append(wrong, shown(n, "paragraph", paragraph))
+		}
+		for _, sentence := range sentenceEnd.Split(paragraph, -1) {
+			if n := words(sentence); n > mostSentenceWords {
+				wrong = append(wrong, shown(n, "sentence", sentence))
+			}
+		}
+	}
+	return wrong
+}
+
+func words(text string) (n int) {
+	for w := range strings.FieldsSeq(text) {
+		if hasWord.MatchString(w) {
+			n++
+		}
+	}
+	return n
+}
+
+func shown(n int, what, text string) string {
+	first := strings.Fields(text)
+	return "a " + what + " of " + strconv.Itoa(n) + " words: " + strings.Join(first[:min(12, len(first))], " ") + " ..."
+}
+
+// TestBadProseIsFound: the test above can fail.
+func TestBadProseIsFound(t *testing.T) {
+	long := strings.Repeat("word ", mostSentenceWords)
+	for text, want := range map[string]int{
+		long + ".":                        0,
+		long + "more.":                    1,
+		strings.Repeat(long+". ", 3):      1,
+		"- " + long + ".\n- " + long:      0,
+		"```\n" + long + long + "\n```\n": 0,
+		"Nobody waits.":                   1,
+		"| " + long + " | nobody |":       1,
+	} {
+		if got := badProse(text); len(got) != want {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
