@@ -87,6 +87,17 @@ type Setting struct {
 	Copied bool
 }
 
+// OneSQLServer is what an environment of one SQL server lacks.
+var OneSQLServer = map[Capability]string{
+	CapMinority: "one server has no minority",
+	CapLeader:   "one server has nobody to lead",
+	CapVotes:    "one server has no majority",
+	CapReplica:  "lockbench sets up no replica of a SQL server",
+	CapSentinel: "lockbench sets up no replica of a SQL server",
+	CapSlots:    "one server has all rows",
+	CapEvict:    "a SQL server deletes no rows by itself",
+}
+
 // The settings that stores have in common.
 const (
 	Plain       = "plain"   // of a store that has no other

@@ -13,15 +13,8 @@ import (
 
 // Kind is one server of MariaDB or MySQL.
 var Kind = &servers.Kind{
-	Name: "mysql",
-	Lacks: map[servers.Capability]string{
-		servers.CapMinority: "one server has no minority",
-		servers.CapLeader:   "one server has no other to lead",
-		servers.CapVotes:    "one server has no majority",
-		servers.CapReplica:  "lockbench sets up no replica of a SQL server",
-		servers.CapSentinel: "lockbench sets up no replica of a SQL server",
-		servers.CapSlots:    "one server has all rows",
-		servers.CapEvict:    "a SQL server deletes no rows by itself"},
+	Name:     "mysql",
+	Lacks:    servers.OneSQLServer,
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}, {Name: servers.WithReplica, Servers: 1, Copied: true}},
 
 	Synced:     []string{"innodb_flush_log_at_trx_commit=1", "sync_binlog=1"},

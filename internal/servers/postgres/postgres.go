@@ -13,15 +13,8 @@ import (
 
 // Kind is one server of PostgreSQL.
 var Kind = &servers.Kind{
-	Name: "postgres",
-	Lacks: map[servers.Capability]string{
-		servers.CapMinority: "one server has no minority",
-		servers.CapLeader:   "one server has no other to lead",
-		servers.CapVotes:    "one server has no majority",
-		servers.CapReplica:  "lockbench sets up no replica of a SQL server",
-		servers.CapSentinel: "lockbench sets up no replica of a SQL server",
-		servers.CapSlots:    "one server has all rows",
-		servers.CapEvict:    "a SQL server deletes no rows by itself"},
+	Name:     "postgres",
+	Lacks:    servers.OneSQLServer,
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}},
 	Synced: []string{"fsync=on", "full_page_writes=on", "synchronous_commit=on", "synchronous_commit=local",
 		"synchronous_commit=remote_write", "synchronous_commit=remote_apply"},
