@@ -40,8 +40,9 @@ type pending struct {
 	done func(driver.Result) // for an operation that no goroutine waits for
 	stay time.Duration       // of a place in the queue
 
-	sent   time.Time // an instant before it was sent
-	state  int64     // what the function replied for it
+	sent   time.Time     // an instant before it was sent
+	state  int64         // what the function replied for it
+	left   time.Duration // of a grant to another waiter; 0 for none
 	result driver.Result
 }
 
@@ -161,7 +162,6 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 			p.end(driver.Result{Err: l.unsent(p)})
 			continue
 		}
-		p.sent = time.Now()
 		due = append(due, p)
 	}
 	slices.SortFunc(due, func(p, q *pending) int { return cmp.Compare(p.Name, q.Name) })
@@ -239,6 +239,10 @@ func (l *batcher) send(ps []*pending, patience string) error {
 				return err
 			}
 		}
+		sent := time.Now() // of the last try: those before were rolled back
+		for _, p := range ps {
+			p.sent = sent
+		}
 		rows, err := c.Query(ctx, l.call, args...)
 		if err != nil {
 			return err
@@ -248,6 +252,9 @@ func (l *batcher) send(ps []*pending, patience string) error {
 		_, err = pgx.ForEachRow(rows, []any{&at, &token, &h.owner, &h.label, &h.token, &h.left, &h.waiters}, func() error {
 			p := ps[at-1]
 			p.state, p.result = token, l.result(p, token, h)
+			if h.left != nil {
+				p.left = time.Duration(*h.left) * time.Millisecond
+			}
 			return nil
 		})
 		return err

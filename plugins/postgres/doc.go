@@ -46,10 +46,16 @@
 // alone, on at most a quarter of the connections.
 //
 // Waiters stand in a queue, first in first out over all hosts. A release grants the lock
-// to the first one whose process lives, for half a second, in the same commit, which also
-// sends the notice (NOTIFY): core renews it. A process that waits gives five signs of life
-// a second over the connection that hears these notices; one that was silent for 0.6 s,
-// or whose connection has ended, loses its places. Where no notice comes, waiters ask each 30 to 90 ms, in their order.
+// to the first one whose process lives, for half a second (for more, up to 2 s, to one
+// that is far away), in the same commit, which also sends the notice (NOTIFY): core renews
+// it. A process that waits gives five signs of life a second over the connection that
+// hears these notices; one that was silent for that half second and 0.1 s more, or whose
+// connection has ended, loses its places. A waiter that is gone all the same costs the half
+// second. Where no notice comes, waiters ask each 30 to 90 ms, in their order, and one
+// that is gone costs a second.
+//
+// A grant is answered when it is on disk: a disk that stalls in an fsync holds up all of
+// them for as long, as it does every commit of the database.
 //
 // A free row is kept for the sake of its token until both are a day old, and then purged.
 //

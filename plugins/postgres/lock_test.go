@@ -16,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/conform"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
 	postgresserver "github.com/lockbench/lockbench/internal/servers/postgres"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
@@ -365,4 +366,64 @@ func TestHarmToAWaiter(t *testing.T) {
 	})(t)
 	h.Store = conform.Store(nil, s)
 	backendtest.HarmToAWaiter(t, h, host(t, prefix))
+}
+
+// TestFarWaiters: hosts whose round trip is 400 ms are granted the lock in their order,
+// each by the end of the lease before it, and each grant leaves time for the first
+// renewal when it comes.
+func TestFarWaiters(t *testing.T) {
+	p, err := inject.NewProxy(server(t).Addr())
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	p.SetDistance(backendtest.Far)
+	o := postgres.Options{Address: postgresserver.At(p.Addr()), Prefix: fresh(), Connections: 6}
+	o.DialTimeout, o.RequestTimeout = backendtest.Timeout, backendtest.Timeout
+	b, near := open(t, o), host(t, o.Prefix)
+	must(t, near.Check(t.Context())) // the schema is there
+	must(t, b.Check(t.Context()))    // it listens
+	var all sync.WaitGroup
+	for range o.Connections { // each of which takes seconds to make
+		all.Go(func() {
+			if _, err := b.Inspect(t.Context(), "jobs"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	backendtest.FarWaiters(t, b, "jobs", func(waiters int) {
+		eventually(t, "they wait", func() bool {
+			h, err := near.Inspect(t.Context(), "jobs")
+			must(t, err)
+			return h.Waiters == waiters
+		})
+	})
+}
+
+// TestWaiterHearsOfAnothersGrant: a waiter behind one that was granted the lock and does
+// not use it is told when to look again; it costs one first span then, and not two.
+func TestWaiterHearsOfAnothersGrant(t *testing.T) {
+	prefix := fresh()
+	b, next, c := host(t, prefix), host(t, prefix), connect(t, server(t))
+	must(t, b.Check(t.Context())) // they listen
+	must(t, next.Check(t.Context()))
+	left := func() (ms *int64) {
+		must(t, c.QueryRow(t.Context(), `SELECT left_ms FROM lockbench.enter1('1s', 'nobody', ARRAY[$1::bytea], ARRAY['behind'], ARRAY[500000::bigint],
+			ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[9000000::bigint])`, prefix+"/one").Scan(&ms))
+		return ms
+	}
+	holder, gone := acquire(t, b, backendtest.Request("one", rand.Text())), backendtest.Request("one", rand.Text())
+	if g, err := next.Wait(t.Context(), gone, time.Millisecond); err != nil || g.Token != 0 {
+		t.Fatalf("waiting for a held lock: %v, %v", g, err)
+	}
+	if ms := left(); ms != nil {
+		t.Errorf("behind a holder: %d ms", *ms)
+	}
+	must(t, b.Release(t.Context(), holder))
+	if ms := left(); ms == nil || *ms <= 0 || *ms > 500 {
+		t.Errorf("behind a waiter that was granted the lock: %v", ms)
+	}
+	acquire(t, next, gone)
+	if ms := left(); ms != nil {
+		t.Errorf("behind a waiter that uses its grant: %d ms", *ms)
+	}
 }

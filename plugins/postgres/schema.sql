@@ -44,16 +44,17 @@ CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.waiters (
 	place   bigint GENERATED ALWAYS AS IDENTITY,
 	process text COLLATE "C" NOT NULL,              -- empty: it hears nothing, and asks
 	until   timestamptz NOT NULL,
-	ttl_us  bigint NOT NULL,
+	span_us bigint NOT NULL,                        -- for how long it may be given the lock
 	label   bytea,
 	value   bytea,
 	PRIMARY KEY (name, owner),
 	UNIQUE (name, place)
 ) WITH (fillfactor = 50);
 
--- Signs of life, numbered by the clock of the process that gave them.
+-- Signs of life, numbered by the clock of the process that gave them, and until when
+-- it lives by that.
 CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.processes (
-	process text COLLATE "C" PRIMARY KEY, sign_us bigint NOT NULL, seen timestamptz NOT NULL
+	process text COLLATE "C" PRIMARY KEY, sign_us bigint NOT NULL, until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
 -- mint1 is the next token: above the last one, and never below the server's clock in
@@ -72,17 +73,16 @@ AS $$ SELECT clock_timestamp() + us * interval '1 microsecond' $$;
 -- whether it has, or the lock is kept for a first waiter that can only ask; where
 -- asks is the first, it is left for him.
 --
--- The grant is made for half a second at most, and its notice goes out with the
--- commit. With it comes the newest sign that is known here. That was sent before
+-- The grant is made for as long as the waiter's entry says, and its notice goes out with
+-- the commit. With it comes the newest sign that is known here. That was sent before
 -- it was committed, and so before this grant: from then the waiter counts its deadline.
 CREATE OR REPLACE FUNCTION lockbench.pass1(lock bytea, asks text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	w record;
 	minted bigint;
-	span bigint;
 BEGIN
-	FOR w IN SELECT q.owner, q.process, q.ttl_us, q.label, q.value, p.sign_us,
-			coalesce(p.seen > clock_timestamp() - interval '600 milliseconds', false)
+	FOR w IN SELECT q.owner, q.process, q.span_us, q.label, q.value, p.sign_us,
+			coalesce(p.until > clock_timestamp(), false)
 				AND NOT pg_try_advisory_xact_lock(hashtextextended(q.process, 0)) AS lives
 		FROM lockbench.waiters q LEFT JOIN lockbench.processes p ON p.process = q.process
 		WHERE q.name = lock AND q.until > clock_timestamp() ORDER BY q.place
@@ -94,11 +94,10 @@ BEGIN
 		END IF;
 		DELETE FROM lockbench.waiters q WHERE q.name = lock AND q.owner = w.owner;
 		IF w.lives THEN
-			span := least(w.ttl_us, 500000);
-			UPDATE lockbench.locks l SET owner = w.owner, token = lockbench.mint1(l.token), ends = lockbench.after1(span),
-				ttl_us = span, given = true, label = w.label, value = w.value
+			UPDATE lockbench.locks l SET owner = w.owner, token = lockbench.mint1(l.token), ends = lockbench.after1(w.span_us),
+				ttl_us = w.span_us, given = true, label = w.label, value = w.value
 			WHERE l.name = lock RETURNING l.token INTO minted;
-			PERFORM pg_notify(w.process, concat_ws(' ', w.owner, minted, w.sign_us, span));
+			PERFORM pg_notify(w.process, concat_ws(' ', w.owner, minted, w.sign_us, w.span_us));
 			RETURN true;
 		END IF;
 	END LOOP;
@@ -331,21 +330,22 @@ BEGIN
 	RETURN QUERY SELECT a.i, 1::bigint, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(names) WITH ORDINALITY a(name, i);
 END $$;
 
--- sign1 gives a sign of life.
-CREATE OR REPLACE FUNCTION lockbench.sign1(who text, us bigint) RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
-	INSERT INTO lockbench.processes AS p (process, sign_us, seen) VALUES (who, us, clock_timestamp())
-	ON CONFLICT (process) DO UPDATE SET sign_us = greatest(p.sign_us, excluded.sign_us), seen = clock_timestamp();
+-- sign1 gives a sign of life, which stands for so many microseconds.
+CREATE OR REPLACE FUNCTION lockbench.sign1(who text, us bigint, stands bigint) RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
+	INSERT INTO lockbench.processes AS p (process, sign_us, until) VALUES (who, us, lockbench.after1(stands))
+	ON CONFLICT (process) DO UPDATE SET sign_us = greatest(p.sign_us, excluded.sign_us), until = lockbench.after1(stands);
 $$;
 
 -- enter1 enters owners into queues, and gives what is free to the first waiter. It replies
 -- the token of one that is granted the lock by that, -1 for one that has a tombstone,
--- -2 for one that should ask, and else 0.
+-- -2 for one that should ask, and else 0: with what is left of the grant where the lock
+-- was given to a waiter that may not live, after which this one looks again.
 --
 -- A release locks the row. So it comes before this, and the lock is free or given to
 -- another waiter, or after it, and finds this one: none is missed.
 --
 -- What is entered need not outlive a crash, and is not waited for; a grant must.
-CREATE OR REPLACE FUNCTION lockbench.enter1(patience text, who text, names bytea[], owners text[], ttls bigint[], labels bytea[], vals bytea[], stays bigint[])
+CREATE OR REPLACE FUNCTION lockbench.enter1(patience text, who text, names bytea[], owners text[], spans bigint[], labels bytea[], vals bytea[], stays bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
@@ -369,9 +369,9 @@ BEGIN
 			state[at] := -2;
 			CONTINUE;
 		END IF;
-		INSERT INTO lockbench.waiters AS q (name, owner, process, until, ttl_us, label, value)
-		VALUES (names[at], owners[at], who, lockbench.after1(stays[at]), ttls[at], labels[at], vals[at])
-		ON CONFLICT (name, owner) DO UPDATE SET process = excluded.process, until = excluded.until;
+		INSERT INTO lockbench.waiters AS q (name, owner, process, until, span_us, label, value)
+		VALUES (names[at], owners[at], who, lockbench.after1(stays[at]), spans[at], labels[at], vals[at])
+		ON CONFLICT (name, owner) DO UPDATE SET process = excluded.process, until = excluded.until, span_us = excluded.span_us;
 		CONTINUE WHEN NOT it.free;
 		IF lockbench.pass1(names[at], CASE WHEN who = '' THEN owners[at] ELSE '' END) THEN
 			granted := true;
@@ -383,7 +383,10 @@ BEGIN
 	IF NOT granted AND current_setting('synchronous_commit') <> 'off' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);
 	END IF;
-	RETURN QUERY SELECT s.i, s.state, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(state) WITH ORDINALITY s(state, i);
+	RETURN QUERY SELECT s.i, s.state, NULL::text, NULL::bytea, NULL::bigint,
+		(SELECT ceil(extract(epoch FROM k.ends - clock_timestamp()) * 1000)::bigint FROM lockbench.locks k
+			WHERE s.state = 0 AND k.name = names[s.i] AND k.given AND k.ends > clock_timestamp()), NULL::bigint
+	FROM unnest(state) WITH ORDINALITY s(state, i);
 END $$;
 
 -- locked1 finds those of names whose rows somebody has locked.
@@ -424,5 +427,5 @@ CREATE OR REPLACE FUNCTION lockbench.sweep1() RETURNS void LANGUAGE sql VOLATILE
 	DELETE FROM lockbench.waiters WHERE ctid = ANY (ARRAY(SELECT q.ctid FROM lockbench.waiters q
 		WHERE q.until < clock_timestamp() LIMIT 5000 FOR UPDATE SKIP LOCKED));
 	DELETE FROM lockbench.processes WHERE ctid = ANY (ARRAY(SELECT p.ctid FROM lockbench.processes p
-		WHERE p.seen < clock_timestamp() - interval '1 hour' LIMIT 5000 FOR UPDATE SKIP LOCKED));
+		WHERE p.until < clock_timestamp() - interval '1 hour' LIMIT 5000 FOR UPDATE SKIP LOCKED));
 $$;

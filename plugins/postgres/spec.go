@@ -44,7 +44,7 @@ var properties = driver.Properties{
 	TimedTokens:    true,
 	Durability:     "unknown",
 	SurvivesPlugin: true,
-	FirstSpan:      firstSpan,
+	FirstSpan:      kit.FirstSpan,
 	Capabilities:   []driver.Capability{driver.CapWaiter, driver.CapObserver, driver.CapBatcher, driver.CapStarter, driver.CapAdmin},
 }
 

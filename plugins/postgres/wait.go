@@ -11,22 +11,20 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 const (
-	// firstSpan is for how long the store itself grants a lock to a waiter at most; pass1
-	// says the same.
-	firstSpan = 500 * time.Millisecond
-	// signEvery is how often a process that waits gives a sign of life; pass1 passes over
-	// one that was silent for three times that. signsGoOn is for how long after its
-	// last waiter came.
-	signEvery, signsGoOn = 200 * time.Millisecond, 2 * time.Second
-	// signWithin is how long the answer to one may take.
-	signWithin = time.Second
-	// placeFor is how long a place in the queue outlives its Wait.
+	// signEvery is how often a process that waits gives a sign of life, and signBeside for
+	// how long after the first span that it may be granted a lock for such a sign stands.
+	// signsGoOn is for how long after its last waiter came.
+	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
+	// placeFor is how long a place in the queue outlives its Wait, of a process that gives
+	// signs.
 	placeFor = 2 * time.Second
 	// pollFrom and pollTo are pauses of a waiter that hears nothing.
 	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
@@ -41,9 +39,10 @@ const (
 // connection: what the process waits for is granted to it while signs of life come
 // over it, and when it breaks every waiter asks.
 type listener struct {
-	b       *Backend
-	process string    // and the channel on which it listens
-	started time.Time // from which signs are numbered
+	b        *Backend
+	process  string    // and the channel on which it listens
+	started  time.Time // from which signs are numbered
+	distance kit.Distance
 
 	mu     sync.Mutex
 	heard  bool
@@ -69,6 +68,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	if err := valid(r); err != nil {
 		return none, err
 	}
+	defer b.listener.rise(r.Owner)
 	for end := time.Now().Add(most); ; {
 		grant, told, err := b.waitOnce(ctx, r, time.Until(end))
 		switch {
@@ -83,17 +83,25 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 // waitOnce is one call of a function, and reports whether r should ask now, or was told
 // what it is granted.
 func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, told bool, _ error) {
-	s, most := b.listener.sleep(r.Owner, most)
-	defer b.listener.rise(r.Owner, s)
-	p := &pending{Request: r, ctx: ctx, stay: most + placeFor}
+	s, most, after := b.listener.sleep(r.Owner, most)
+	r.TTL = min(r.TTL, b.listener.distance.FirstSpan())
+	p := &pending{Request: r, ctx: ctx, stay: most + after}
 	res := b.enters.wait(p)
 	switch {
 	case res.Err != nil:
 		return none, false, res.Err
 	case res.Token != 0:
-		return driver.Grant{Token: res.Token, Sent: p.sent, For: min(r.TTL, firstSpan)}, true, nil
-	case p.state != 0:
-		return none, true, nil
+		return driver.Grant{Token: res.Token, Sent: p.sent, For: r.TTL}, true, nil
+	case p.state != 0: // it was granted the lock before it entered again, and may know by now
+		select {
+		case <-s.woken:
+			return s.grant, true, nil
+		default:
+			return none, true, nil
+		}
+	}
+	if p.left > 0 {
+		most = min(most, p.left+time.Millisecond) // else a waiter that is gone costs two spans
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -110,28 +118,31 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 }
 
 // sleep has the owner told of what it is granted, from before it is in the queue, and
-// returns for how long it may wait: not for long when nothing is heard.
-func (l *listener) sleep(owner string, most time.Duration) (*sleeper, time.Duration) {
+// returns for how long it may wait, not for long when nothing is heard, and for how long
+// its place stays after that. Where nothing is heard no sign tells a process that is gone,
+// and a free lock is kept for its place.
+func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &sleeper{woken: make(chan struct{})}
-	l.asleep[owner] = s
+	s := l.asleep[owner]
+	if s == nil {
+		s = &sleeper{woken: make(chan struct{})}
+		l.asleep[owner] = s
+	}
 	if !l.heard {
-		return s, min(most, pollFrom+rand.N(pollTo-pollFrom))
+		return s, min(most, pollFrom+rand.N(pollTo-pollFrom)), 2 * l.distance.FirstSpan()
 	}
 	if time.Since(l.waited) > signEvery && l.poke != nil {
 		l.poke()
 	}
 	l.waited = time.Now()
-	return s, min(most, firstSpan)
+	return s, min(most, l.distance.FirstSpan()), placeFor
 }
 
-func (l *listener) rise(owner string, s *sleeper) {
+func (l *listener) rise(owner string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asleep[owner] == s {
-		delete(l.asleep, owner)
-	}
+	delete(l.asleep, owner)
 }
 
 // hearing is the process as it stands in the queue.
@@ -160,15 +171,26 @@ func (l *listener) sign(old time.Duration) (us int64, due bool) {
 // be passed over. All others come over the connection that listens, and so tell that it
 // lives.
 func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
-	return l.give(ctx, c.Conn(), 2*signEvery)
+	return l.give(ctx, c.Conn(), 2*l.every())
 }
+
+// every is how often signs are given: by a process that is far away without a pause.
+func (l *listener) every() time.Duration { return max(signEvery, l.distance.Trip()) }
+
+// within is how long the answer to a sign may take.
+func (l *listener) within() time.Duration { return 2 * l.distance.FirstSpan() }
 
 func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) error {
 	us, due := l.sign(old)
 	if !due {
 		return nil
 	}
-	_, err := c.Exec(ctx, "SELECT lockbench.sign1($1::text, $2::bigint)", l.process, us)
+	sent := time.Now()
+	stands := l.distance.FirstSpan() + signBeside
+	_, err := c.Exec(ctx, "SELECT lockbench.sign1($1::text, $2::bigint, $3::bigint)", l.process, us, stands.Microseconds())
+	if err == nil {
+		l.distance.Took(time.Since(sent))
+	}
 	return err
 }
 
@@ -269,18 +291,22 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	for key := range session {
 		delete(own.RuntimeParams, key) // it may be a pooler's
 	}
+	// It comes also while the answer to a sign is on its way.
+	own.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.told(n.Payload) }
 	conn, err := pgx.ConnectConfig(ctx, own)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), signWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), l.within())
 		defer cancel()
 		_ = conn.Close(ctx) // of a server that does not answer there is nothing to say
 	}()
+	sent := time.Now()
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.process}.Sanitize()); err != nil {
 		return err
 	}
+	l.distance.Took(time.Since(sent))
 	if err := l.test(ctx, conn); err != nil {
 		return err
 	}
@@ -308,9 +334,9 @@ func (l *listener) test(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, signWithin)
+	ctx, cancel := context.WithTimeout(ctx, l.within())
 	defer cancel()
-	if _, err = conn.WaitForNotification(ctx); err == nil || !errors.Is(err, context.DeadlineExceeded) {
+	if err = conn.PgConn().WaitForNotification(ctx); err == nil || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	l.hear(false, fmt.Errorf("postgres: %w: waiters poll, because no notice comes from where they listen, as behind a pooler in transaction mode:"+
@@ -327,22 +353,19 @@ func (l *listener) next(conn *pgx.Conn) error {
 	l.poke = cancel
 	pause := idlePing
 	if waiting {
-		pause = max(0, signEvery-time.Since(l.signed))
+		pause = max(0, l.every()-time.Since(l.signed))
 	}
 	l.mu.Unlock()
 	timer := time.AfterFunc(pause, cancel)
-	notice, err := conn.WaitForNotification(ctx)
+	err := conn.PgConn().WaitForNotification(ctx)
 	idle := !timer.Stop()
-	switch {
-	case err == nil:
-		l.told(notice.Payload)
-	case l.b.background.Err() != nil || ctx.Err() == nil:
+	if err != nil && (l.b.background.Err() != nil || ctx.Err() == nil) {
 		return err
 	}
-	within, end := context.WithTimeout(l.b.background, signWithin)
+	within, end := context.WithTimeout(l.b.background, l.within())
 	defer end()
 	if waiting {
-		return l.give(within, conn, signEvery)
+		return l.give(within, conn, l.every())
 	}
 	if idle && err != nil {
 		return conn.Ping(within)
