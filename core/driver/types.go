@@ -108,10 +108,9 @@ const (
 	CapBatcher  Capability = "batcher"
 	CapAdmin    Capability = "admin"
 	CapStarter  Capability = "starter"
-	// CapWaitGrant and CapWithdraw are declared by a plugin process written in
-	// Go, for its own client, which refuses one that lacks the latter.
-	CapWaitGrant Capability = "waitgrant"
-	CapWithdraw  Capability = "withdraw"
+	// CapWithdraw is declared by a plugin process written in Go, for its own
+	// client, which refuses one that lacks it.
+	CapWithdraw Capability = "withdraw"
 )
 
 // Properties are the claims that a backend makes. The conformance suite holds

@@ -215,7 +215,7 @@ func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 // and its link use themselves.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
-		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWaitGrant, driver.CapWithdraw}, capability)
+		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
 	})
 	if !slices.Contains(p.Capabilities, driver.CapWatcher) {
 		p.Capabilities = append(p.Capabilities, driver.CapWatcher)

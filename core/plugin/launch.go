@@ -111,7 +111,7 @@ func (l *launcher) connectData(ctx context.Context, p *process, path string) err
 		return l.fail(ErrVersion, "its protocol has no Withdraw: take host and plugin from one release")
 	}
 	lost := func(err error) { p.giveUp(p.connectionError("data connection", err)) }
-	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, p.props.Capabilities, lost)
+	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, lost)
 	if errors.Is(err, frame.ErrPeer) {
 		l.log.warn("plugin is used through protocol version 1, which is slower: a wrapper must exec it", err)
 		return nil

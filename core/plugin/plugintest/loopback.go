@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -97,8 +96,7 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 		return nil
 	}
 	// Both ends are in this process: a broken connection shows in the calls.
-	capabilities := append(slices.Clone(c.Properties.Capabilities), driver.CapWaitGrant)
-	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, capabilities, func(error) {})
+	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, func(error) {})
 	if err == nil {
 		l.Link = l.data
 	}

@@ -229,7 +229,7 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 // Properties implements driver.Backend. The session can do more than the backend.
 func (t *tracker) Properties() driver.Properties {
 	p := t.Backend.Properties()
-	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWaitGrant, driver.CapWithdraw)
+	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWithdraw)
 	return p
 }
 

@@ -118,7 +118,7 @@ func links(b *testing.B) (*wire.Unary, *Link) {
 	if _, err := unary.Configure(b.Context(), wire.Setup{}); err != nil {
 		b.Fatal(err)
 	}
-	framed, err := Dial(b.Context(), filepath.Join(dir, "data"), pid, unary, nil, func(err error) { b.Error(err) })
+	framed, err := Dial(b.Context(), filepath.Join(dir, "data"), pid, unary, func(err error) { b.Error(err) })
 	if err != nil {
 		b.Fatal(err)
 	}

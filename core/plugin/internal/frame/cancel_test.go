@@ -139,19 +139,6 @@ func TestWaitGivenUp(t *testing.T) {
 	}
 }
 
-// TestWaitOfAPeerFromBefore: with a host, or a plugin, that does not know of grants in
-// the reply to a wait, every one is a hint.
-func TestWaitOfAPeerFromBefore(t *testing.T) {
-	f := &far{wait: func(context.Context) error { return nil }, grant: driver.Grant{Token: 7, Sent: time.Now(), For: time.Second}}
-	for kind, token := range map[kind]uint64{kindWaitHint: 0, kindWait: 7} {
-		p := open(t, f)
-		p.Link.wait = kind
-		if g, err := p.Wait(t.Context(), driver.Request{Name: "a", TTL: time.Minute}, time.Minute); err != nil || g.Token != token {
-			t.Errorf("kind %d: grant %d, %v; want %d", kind, g.Token, err, token)
-		}
-	}
-}
-
 // TestDeadlineTravels has the plugin's request end with the caller's deadline. The
 // plugin counts its own from when the request came, so the caller's cancellation
 // may be there first: it is the caller's that neither of them precedes.

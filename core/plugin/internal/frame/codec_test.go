@@ -57,7 +57,6 @@ func messages(t *testing.T) []message {
 		{kind: kindInspect, request: driver.Request{Name: "é\x00"}},
 		{kind: kindProclaim, request: r},
 		{kind: kindWait, request: r, max: time.Second},
-		{kind: kindWaitHint, request: r, max: time.Second},
 		{kind: kindBatch, ops: ops},
 		{kind: kindCancel},
 	}

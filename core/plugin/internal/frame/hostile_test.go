@@ -217,7 +217,7 @@ func framesOf(stream []byte) func(func([]byte) bool) {
 func FuzzLink(f *testing.F) {
 	h := driver.Holder{Name: "n", Owner: "o", Value: []byte{}, Token: 1, TTL: 1, Waiters: -1}
 	answers := []answer{
-		{token: 7}, {}, {holder: h}, {}, {results: []driver.Result{{Token: 1}, {Err: driver.ErrHeld}}},
+		{token: 7}, {}, {holder: h}, {token: 8, span: time.Second}, {results: []driver.Result{{Token: 1}, {Err: driver.ErrHeld}}},
 	}
 	var whole []byte
 	for i, a := range answers {
@@ -259,7 +259,7 @@ func FuzzLink(f *testing.F) {
 }
 
 // callKinds are the kinds of calls, in their order.
-var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWaitHint, kindBatch, kindWait}
+var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 
 // callID is the id that a new link gives its i-th call while the earlier ones
 // are under way.

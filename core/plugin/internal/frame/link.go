@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +31,6 @@ const (
 type Link struct {
 	wire.Link
 	conn   *net.UnixConn // of the replies
-	wait   kind          // of a Wait, as the plugin knows it
 	failed func(error)
 	out    outbox
 	in     *inbox  // of whoever has the role of the reader
@@ -76,11 +74,10 @@ func (c *call) recycle() {
 var errLinkClosed = errors.New("the data connection was closed")
 
 // Dial connects to the data socket at path. The connection is refused unless
-// this user's process pid listens there; see [ErrPeer]. capabilities are what the
-// plugin declares. failed is called once, from any goroutine, when the
+// this user's process pid listens there; see [ErrPeer]. failed is called once, from any goroutine, when the
 // connection is over for another reason than Close. It must not wait for calls
 // of the link.
-func Dial(ctx context.Context, path string, pid int, control wire.Link, capabilities []driver.Capability, failed func(error)) (*Link, error) {
+func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {
 		return nil, err
@@ -96,16 +93,13 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, capabili
 		replies.Close()
 		return nil, fmt.Errorf("data socket: %w", err)
 	}
-	if slices.Contains(capabilities, driver.CapWaitGrant) {
-		l.wait = kindWait
-	}
 	return l, nil
 }
 
 // newLink takes the connections over.
 func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(error)) (*Link, error) {
 	l := &Link{
-		Link: control, conn: replies, wait: kindWaitHint, failed: failed,
+		Link: control, conn: replies, failed: failed,
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	in, err := rawio.NewReader(replies)

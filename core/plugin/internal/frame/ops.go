@@ -78,7 +78,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 		return driver.Grant{}, err
 	}
 	began := time.Now() // before the plugin's own, from which waited counts
-	c, err := l.call(ctx, &message{kind: l.wait, request: r, max: max})
+	c, err := l.call(ctx, &message{kind: kindWait, request: r, max: max})
 	if err != nil {
 		return driver.Grant{}, wire.Ended(ctx, err)
 	}

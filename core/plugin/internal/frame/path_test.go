@@ -61,8 +61,7 @@ func open(t *testing.T, b driver.Backend) path {
 		t.Fatal(err)
 	}
 	go func() { p.ended <- p.far.Serve(b, nil, func(err error) { t.Error(err) }, os.Getpid()) }()
-	capabilities := []driver.Capability{driver.CapWaitGrant}
-	p.Link, err = Dial(t.Context(), filepath.Join(dir, "s"), os.Getpid(), nil, capabilities, func(err error) { p.failed <- err })
+	p.Link, err = Dial(t.Context(), filepath.Join(dir, "s"), os.Getpid(), nil, func(err error) { p.failed <- err })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +264,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	refused := make(chan error, 1)
 	ended := make(chan error, 1)
 	go func() { ended <- l.Serve(&far{}, nil, func(err error) { refused <- err }, os.Getppid()) }()
-	if _, err := Dial(t.Context(), path, os.Getppid(), nil, nil, nil); !errors.Is(err, ErrPeer) {
+	if _, err := Dial(t.Context(), path, os.Getppid(), nil, nil); !errors.Is(err, ErrPeer) {
 		t.Errorf("a link to another process: %v", err)
 	}
 	<-refused // of the connection that was closed at once

@@ -15,8 +15,8 @@ const (
 	kindRelease
 	kindInspect
 	kindProclaim
-	kindWaitHint // a Wait that tells of no grant, for a peer that knows no other
-	_            // was the hand-over of a plugin that had one
+	_ // was a Wait that tells of no grant
+	_ // was the hand-over of a plugin that had one
 	kindBatch
 	kindCancel
 	_ // was a WaitAcquire whose reply has no span
@@ -27,7 +27,7 @@ const (
 )
 
 // waits reports whether requests of kind k last.
-func (k kind) waits() bool { return k == kindWait || k == kindWaitHint }
+func (k kind) waits() bool { return k == kindWait }
 
 // load counts requests.
 type load struct {
@@ -41,7 +41,7 @@ func (l *load) add(k kind, n int) {
 }
 
 // calls are the requests that do not last.
-func (l *load) calls() int { return l.all - l.of[kindWait] - l.of[kindWaitHint] }
+func (l *load) calls() int { return l.all - l.of[kindWait] }
 
 // message is what a request says besides its id. Kinds read from it what their
 // operation reads.
@@ -78,7 +78,7 @@ func (c *coder) message(id *uint64, m *message) {
 	switch m.kind {
 	case kindAcquire, kindRenew, kindRelease, kindProclaim:
 		c.request(&m.request)
-	case kindWait, kindWaitHint:
+	case kindWait:
 		c.request(&m.request)
 		varint(c, &m.max)
 	case kindInspect:

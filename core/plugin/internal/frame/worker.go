@@ -88,7 +88,7 @@ func (s *session) do(r *request) (a answer) {
 		a.holder, a.err = b.Inspect(r, r.request.Name)
 	case kindProclaim:
 		a.err = b.Proclaim(r, r.request)
-	case kindWait, kindWaitHint:
+	case kindWait:
 		a.err = driver.ErrUnsupported
 		if b.waiter != nil {
 			began := time.Now()
