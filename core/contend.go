@@ -27,6 +27,7 @@ type contender struct {
 	denied    bool    // it says that the store refuses this client
 	poll      backoff
 	retry     backoff
+	ear       *ear // nil: it has not asked to hear of releases
 
 	// Guarded by the queue's shard.
 	waits  bool          // in this host and may be handed the lock
@@ -326,7 +327,7 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 		rest = min(ttl+time.Millisecond, maxAsk)
 	}
 	if c.b.waiter == nil {
-		sleep(ctx, min(a.poll.next(), rest))
+		a.pause(ctx, rest)
 		return nil, false
 	}
 	return a.wait(ctx, rest)

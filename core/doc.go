@@ -22,6 +22,7 @@
 //   - lock.go: the Lock and its options; Acquire, TryAcquire, Do; who would wait for itself
 //   - queue.go: who of this host is next, and the hand-over to it without the store
 //   - contend.go: one acquire from its first request to its lease, with all its pauses
+//   - notify.go: how a contender hears of releases where the store has no queue
 //   - attempt.go: one request: its context and end, and the withdrawal of an unknown outcome
 //   - token.go: the backend with the tokens that users see
 //   - clock.go, clock_linux.go, clock_other.go: instants that count suspends; when a lease ends

@@ -239,6 +239,26 @@ func (f *fake) wait(ctx context.Context, r driver.Request, most time.Duration) e
 	}
 }
 
+func (f *fake) Notify(ctx context.Context, name string, emit func()) error {
+	if err := f.do(ctx, "notify", driver.Request{Name: name}, func() error { return nil }); err != nil {
+		return err
+	}
+	for before, first := "", true; ; first = false {
+		f.mu.Lock()
+		owner, changed := f.live(name).holder().Owner, f.changed
+		f.mu.Unlock()
+		if first || before != "" && owner != before {
+			emit()
+		}
+		before = owner
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}
+
 func (f *fake) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	for {
 		select {

@@ -35,6 +35,7 @@ var errGrantNumber = errors.New("the backend is broken: a grant number is not be
 type tokenBackend struct {
 	driver.Backend
 	waiter   driver.Waiter
+	notifier driver.Notifier
 	observer driver.Observer
 	watcher  driver.Watcher
 	batcher  driver.Batcher
@@ -42,7 +43,7 @@ type tokenBackend struct {
 }
 
 func newTokenBackend(b driver.Backend) tokenBackend {
-	return tokenBackend{b, driver.WaiterOf(b), driver.ObserverOf(b), driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
+	return tokenBackend{b, driver.WaiterOf(b), driver.NotifierOf(b), driver.ObserverOf(b), driver.WatcherOf(b), driver.BatcherOf(b), driver.AdminOf(b)}
 }
 
 func (e tokenBackend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {

@@ -10,6 +10,9 @@ import (
 // The plugin client has every method, so a type assertion alone says nothing.
 func WaiterOf(b Backend) Waiter { return capabilityOf[Waiter](b, CapWaiter) }
 
+// NotifierOf returns b's [Notifier], nil when its properties do not declare it.
+func NotifierOf(b Backend) Notifier { return capabilityOf[Notifier](b, CapNotifier) }
+
 // WatcherOf returns b's [Watcher], nil when its properties do not declare it.
 func WatcherOf(b Backend) Watcher { return capabilityOf[Watcher](b, CapWatcher) }
 

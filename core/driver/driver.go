@@ -132,6 +132,19 @@ type Waiter interface {
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
+// Notifier is an optional capability of a store that can tell of a release but has no
+// queue: where there is no [Waiter], core asks for a lock when it hears of a release,
+// and polls else. All that wait ask at once, in no order.
+type Notifier interface {
+	// Notify calls emit as soon as it hears what happens to name, and again soon after
+	// each lease of name that has ended by a release, a withdrawal or a Break: no end
+	// that comes after the first call may be missed, but several may be told by one
+	// call. An expiry needs none, and one call too many costs a question of the
+	// caller's. Calls are made one at a time; emit does not block. It returns ctx.Err()
+	// when ctx ends, and the cause as soon as it may hear no more.
+	Notify(ctx context.Context, name string, emit func()) error
+}
+
 // Grant is a grant that the store made to a waiter by itself, in the step that
 // freed the lock or found it free: a release, a withdrawal, a Break, the
 // request of another owner. The waiter need not ask: one way less (K4).

@@ -103,6 +103,7 @@ type Capability string
 // The optional capabilities.
 const (
 	CapWaiter   Capability = "waiter"
+	CapNotifier Capability = "notifier"
 	CapObserver Capability = "observer"
 	CapWatcher  Capability = "watcher"
 	CapBatcher  Capability = "batcher"

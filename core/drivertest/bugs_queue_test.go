@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
 )
+
+const notifierCase = "K4 a notifier tells of every release, and of little else"
 
 func queueBugs() []bug {
 	return []bug{
@@ -33,6 +36,57 @@ func queueBugs() []bug {
 				c.wait = func(context.Context, driver.Request, time.Duration) (none driver.Grant, _ error) { return none, nil }
 			}),
 			caught: []string{"K4 wait returns when the lock is free, at its limit, and with its ctx"},
+		},
+		{
+			name: "tells of no withdrawal",
+			plant: func(*fixture) func(*calls) {
+				var deaf atomic.Bool
+				return func(c *calls) {
+					notify, withdraw := c.notify, c.withdraw
+					c.withdraw = func(ctx context.Context, name, owner string) error {
+						deaf.Store(true)
+						return withdraw(ctx, name, owner)
+					}
+					c.notify = func(ctx context.Context, name string, emit func()) error {
+						return notify(ctx, name, func() {
+							if !deaf.Load() {
+								emit()
+							}
+						})
+					}
+				}
+			},
+			caught: []string{notifierCase},
+		},
+		{
+			name: "hears before it listens",
+			plant: each(func(c *calls) {
+				inner := c.notify
+				c.notify = func(ctx context.Context, name string, emit func()) error {
+					emit()
+					time.Sleep(20 * time.Millisecond)
+					first := true
+					return inner(ctx, name, func() {
+						if !first {
+							emit()
+						}
+						first = false
+					})
+				}
+			}),
+			caught: []string{notifierCase},
+		},
+		{
+			name: "tells of nothing over and over",
+			plant: each(func(c *calls) {
+				c.notify = func(ctx context.Context, _ string, emit func()) error {
+					for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+						emit()
+					}
+					return ctx.Err()
+				}
+			}),
+			caught: []string{notifierCase},
 		},
 		{
 			name: "deadline counted from the push",

@@ -33,6 +33,7 @@ type calls struct {
 	inspect  func(context.Context, string) (driver.Holder, error)
 	observe  func(context.Context, string, func(driver.Holder)) error
 	wait     func(context.Context, driver.Request, time.Duration) (driver.Grant, error)
+	notify   func(context.Context, string, func()) error
 	watch    func(context.Context, func(driver.Notice)) error
 	batch    func(context.Context, []driver.Op) []driver.Result
 	list     func(context.Context, string, func(driver.Holder) bool) error
@@ -46,6 +47,18 @@ func callsOf(b whole) *calls {
 		props: b.Properties, check: b.Check, close: b.Close,
 		acquire: b.TryAcquire, renew: b.Renew, release: b.Release, withdraw: b.Withdraw, proclaim: b.Proclaim, inspect: b.Inspect, observe: b.Observe,
 		wait: b.Wait, watch: b.Watch, list: b.List, breaks: b.Break,
+	}
+	c.notify = func(ctx context.Context, name string, emit func()) error {
+		first, owner := true, ""
+		return c.observe(ctx, name, func(h driver.Holder) {
+			if first || owner != "" && h.Owner != owner {
+				emit()
+			}
+			first, owner = false, h.Owner
+		})
+	}
+	if n, ok := b.(driver.Notifier); ok {
+		c.notify = n.Notify
 	}
 	c.batch = func(ctx context.Context, ops []driver.Op) []driver.Result {
 		results := make([]driver.Result, len(ops))
@@ -86,6 +99,9 @@ func (c *calls) Observe(ctx context.Context, name string, emit func(driver.Holde
 }
 func (c *calls) Wait(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
 	return c.wait(ctx, r, limit)
+}
+func (c *calls) Notify(ctx context.Context, name string, emit func()) error {
+	return c.notify(ctx, name, emit)
 }
 func (c *calls) Watch(ctx context.Context, emit func(driver.Notice)) error  { return c.watch(ctx, emit) }
 func (c *calls) Batch(ctx context.Context, ops []driver.Op) []driver.Result { return c.batch(ctx, ops) }
@@ -209,6 +225,11 @@ func (c *calls) behind(v *valve) *calls {
 		wait: func(ctx context.Context, r driver.Request, limit time.Duration) (g driver.Grant, err error) {
 			err = v.do(ctx, func(ctx context.Context) (err error) { g, err = c.wait(ctx, r, limit); return err })
 			return g, err
+		},
+		notify: func(ctx context.Context, name string, emit func()) error {
+			return v.do(ctx, func(ctx context.Context) error {
+				return v.stream(ctx, func(ctx context.Context) error { return c.notify(ctx, name, emit) })
+			})
 		},
 		watch: func(ctx context.Context, emit func(driver.Notice)) error {
 			return v.do(ctx, func(ctx context.Context) error { return c.watch(ctx, emit) })

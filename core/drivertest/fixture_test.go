@@ -50,8 +50,12 @@ func (w *fixture) harness() *Harness {
 func fixtureProperties(b bug) driver.Properties {
 	p := memory.Spec.Properties
 	p.Name, p.Scope, p.SurvivesPlugin = "fixture", driver.ScopeShared, !b.diesWithPlugin
-	if b.noObserver {
-		p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(c driver.Capability) bool { return c == driver.CapObserver })
+	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapNotifier)
+	if b.lacks != "" {
+		p.Capabilities = slices.DeleteFunc(p.Capabilities, func(c driver.Capability) bool { return c == b.lacks })
+	}
+	if b.lacks == driver.CapWaiter {
+		p.FIFO, p.FirstSpan = false, 0
 	}
 	return p
 }

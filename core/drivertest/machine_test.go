@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core"
+	"github.com/lockbench/lockbench/core/driver"
 )
 
 // machine is another host process.
@@ -116,7 +117,7 @@ func (m *machine) Enqueue(t T, name string, ttl, atLeast time.Duration) {
 		defer m.p.mu.Unlock()
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return m.waits > 0 && (len(m.p.held) > 0 || len(m.p.queued) > 0)
+		return m.waits > 0 && (len(m.p.held) > 0 || len(m.p.queued) > 0 || m.w.bug.lacks == driver.CapWaiter)
 	})
 }
 

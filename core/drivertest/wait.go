@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,13 @@ wake-up leaves the lock unused until the next poll.`,
 comes first: core asks the store after it and cleans up by it. Some waits may be woken for nothing, not each.`,
 			Excuse: needsCapability(driver.CapWaiter),
 			Run:    waitReturns,
+		},
+		{
+			Name: "K4 a notifier tells of every release, and of little else",
+			Explain: `From its first call on, Notify tells soon of each release and withdrawal, also of one in that moment: else the lock lies
+unused for a second. While nothing happens to the lock it is silent, as each call is a question of each waiter.`,
+			Excuse: needsCapability(driver.CapNotifier),
+			Run:    notifies,
 		},
 	}
 }
@@ -122,6 +130,51 @@ func missesNothing(t T, h *Harness) {
 			t.Fatalf("round %d: the waiter missed the release: it waited for %v and has token %d", round, took, waiter.Token)
 		}
 		holder = waiter
+	}
+}
+
+func notifies(t T, h *Harness) {
+	bs := h.backends(t, 2)
+	for _, by := range []string{"release", "withdrawal", "release in the moment in which it hears"} {
+		a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
+		var calls atomic.Int32
+		told := make(chan struct{}, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan error, 1)
+		go func() {
+			over <- driver.NotifierOf(bs[1]).Notify(ctx, a.Name, func() {
+				calls.Add(1)
+				select {
+				case told <- struct{}{}:
+				default:
+				}
+			})
+		}()
+		if _, ok := receive(t, told, 5*time.Second); !ok {
+			t.Fatalf("Notify does not say in 5s that it hears")
+		}
+		if quiet := calls.Load(); !strings.Contains(by, "moment") {
+			pause(t, 500*time.Millisecond)
+			if n := calls.Load() - quiet; n > 3 {
+				t.Errorf("Notify called %d times in 500ms in which nothing happened to the lock", n)
+			}
+			select {
+			case <-told:
+			default:
+			}
+		}
+		if by == "withdrawal" {
+			a.withdraw(t)
+		} else {
+			a.mustRelease(t)
+		}
+		if _, ok := receive(t, told, time.Second); !ok {
+			mistimed(t, time.Second, "after 1s Notify has not told of the %s by owner %s", by, a.Owner)
+		}
+		cancel()
+		if err, ok := receive(t, over, 5*time.Second); !errors.Is(err, context.Canceled) || !ok {
+			t.Errorf("Notify ended with %v; want an error for its ctx", err)
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ type backend struct {
 
 var (
 	_ driver.Waiter   = (*backend)(nil)
+	_ driver.Notifier = (*backend)(nil)
 	_ driver.Observer = (*backend)(nil)
 	_ driver.Watcher  = (*backend)(nil)
 	_ driver.Batcher  = (*backend)(nil)
@@ -155,6 +156,11 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 		err = fmt.Errorf("%w: no answer from the plugin in %v", driver.ErrUnavailable, max+waitSlack)
 	}
 	return g, err
+}
+
+// Notify implements driver.Notifier.
+func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
+	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.Notify(ctx, name, emit) })
 }
 
 // Watch implements driver.Watcher: the plugin's Down and Up, and what the

@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -26,6 +27,39 @@ func TestConformLoopback(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// told is a store without a queue that tells of releases, in a lock that memory has.
+type told struct{ driver.Backend }
+
+func (b told) Properties() driver.Properties {
+	p := b.Backend.Properties()
+	p.FIFO, p.FirstSpan, p.Capabilities = false, 0, []driver.Capability{driver.CapNotifier}
+	return p
+}
+
+func (b told) Notify(ctx context.Context, name string, emit func()) error {
+	first, before := true, ""
+	return driver.ObserverOf(b.Backend).Observe(ctx, name, func(h driver.Holder) {
+		if first || before != "" && h.Owner != before {
+			emit()
+		}
+		first, before = false, h.Owner
+	})
+}
+
+// A release is heard of through the wire.
+func TestConformNotifier(t *testing.T) {
+	t.Parallel()
+	for _, loopback := range []func(drivertest.T, driver.Backend) driver.Backend{plugintest.UnaryLoopback, plugintest.Loopback} {
+		drivertest.Run(t, func(drivertest.T) *drivertest.Harness {
+			store := memory.NewStore()
+			return &drivertest.Harness{
+				Open:      func(t drivertest.T) driver.Backend { return loopback(t, told{store.Open()}) },
+				InProcess: true,
+			}
+		}, "K4 a notifier tells of every release, and of little else", "K1 acquire waits for the release", "K4 no two holders under contention")
 	}
 }
 

@@ -928,7 +928,7 @@ type Properties struct {
 	Durability     string                 `protobuf:"bytes,8,opt,name=durability,proto3" json:"durability,omitempty"`
 	Server         string                 `protobuf:"bytes,9,opt,name=server,proto3" json:"server,omitempty"`
 	SurvivesPlugin bool                   `protobuf:"varint,10,opt,name=survives_plugin,json=survivesPlugin,proto3" json:"survives_plugin,omitempty"`
-	Capabilities   []string               `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                     // waiter, observer, watcher, batcher, admin
+	Capabilities   []string               `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                     // waiter, notifier, observer, watcher, batcher, admin
 	TimedTokens    bool                   `protobuf:"varint,12,opt,name=timed_tokens,json=timedTokens,proto3" json:"timed_tokens,omitempty"`   // tokens are the store's clock in microseconds
 	FirstSpanNs    int64                  `protobuf:"varint,13,opt,name=first_span_ns,json=firstSpanNs,proto3" json:"first_span_ns,omitempty"` // of a grant that the store makes to a waiter; 0: none
 	unknownFields  protoimpl.UnknownFields
@@ -1914,7 +1914,8 @@ const file_lock_proto_rawDesc = "" +
 	"\fBreakRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\x04R\x05token\"\x0e\n" +
-	"\fCloseRequest2\xcb\t\n" +
+	"\fCloseRequest2\x98\n" +
+	"\n" +
 	"\x06Plugin\x12W\n" +
 	"\tConfigure\x12%.lockbench.plugin.v1.ConfigureRequest\x1a#.lockbench.plugin.v1.ConfigureReply\x12M\n" +
 	"\aSession\x12\x1e.lockbench.plugin.v1.Heartbeat\x1a\x1e.lockbench.plugin.v1.Heartbeat(\x010\x01\x12K\n" +
@@ -1926,7 +1927,8 @@ const file_lock_proto_rawDesc = "" +
 	"\bWithdraw\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12Q\n" +
 	"\aInspect\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply\x12D\n" +
 	"\bProclaim\x12\x1c.lockbench.plugin.v1.Request\x1a\x1a.lockbench.plugin.v1.Reply\x12H\n" +
-	"\x04Wait\x12 .lockbench.plugin.v1.WaitRequest\x1a\x1e.lockbench.plugin.v1.WaitReply\x12S\n" +
+	"\x04Wait\x12 .lockbench.plugin.v1.WaitRequest\x1a\x1e.lockbench.plugin.v1.WaitReply\x12K\n" +
+	"\x06Notify\x12#.lockbench.plugin.v1.InspectRequest\x1a\x1a.lockbench.plugin.v1.Reply0\x01\x12S\n" +
 	"\aObserve\x12#.lockbench.plugin.v1.InspectRequest\x1a!.lockbench.plugin.v1.InspectReply0\x01\x12M\n" +
 	"\x05Watch\x12!.lockbench.plugin.v1.WatchRequest\x1a\x1f.lockbench.plugin.v1.WatchReply0\x01\x12K\n" +
 	"\x05Batch\x12!.lockbench.plugin.v1.BatchRequest\x1a\x1f.lockbench.plugin.v1.BatchReply\x12M\n" +
@@ -2013,30 +2015,32 @@ var file_lock_proto_depIdxs = []int32{
 	15, // 30: lockbench.plugin.v1.Plugin.Inspect:input_type -> lockbench.plugin.v1.InspectRequest
 	4,  // 31: lockbench.plugin.v1.Plugin.Proclaim:input_type -> lockbench.plugin.v1.Request
 	17, // 32: lockbench.plugin.v1.Plugin.Wait:input_type -> lockbench.plugin.v1.WaitRequest
-	15, // 33: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
-	19, // 34: lockbench.plugin.v1.Plugin.Watch:input_type -> lockbench.plugin.v1.WatchRequest
-	23, // 35: lockbench.plugin.v1.Plugin.Batch:input_type -> lockbench.plugin.v1.BatchRequest
-	25, // 36: lockbench.plugin.v1.Plugin.List:input_type -> lockbench.plugin.v1.ListRequest
-	26, // 37: lockbench.plugin.v1.Plugin.Break:input_type -> lockbench.plugin.v1.BreakRequest
-	27, // 38: lockbench.plugin.v1.Plugin.Close:input_type -> lockbench.plugin.v1.CloseRequest
-	10, // 39: lockbench.plugin.v1.Plugin.Configure:output_type -> lockbench.plugin.v1.ConfigureReply
-	14, // 40: lockbench.plugin.v1.Plugin.Session:output_type -> lockbench.plugin.v1.Heartbeat
-	12, // 41: lockbench.plugin.v1.Plugin.Check:output_type -> lockbench.plugin.v1.CheckReply
-	6,  // 42: lockbench.plugin.v1.Plugin.TryAcquire:output_type -> lockbench.plugin.v1.GrantReply
-	5,  // 43: lockbench.plugin.v1.Plugin.Renew:output_type -> lockbench.plugin.v1.Reply
-	5,  // 44: lockbench.plugin.v1.Plugin.Release:output_type -> lockbench.plugin.v1.Reply
-	5,  // 45: lockbench.plugin.v1.Plugin.Withdraw:output_type -> lockbench.plugin.v1.Reply
-	16, // 46: lockbench.plugin.v1.Plugin.Inspect:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 47: lockbench.plugin.v1.Plugin.Proclaim:output_type -> lockbench.plugin.v1.Reply
-	18, // 48: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.WaitReply
-	16, // 49: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
-	20, // 50: lockbench.plugin.v1.Plugin.Watch:output_type -> lockbench.plugin.v1.WatchReply
-	24, // 51: lockbench.plugin.v1.Plugin.Batch:output_type -> lockbench.plugin.v1.BatchReply
-	16, // 52: lockbench.plugin.v1.Plugin.List:output_type -> lockbench.plugin.v1.InspectReply
-	5,  // 53: lockbench.plugin.v1.Plugin.Break:output_type -> lockbench.plugin.v1.Reply
-	5,  // 54: lockbench.plugin.v1.Plugin.Close:output_type -> lockbench.plugin.v1.Reply
-	39, // [39:55] is the sub-list for method output_type
-	23, // [23:39] is the sub-list for method input_type
+	15, // 33: lockbench.plugin.v1.Plugin.Notify:input_type -> lockbench.plugin.v1.InspectRequest
+	15, // 34: lockbench.plugin.v1.Plugin.Observe:input_type -> lockbench.plugin.v1.InspectRequest
+	19, // 35: lockbench.plugin.v1.Plugin.Watch:input_type -> lockbench.plugin.v1.WatchRequest
+	23, // 36: lockbench.plugin.v1.Plugin.Batch:input_type -> lockbench.plugin.v1.BatchRequest
+	25, // 37: lockbench.plugin.v1.Plugin.List:input_type -> lockbench.plugin.v1.ListRequest
+	26, // 38: lockbench.plugin.v1.Plugin.Break:input_type -> lockbench.plugin.v1.BreakRequest
+	27, // 39: lockbench.plugin.v1.Plugin.Close:input_type -> lockbench.plugin.v1.CloseRequest
+	10, // 40: lockbench.plugin.v1.Plugin.Configure:output_type -> lockbench.plugin.v1.ConfigureReply
+	14, // 41: lockbench.plugin.v1.Plugin.Session:output_type -> lockbench.plugin.v1.Heartbeat
+	12, // 42: lockbench.plugin.v1.Plugin.Check:output_type -> lockbench.plugin.v1.CheckReply
+	6,  // 43: lockbench.plugin.v1.Plugin.TryAcquire:output_type -> lockbench.plugin.v1.GrantReply
+	5,  // 44: lockbench.plugin.v1.Plugin.Renew:output_type -> lockbench.plugin.v1.Reply
+	5,  // 45: lockbench.plugin.v1.Plugin.Release:output_type -> lockbench.plugin.v1.Reply
+	5,  // 46: lockbench.plugin.v1.Plugin.Withdraw:output_type -> lockbench.plugin.v1.Reply
+	16, // 47: lockbench.plugin.v1.Plugin.Inspect:output_type -> lockbench.plugin.v1.InspectReply
+	5,  // 48: lockbench.plugin.v1.Plugin.Proclaim:output_type -> lockbench.plugin.v1.Reply
+	18, // 49: lockbench.plugin.v1.Plugin.Wait:output_type -> lockbench.plugin.v1.WaitReply
+	5,  // 50: lockbench.plugin.v1.Plugin.Notify:output_type -> lockbench.plugin.v1.Reply
+	16, // 51: lockbench.plugin.v1.Plugin.Observe:output_type -> lockbench.plugin.v1.InspectReply
+	20, // 52: lockbench.plugin.v1.Plugin.Watch:output_type -> lockbench.plugin.v1.WatchReply
+	24, // 53: lockbench.plugin.v1.Plugin.Batch:output_type -> lockbench.plugin.v1.BatchReply
+	16, // 54: lockbench.plugin.v1.Plugin.List:output_type -> lockbench.plugin.v1.InspectReply
+	5,  // 55: lockbench.plugin.v1.Plugin.Break:output_type -> lockbench.plugin.v1.Reply
+	5,  // 56: lockbench.plugin.v1.Plugin.Close:output_type -> lockbench.plugin.v1.Reply
+	40, // [40:57] is the sub-list for method output_type
+	23, // [23:40] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
 	23, // [23:23] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name

@@ -108,6 +108,7 @@ const (
 	Plugin_Inspect_FullMethodName    = "/lockbench.plugin.v1.Plugin/Inspect"
 	Plugin_Proclaim_FullMethodName   = "/lockbench.plugin.v1.Plugin/Proclaim"
 	Plugin_Wait_FullMethodName       = "/lockbench.plugin.v1.Plugin/Wait"
+	Plugin_Notify_FullMethodName     = "/lockbench.plugin.v1.Plugin/Notify"
 	Plugin_Observe_FullMethodName    = "/lockbench.plugin.v1.Plugin/Observe"
 	Plugin_Watch_FullMethodName      = "/lockbench.plugin.v1.Plugin/Watch"
 	Plugin_Batch_FullMethodName      = "/lockbench.plugin.v1.Plugin/Batch"
@@ -151,6 +152,10 @@ type PluginClient interface {
 	Proclaim(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
 	// Wait ("waiter") returns when woken, when the lock is free, or after max_ns.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitReply, error)
+	// Notify ("notifier") sends a Reply as soon as it hears what happens to a lock, and
+	// soon after each of its leases that was ended, until the host cancels. The last
+	// message before a failure carries the error.
+	Notify(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Reply], error)
 	// Observe ("observer") sends the present holder and then each change, until the
 	// host cancels. The last message before a failure carries the error. The host
 	// inspects where there is none.
@@ -279,9 +284,28 @@ func (c *pluginClient) Wait(ctx context.Context, in *WaitRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *pluginClient) Notify(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Reply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[1], Plugin_Notify_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[InspectRequest, Reply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Plugin_NotifyClient = grpc.ServerStreamingClient[Reply]
+
 func (c *pluginClient) Observe(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[1], Plugin_Observe_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[2], Plugin_Observe_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +324,7 @@ type Plugin_ObserveClient = grpc.ServerStreamingClient[InspectReply]
 
 func (c *pluginClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[2], Plugin_Watch_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[3], Plugin_Watch_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +353,7 @@ func (c *pluginClient) Batch(ctx context.Context, in *BatchRequest, opts ...grpc
 
 func (c *pluginClient) List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[3], Plugin_List_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Plugin_ServiceDesc.Streams[4], Plugin_List_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -401,6 +425,10 @@ type PluginServer interface {
 	Proclaim(context.Context, *Request) (*Reply, error)
 	// Wait ("waiter") returns when woken, when the lock is free, or after max_ns.
 	Wait(context.Context, *WaitRequest) (*WaitReply, error)
+	// Notify ("notifier") sends a Reply as soon as it hears what happens to a lock, and
+	// soon after each of its leases that was ended, until the host cancels. The last
+	// message before a failure carries the error.
+	Notify(*InspectRequest, grpc.ServerStreamingServer[Reply]) error
 	// Observe ("observer") sends the present holder and then each change, until the
 	// host cancels. The last message before a failure carries the error. The host
 	// inspects where there is none.
@@ -455,6 +483,9 @@ func (UnimplementedPluginServer) Proclaim(context.Context, *Request) (*Reply, er
 }
 func (UnimplementedPluginServer) Wait(context.Context, *WaitRequest) (*WaitReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Wait not implemented")
+}
+func (UnimplementedPluginServer) Notify(*InspectRequest, grpc.ServerStreamingServer[Reply]) error {
+	return status.Error(codes.Unimplemented, "method Notify not implemented")
 }
 func (UnimplementedPluginServer) Observe(*InspectRequest, grpc.ServerStreamingServer[InspectReply]) error {
 	return status.Error(codes.Unimplemented, "method Observe not implemented")
@@ -664,6 +695,17 @@ func _Plugin_Wait_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Plugin_Notify_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(InspectRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PluginServer).Notify(m, &grpc.GenericServerStream[InspectRequest, Reply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Plugin_NotifyServer = grpc.ServerStreamingServer[Reply]
+
 func _Plugin_Observe_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(InspectRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -813,6 +855,11 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _Plugin_Session_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Notify",
+			Handler:       _Plugin_Notify_Handler,
+			ServerStreams: true,
 		},
 		{
 			StreamName:    "Observe",

@@ -274,6 +274,11 @@ func (t *tracker) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return driver.ObserverOf(t.Backend).Observe(ctx, name, emit)
 }
 
+// Notify implements driver.Notifier.
+func (t *tracker) Notify(ctx context.Context, name string, emit func()) error {
+	return t.Backend.(driver.Notifier).Notify(ctx, name, emit)
+}
+
 // Watch implements driver.Watcher.
 func (t *tracker) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return t.Backend.(driver.Watcher).Watch(ctx, emit)

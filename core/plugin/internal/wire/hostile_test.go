@@ -24,7 +24,7 @@ type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
 	return driver.Properties{Name: "echo", Capabilities: []driver.Capability{
-		driver.CapWaiter, driver.CapObserver, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
+		driver.CapWaiter, driver.CapNotifier, driver.CapObserver, driver.CapWatcher, driver.CapBatcher, driver.CapAdmin,
 	}}
 }
 
@@ -73,6 +73,11 @@ func (e echo) Observe(ctx context.Context, name string, emit func(driver.Holder)
 	return err
 }
 
+func (echo) Notify(_ context.Context, name string, emit func()) error {
+	emit()
+	return only(driver.Request{Name: name})
+}
+
 func (echo) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	for i, op := range ops {
@@ -110,7 +115,7 @@ func FuzzServer(f *testing.F) {
 	for i, m := range []proto.Message{
 		r, r, r, r, &lockpb.InspectRequest{Name: "t"}, &lockpb.WaitRequest{Request: r, MaxNs: -1},
 		&lockpb.BreakRequest{Name: []byte{'n', 0xff}}, &lockpb.BatchRequest{Ops: []*lockpb.Op{{Request: r}, {Kind: 9}}},
-		&lockpb.ListRequest{Prefix: []byte{'t', 0xff}}, &lockpb.InspectRequest{Name: "h"}, &lockpb.CheckRequest{},
+		&lockpb.ListRequest{Prefix: []byte{'t', 0xff}}, &lockpb.InspectRequest{Name: "h"}, &lockpb.CheckRequest{}, &lockpb.InspectRequest{Name: "n"},
 	} {
 		b, err := proto.Marshal(m)
 		if err != nil {
@@ -124,7 +129,7 @@ func FuzzServer(f *testing.F) {
 		if configured {
 			s.backend = echo{}
 		}
-		switch method % 11 {
+		switch method % 12 {
 		case 0:
 			serve(t, s.TryAcquire, b, &lockpb.Request{})
 		case 1:
@@ -147,6 +152,8 @@ func FuzzServer(f *testing.F) {
 			serveStream(t, s.Observe, b, &lockpb.InspectRequest{})
 		case 10:
 			serve(t, s.Check, b, &lockpb.CheckRequest{})
+		case 11:
+			serveStream(t, s.Notify, b, &lockpb.InspectRequest{})
 		}
 	})
 }
@@ -244,6 +251,7 @@ func FuzzUnary(f *testing.F) {
 			_, _ = u.Check(ctx)
 		case 5:
 			ended(t, u.Observe(ctx, "n", func(driver.Holder) {}))
+			ended(t, u.Notify(ctx, "n", func() {}))
 			_ = u.List(ctx, "", func(driver.Holder) bool { return true })
 		case 6:
 			ended(t, u.Watch(ctx, func(driver.Notice) {}))

@@ -22,6 +22,7 @@ type Link interface {
 	driver.Lock
 	driver.Observer
 	driver.Waiter
+	driver.Notifier
 	driver.Watcher
 	driver.Batcher
 	driver.Admin

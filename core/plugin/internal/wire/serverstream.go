@@ -50,6 +50,25 @@ func (s *Server) Observe(m *lockpb.InspectRequest, stream grpc.ServerStreamingSe
 	return stream.Send(&lockpb.InspectReply{Error: s.encode(err)})
 }
 
+// Notify implements the protocol.
+func (s *Server) Notify(m *lockpb.InspectRequest, stream grpc.ServerStreamingServer[lockpb.Reply]) error {
+	n := driver.NotifierOf(s.open())
+	if n == nil {
+		return stream.Send(&lockpb.Reply{Error: s.encode(driver.ErrUnsupported)})
+	}
+	ctx, cancel := s.untilDone(stream.Context())
+	defer cancel()
+	err := n.Notify(ctx, m.Name, func() {
+		if stream.Send(&lockpb.Reply{}) != nil {
+			cancel()
+		}
+	})
+	if err == nil {
+		return nil
+	}
+	return stream.Send(&lockpb.Reply{Error: s.encode(err)})
+}
+
 // Watch implements the protocol.
 func (s *Server) Watch(_ *lockpb.WatchRequest, stream grpc.ServerStreamingServer[lockpb.WatchReply]) error {
 	w := driver.WatcherOf(s.open())

@@ -23,6 +23,15 @@ func (u *Unary) Observe(ctx context.Context, name string, emit func(driver.Holde
 	return Ended(ctx, endless(err))
 }
 
+// Notify implements [driver.Notifier].
+func (u *Unary) Notify(ctx context.Context, name string, emit func()) error {
+	err := receive(ctx, u.rpc.Notify, name, &lockpb.InspectRequest{Name: name}, func(*lockpb.Reply) bool {
+		emit()
+		return true
+	})
+	return Ended(ctx, endless(err))
+}
+
 // Watch implements [driver.Watcher].
 func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	err := receive(ctx, u.rpc.Watch, "", &lockpb.WatchRequest{}, func(m *lockpb.WatchReply) bool {
