@@ -154,6 +154,9 @@ type checker struct {
 	lockbench, makefile string
 }
 
+// shellWord is one word of a shell, which has quoted spaces.
+var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s])+`)
+
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
 // foreign are programs whose arguments this test does not know, but for the
@@ -161,7 +164,10 @@ var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "node", "npm", "benchstat"}
 
 func (c checker) check(command string) string {
-	words := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(command))
+	words := shellWord.FindAllString(command, -1)
+	for i, word := range words {
+		words[i] = strings.NewReplacer("'", "", `"`, "").Replace(word)
+	}
 	for len(words) > 0 && assignment.MatchString(words[0]) {
 		words = words[1:]
 	}

@@ -33,6 +33,7 @@ const sweepTimeout = 30 * time.Second
 // Conform runs the conformance suite. The outcome counts the rules.
 func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err error) {
 	opts.fill()
+	p.starts, p.noMTLS = true, !p.MTLS
 	d, err := p.resolve(ctx, p.Plugin, opts.Lines)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
 	// A backend without an address has no server: what it needs is in its
 	// configuration.
-	if len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
+	if p.strangers[d.Name] != nil || len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
 		servers, err := new(environment).start(ctx, d.Found, true)
 		if err != nil {
 			return nil, err

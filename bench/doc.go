@@ -4,7 +4,8 @@
 // # Where is what
 //
 //   - plan.go: Plan; run.go: Run; names.go: what its flags take by name
-//   - targets.go, plugins.go: where servers and plugins are
+//   - targets.go, plugins.go: where servers and plugins are; strangers.go: servers that a
+//     command starts
 //   - session.go: what is open during a run; environment.go: its servers; subject.go: a backend
 //     or a baseline; failures.go: one that fails; machine.go: the machine
 //   - parts.go: a run on several machines

@@ -81,8 +81,8 @@ func (e *environment) start(ctx context.Context, found plugin.Found, durable boo
 	case !kind.Known():
 		return nil, &EnvError{
 			Backend: found.Name,
-			Err:     errors.New("lockbench has no throwaway server for it"),
-			Hint:    fmt.Sprintf("name one of yours: --target %s=ADDRESS", found.Name),
+			Err:     errors.New("lockbench does not know how to start a server for it"),
+			Hint:    fmt.Sprintf("--server '%[1]s=COMMAND -p {port} -d {dir}' says so; or name one of yours: --target %[1]s=ADDRESS", found.Name),
 		}
 	default:
 		if s, err = kind.Start(ctx, found.Path, durable); err != nil {

@@ -73,7 +73,8 @@ type FaultsPlan struct {
 // plugins, and of the verdict: [ErrUnsafe] if a claim was broken.
 func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	opts.fill()
-	if err := cmp.Or(p.read(opts.Lines), p.Check()); err != nil {
+	p.starts, p.noMTLS = true, !p.MTLS
+	if err := cmp.Or(p.read(opts.Lines, p.Backends...), p.Check(), p.meetAll(ctx)); err != nil {
 		return nil, err
 	}
 	switch p.Mode {
@@ -145,8 +146,8 @@ func (p FaultsPlan) nothingChosen(what string) error {
 // servers of ours if it is served.
 func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, runs int) (backends []faults.Backend, m results.Manifest, err error) {
 	for _, name := range p.Backends {
-		if served && !kinds.Of(name).Known() {
-			return nil, m, usagef("lockbench has no throwaway servers for %s", name)
+		if !kinds.Of(name).Known() {
+			return nil, m, usagef("%s", faults.NoServers(name))
 		}
 	}
 	described, err := Plan{Backends: p.Backends, Servers: p.Servers, TTL: faults.TTL}.describe(ctx)
@@ -154,23 +155,33 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 		return nil, m, err
 	}
 	m = results.Manifest{Lockbench: Version(), Machine: machine()}
-	m.Plan = results.Plan{Scenarios: []string{scenario}, Runs: runs, Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal}
+	m.Plan = results.Plan{Scenarios: []string{scenario}, Runs: runs, Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal, Commands: p.Commands}
 	binaries := map[string]string{}
 	for _, d := range described {
 		if served && !kinds.Of(d.Name).Known() {
 			continue
 		}
+		if p.strangers[d.Name] != nil {
+			// What is wrong with its command is said before anything is played.
+			tried, err := new(environment).start(ctx, d.Found, false)
+			if err == nil {
+				err = tried.Close()
+			}
+			if err != nil {
+				return nil, m, err
+			}
+		}
 		claims := d.says.Properties
 		m.Plan.Backends, binaries[filepath.Base(d.Path)] = append(m.Plan.Backends, d.Name), d.Path
 		b := faults.Described(d.Path, d.says)
-		b.Name, b.Config, b.NoMTLS, b.HostProgram = d.Name, d.config, !p.MTLS, p.HostProgram
+		b.Name, b.Config, b.Claims, b.NoMTLS, b.HostProgram = d.Name, d.config, p.claims(d.Name), !p.MTLS, p.HostProgram
 		backends = append(backends, b)
 		m.Subjects = append(m.Subjects, results.Subject{
 			Name: d.Name, Kind: results.KindPlugin, Version: d.says.Version, Fencing: string(claims.Fencing), Scope: string(claims.Scope),
 		})
 	}
 	if len(backends) == 0 {
-		return nil, m, usagef("lockbench has no throwaway servers for any of these backends")
+		return nil, m, Hinted(usagef("lockbench knows for none of these backends how to start servers"), "--server BACKEND=COMMAND says so")
 	}
 	m.Binaries, err = checksums(binaries)
 	return backends, m, err

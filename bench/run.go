@@ -68,7 +68,8 @@ func Main() {
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p = p.filled()
-	if err := cmp.Or(p.read(opts.Lines), p.Check()); err != nil {
+	p.starts, p.noMTLS = true, !p.MTLS
+	if err := cmp.Or(p.read(opts.Lines, p.Backends...), p.Check(), p.meetAll(ctx)); err != nil {
 		return nil, err
 	}
 	if p.Out == "" {

@@ -29,7 +29,7 @@ type session struct {
 	plan        Plan
 	log         *slog.Logger
 	environment *environment
-	servers     servers.Nodes
+	started     []*servers.Environment
 	relays      []*inject.Proxy // to the servers of who is away from them
 	subjects    []*subject
 	backends    []string
@@ -113,7 +113,7 @@ func (s *session) sweep(ctx context.Context) error {
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
-	if !s.plan.own[f.Name] && f.config["address"] == "" {
+	if s.plan.strangers[f.Name] != nil || !s.plan.own[f.Name] && f.config["address"] == "" {
 		started, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
 		var e *EnvError
 		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
@@ -123,7 +123,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		if err != nil {
 			return err
 		}
-		s.servers = append(s.servers, started.Servers...)
+		s.started = append(s.started, started)
 		f.ours = true
 		harm = harmed(started.Servers)
 		maps.Copy(f.config, started.Config)
@@ -155,7 +155,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 // relay is a line in the report.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	if rtt > 0 {
-		f.config, err = s.relayed(f.config, rtt)
+		f.config, err = s.relayed(f.Name, f.config, rtt)
 		if errors.Is(err, kinds.ErrNoRoute) {
 			s.skipped = append(s.skipped, fmt.Sprintf("%s with its store %v away: %v", f.Name, rtt, err))
 			return nil
@@ -182,8 +182,8 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 }
 
 // relayed is the configuration of a host that is rtt away from its servers.
-func (s *session) relayed(cfg driver.Config, rtt time.Duration) (driver.Config, error) {
-	return kinds.Route(cfg, func(address string) (string, error) {
+func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) (driver.Config, error) {
+	return kinds.Route(backend, cfg, func(address string) (string, error) {
 		relay, err := inject.NewProxy(address)
 		if err != nil {
 			return "", err
@@ -306,7 +306,8 @@ func (s *session) Close(ctx context.Context) error {
 	for _, relay := range s.relays {
 		errs = append(errs, relay.Close())
 	}
-	return errors.Join(append(errs, s.servers.Close(), s.environment.close())...)
+	errs = append(errs, inject.AtOnce(len(s.started), func(i int) error { return s.started[i].Close() }))
+	return errors.Join(append(errs, s.environment.close())...)
 }
 
 // harmed is the server that may be harmed: one of several, the same all the time,

@@ -48,7 +48,7 @@ func NewPlugin(name, dir, module, replace string) (*Outcome, error) {
 	if files[0] == filepath.Join(dir, "go.mod") {
 		o.text += "  go mod tidy\n"
 	}
-	o.text += fmt.Sprintf("  go test ./...    # what is still to be written\n  go build -o bin/ ./lockplugin-%[1]s && lockbench conform bin/lockplugin-%[1]s --target %[1]s=ADDRESS\n", name)
+	o.text += fmt.Sprintf("  go test ./...    # what is still to be written\n  go build -o bin/ ./lockplugin-%[1]s && lockbench conform bin/lockplugin-%[1]s --server 'COMMAND -p {port} -d {dir}'\n", name)
 	return o, nil
 }
 
@@ -67,6 +67,7 @@ func (s *skeleton) write(dir, module string) ([]string, error) {
 		{s.Package + ".go", "backend.go.tmpl"},
 		{s.Package + "_test.go", "backend_test.go.tmpl"},
 		{filepath.Join("lockplugin-"+s.Name, "main.go"), "main.go.tmpl"},
+		{"claims.json", "claims.json.tmpl"},
 	}
 	inside, err := importPath(dir)
 	switch {

@@ -24,11 +24,23 @@ type Servers struct {
 	// Config is further configuration: BACKEND.KEY=VALUE. It counts more than the
 	// file of a target.
 	Config []string
+	// Commands start throwaway servers of stores that lockbench does not know:
+	// BACKEND=COMMAND, or COMMAND where there is one backend. "{port}" and "{dir}" stand
+	// for a free port and a directory for the data, in values of Config, too, which
+	// lead the plugin there; without "{port}" in any, key address does. A store that is
+	// files has "{dir}" in Config, and no command.
+	Commands []string
+	// Claims are files with what these stores do not promise: BACKEND=FILE, or FILE.
+	Claims []string
 	// PluginDirs are searched before the directory of the executable and PATH.
 	PluginDirs []string
 
 	own    map[string]bool          // backends with a target
 	config map[string]driver.Config // of targets too
+
+	starts    bool // throwaway servers, so that it may be told how
+	noMTLS    bool // of plugins that are asked whether these serve
+	strangers map[string]*stranger
 }
 
 // The forms of targets and configuration. What is of another form may be a part of
@@ -39,8 +51,9 @@ var (
 )
 
 // read reads targets and configuration. A password that can be seen in the list of
-// processes is refused in a target, and warned of elsewhere.
-func (s *Servers) read(warn io.Writer) error {
+// processes is refused in a target, and warned of elsewhere. The backends are those that
+// the caller has named.
+func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
 	for _, t := range s.Targets {
 		parts := targetForm.FindStringSubmatch(t)
@@ -69,7 +82,10 @@ func (s *Servers) read(warn io.Writer) error {
 		}
 		s.config[backend][key] = value
 	}
-	return nil
+	if !s.starts {
+		return nil
+	}
+	return s.readStrangers(backends)
 }
 
 // of is the configuration of a backend, which the caller may change.
@@ -81,11 +97,15 @@ func (s Servers) of(backend string) driver.Config {
 
 // stray names a backend that is none of these, and what is said of it.
 func (s Servers) stray(backends []string) (what, backend string) {
-	for _, name := range slices.Sorted(maps.Keys(s.config)) {
+	all := slices.Concat(slices.Collect(maps.Keys(s.config)), slices.Collect(maps.Keys(s.strangers)))
+	slices.Sort(all)
+	for _, name := range all {
 		switch {
 		case slices.Contains(backends, name):
 		case s.own[name]:
 			return "a target", name
+		case s.strangers[name] != nil:
+			return "a server", name
 		default:
 			return "configuration", name
 		}
@@ -136,11 +156,14 @@ func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer
 	if isPath {
 		d.Name = d.says.Name
 	}
-	if err := s.read(warn); err != nil {
+	if err := s.read(warn, d.Name); err != nil {
 		return d, err
 	}
 	if what, name := s.stray([]string{d.Name}); name != "" {
 		return d, usagef("%s for %q, but the backend is %q", what, name, d.Name)
+	}
+	if err := s.meet(d); err != nil {
+		return d, err
 	}
 	d.config = s.of(d.Name)
 	return d, checkConfig(d.says, d.config)

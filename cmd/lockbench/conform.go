@@ -43,6 +43,7 @@ counts.`,
 	choiceVar(fl, &mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`; off for a plugin that has none", "on", "off")
 	fl.BoolVarP(&p.AllCases, "verbose", "v", false, "show every case")
 	fl.BoolVar(&p.Require, "require", false, "fail when a rule that applies did not run (default in CI)")
+	serverVar(fl, &p.Commands)
 	serversVar(fl, &p.Servers)
 	return cmd
 }

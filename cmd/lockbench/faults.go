@@ -60,6 +60,8 @@ broken.`,
 	fl.StringVarP(&p.Out, "output", "o", "", "result folder `DIR` (default results/<UTC time>)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show logs, and each schedule or round")
 	mtlsVar(fl, &f.mtls)
+	serverVar(fl, &p.Commands)
+	claimsVar(fl, &p.Claims)
 	configVar(fl, &p.Config)
 	pluginDirVar(fl, &p.PluginDirs)
 	return cmd

@@ -63,7 +63,7 @@ says what scenarios, modes and baselines are:
 	fl.DurationVar(&p.Measure, "measure", p.Measure, "measured `TIME` of a cell (150ms with --quick)")
 	fl.Float64Var(&p.Rate, "rate", 0, "cycles/s of acquire's open loop, `N` (default: half the closed one's)")
 	fl.StringSliceVar(&p.Modes, "modes", nil, "how leaders end in takeover, a `LIST` or all (default kill-host)")
-	fl.IntVar(&p.Candidates, "candidates", 0, "processes that campaign in takeover, `N` (default 2)")
+	fl.IntVar(&p.Candidates, "candidates", 0, "candidates of takeover, `N` (default 2)")
 	fl.DurationVar(&p.Tick, "tick", 0, "how often candidates ask, `TIME` (default: they are woken)")
 	fl.DurationVar(&p.For, "for", p.For, "how long ttl lasts, `TIME`")
 	fl.BoolVar(&p.Stress, "stress", false, "load processors and disk meanwhile")
@@ -77,6 +77,7 @@ says what scenarios, modes and baselines are:
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	fl.BoolVar(&f.list, "list", false, "name scenarios, modes and baselines")
 	mtlsVar(fl, &f.mtls)
+	serverVar(fl, &p.Commands)
 	serversVar(fl, &p.Servers)
 	oldFlags(fl)
 	return cmd

@@ -12,6 +12,14 @@ func serversVar(fl *pflag.FlagSet, s *bench.Servers) {
 	pluginDirVar(fl, &s.PluginDirs)
 }
 
+func serverVar(fl *pflag.FlagSet, commands *[]string) {
+	fl.StringArrayVar(commands, "server", nil, "start servers: `BACKEND=COMMAND` {port} {dir}")
+}
+
+func claimsVar(fl *pflag.FlagSet, files *[]string) {
+	fl.StringArrayVar(files, "claims", nil, "what they do not promise: `BACKEND=FILE`")
+}
+
 func configVar(fl *pflag.FlagSet, config *[]string) {
 	fl.StringArrayVar(config, "config", nil, "configure a backend: `BACKEND.KEY=VALUE` (see plugins describe)")
 }

@@ -109,6 +109,8 @@ func (h *Harness) lacks(needs []Need) (Outcome, string) {
 			return NA, "the backend has no namespaces"
 		case !process && h.props.Scope == driver.ScopeHost:
 			return NA, "scope host: the store is inside the plugin, no other process reaches it"
+		case n == NeedStore && h.NoServer:
+			return NA, "the store has no server"
 		case process && h.InProcess:
 			return NA, "in process: there is no plugin process"
 		default:

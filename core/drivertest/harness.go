@@ -30,8 +30,10 @@ type Harness struct {
 	// Other is Open in another namespace of the same store: same names there
 	// never collide with those here. Nil when the backend has no namespaces.
 	Other func(t T) driver.Backend
-	// Store controls the server behind the backend.
-	Store Store
+	// Store controls the server behind the backend. NoServer reports whether there is
+	// none to control, as of a store that is files: the cases about it are n/a.
+	Store    Store
+	NoServer bool
 	// Plugin returns the control of the process behind a backend from Open.
 	Plugin func(b driver.Backend) Process
 	// Host starts another host process with its own plugin on the same store.

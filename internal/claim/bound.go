@@ -44,14 +44,16 @@ const (
 type Terms struct {
 	// Exceptions are the claims that it does not make, by its documentation.
 	Exceptions []Exception
-	// Turn is how long a lock is kept for a waiter that does not come; nil stands for
+	// Turn is how long a lock is kept for a waiter that does not come; 0 stands for
 	// the first span of a store that grants, and else for 2 s.
-	Turn func(ttl time.Duration) time.Duration
+	Turn time.Duration
 	// ExpiresLate is by how much more than [Slack] a lease may outlive its TTL,
 	// counted from the end of the last interruption.
 	ExpiresLate time.Duration
 	// Reconnects is the longest pause of a backend that connects again itself.
 	Reconnects time.Duration
+	// Forgets reports whether it keeps no data over a crash of its server.
+	Forgets bool
 }
 
 // PluginBack is how long the host waits at most before it starts a plugin that
@@ -91,11 +93,7 @@ type Setting struct {
 }
 
 func (s Setting) turns() time.Duration {
-	turn := cmp.Or(s.FirstSpan, 2*time.Second)
-	if s.Turn != nil {
-		turn = s.Turn(s.TTL)
-	}
-	return time.Duration(s.Absent) * turn
+	return time.Duration(s.Absent) * cmp.Or(s.Turn, s.FirstSpan, 2*time.Second)
 }
 
 // lateExpiry is by how much a lease may outlive its TTL, counted from the end

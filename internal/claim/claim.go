@@ -61,6 +61,11 @@ const (
 	Granted Rule = "granted"
 )
 
+// Rules are all of them, in the order of docs/safety.md.
+var Rules = []Rule{
+	Overlap, Token, Linear, Renewal, Effect, Signal, Orphaned, Deadline, Leaked, GaveUp, Callback, Crash, Survives, Standby, Woken, Granted,
+}
+
 // Within is the bound of a rule: for how long at most what must never happen may
 // last, within which time what must happen does, and for [Survives] the
 // interruption that a lease bears. It is zero where the rule has none that depends
@@ -112,14 +117,22 @@ const (
 	ReplicasWaited Condition = "replicas-waited"
 )
 
+// Conditions are all of them.
+var Conditions = []Condition{
+	DataLost, WritesLost, OldData, ReplicaPromoted, FailedOver, Evicting, EvictionSeen, EndedByHand,
+	Restarted, LeaderPaused, SlotMoving, NoSpareReplica, SeveralWriters, TwoStores,
+	ClockForward, ClockBack, HostStopped, PluginDied, QuarantineOff, ReplicasWaited,
+}
+
 // Exception is a claim that is not made under some conditions, by documentation.
 type Exception struct {
-	Rules []Rule
+	Rules []Rule `json:"rules"`
 	// All of these conditions were made, and one of Any, if it has some.
-	All, Any []Condition
+	All []Condition `json:"all"`
+	Any []Condition `json:"any,omitempty"`
 	// Why two may hold a lock, if they may, is one sentence or more for a verdict, and
 	// begins in lower case.
-	Why string
+	Why string `json:"why,omitempty"`
 }
 
 // Exempt finds the exception from a rule under the conditions that were made:

@@ -6,11 +6,6 @@ import (
 	"time"
 )
 
-// rules are all of them, in the order of docs/safety.md.
-var rules = []Rule{
-	Overlap, Token, Linear, Renewal, Effect, Signal, Orphaned, Deadline, Leaked, GaveUp, Callback, Crash, Survives, Standby, Woken, Granted,
-}
-
 // TestNothingIsExemptWithoutACondition: an exception is from some rule, under some
 // condition.
 func TestNothingIsExemptWithoutACondition(t *testing.T) {
@@ -47,7 +42,7 @@ func TestExempt(t *testing.T) {
 		{"mysql", Survives, []Condition{PluginDied}, nil},
 		{"none", Deadline, []Condition{HostStopped}, []Condition{HostStopped}},
 	} {
-		e, ok := TermsOf(tt.backend).Exempt(tt.rule, tt.made)
+		e, ok := TermsOf(tt.backend, nil).Exempt(tt.rule, tt.made)
 		if ok != (tt.want != nil) || !slices.Equal(e.All, tt.want) {
 			t.Errorf("%s, %s under %v: %v, %v", tt.backend, tt.rule, tt.made, e.All, ok)
 		}
@@ -62,19 +57,19 @@ func TestBounds(t *testing.T) {
 		setting Setting
 		want    time.Duration
 	}{
-		{Orphaned, Setting{Terms: TermsOf("redis"), TTL: ttl}, 10500 * time.Millisecond},
-		{Orphaned, Setting{Terms: TermsOf("etcd"), TTL: ttl}, 12 * time.Second},
+		{Orphaned, Setting{Terms: TermsOf("redis", nil), TTL: ttl}, 10500 * time.Millisecond},
+		{Orphaned, Setting{Terms: TermsOf("etcd", nil), TTL: ttl}, 12 * time.Second},
 		{Survives, Setting{TTL: ttl}, 4500 * time.Millisecond},
 		{Survives, Setting{TTL: time.Second}, 0},
 		{Survives, Setting{TTL: time.Millisecond}, 0},
-		{Woken, Setting{Terms: TermsOf("redis"), TTL: ttl}, 1500 * time.Millisecond},
-		{Woken, Setting{Terms: TermsOf("redlock"), TTL: ttl, Absent: 2}, 2 * time.Second},
-		{Woken, Setting{Terms: TermsOf("mysql"), FirstSpan: 500 * time.Millisecond, TTL: ttl, Absent: 1}, 2 * time.Second},
-		{Woken, Setting{Terms: TermsOf("etcd"), TTL: ttl, Absent: 1}, 4500 * time.Millisecond},
-		{Granted, Setting{Terms: TermsOf("mysql"), TTL: ttl}, 11500 * time.Millisecond},
-		{Granted, Setting{Terms: TermsOf("redlock"), TTL: ttl, MaxTTL: time.Minute}, 12500*time.Millisecond + 60600*time.Millisecond},
-		{Standby, Setting{Terms: TermsOf("etcd"), TTL: ttl, Swallowed: true}, 21 * time.Second},
-		{Granted, Setting{Terms: TermsOf("redis"), TTL: ttl, Failures: 9}, 34 * time.Second},
+		{Woken, Setting{Terms: TermsOf("redis", nil), TTL: ttl}, 1500 * time.Millisecond},
+		{Woken, Setting{Terms: TermsOf("redlock", nil), TTL: ttl, Absent: 2}, 2 * time.Second},
+		{Woken, Setting{Terms: TermsOf("mysql", nil), FirstSpan: 500 * time.Millisecond, TTL: ttl, Absent: 1}, 2 * time.Second},
+		{Woken, Setting{Terms: TermsOf("etcd", nil), TTL: ttl, Absent: 1}, 4500 * time.Millisecond},
+		{Granted, Setting{Terms: TermsOf("mysql", nil), TTL: ttl}, 11500 * time.Millisecond},
+		{Granted, Setting{Terms: TermsOf("redlock", nil), TTL: ttl, MaxTTL: time.Minute}, 12500*time.Millisecond + 60600*time.Millisecond},
+		{Standby, Setting{Terms: TermsOf("etcd", nil), TTL: ttl, Swallowed: true}, 21 * time.Second},
+		{Granted, Setting{Terms: TermsOf("redis", nil), TTL: ttl, Failures: 9}, 34 * time.Second},
 	} {
 		if got := tt.rule.Within(tt.setting); got != tt.want {
 			t.Errorf("%s with %+v: %v, want %v", tt.rule, tt.setting, got, tt.want)

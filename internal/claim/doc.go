@@ -14,4 +14,5 @@
 //   - bound.go: by when something must have happened
 //   - terms.go: the backends; one each: etcd.go, memory.go, mysql.go, postgres.go, redis.go,
 //     redlock.go
+//   - file.go: the terms of any other one, as its author writes them
 package claim

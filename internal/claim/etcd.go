@@ -4,7 +4,7 @@ import "time"
 
 // etcd are the terms of a cluster of etcd.
 var etcd = Terms{
-	Turn:        func(time.Duration) time.Duration { return 3 * time.Second },
+	Turn:        3 * time.Second,
 	ExpiresLate: time.Second + 500*time.Millisecond,
 	Reconnects:  time.Second,
 	Exceptions: []Exception{

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the exceptions into docs/safety.m
 func TestPages(t *testing.T) {
 	safety, why := read(t, safetyPage), strings.Join(strings.Fields(read(t, backendsPage)), " ")
 	var rows []string
-	for _, r := range rules {
+	for _, r := range Rules {
 		rows = append(rows, string(r))
 	}
 	table := "\n| backend | does not hold | under |\n|---|---|---|\n"
@@ -87,17 +87,14 @@ func exceptionRows(b backend) (rows string) {
 // gone names rules in their order, those of [Twice] and of [Late] by one name each.
 func gone(some []Rule) string {
 	var out []string
-	for _, set := range []struct {
-		name  string
-		rules []Rule
-	}{{"double grant", Twice()}, {"late grant", Late()}} {
+	for _, set := range sets {
 		lacks := func(r Rule) bool { return !slices.Contains(some, r) }
 		if !slices.ContainsFunc(set.rules, lacks) {
-			out = append(out, set.name)
+			out = append(out, string(set.name))
 			some = slices.DeleteFunc(slices.Clone(some), func(r Rule) bool { return slices.Contains(set.rules, r) })
 		}
 	}
-	for _, r := range rules {
+	for _, r := range Rules {
 		if slices.Contains(some, r) {
 			out = append(out, string(r))
 		}

@@ -4,7 +4,7 @@ import "time"
 
 // redlock are the terms of several independent Redis servers.
 var redlock = Terms{
-	Turn:       func(time.Duration) time.Duration { return 250 * time.Millisecond },
+	Turn:       250 * time.Millisecond,
 	Reconnects: time.Second,
 	Exceptions: []Exception{
 		{

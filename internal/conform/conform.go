@@ -52,7 +52,9 @@ func (o Options) harness(t drivertest.T) *drivertest.Harness {
 		h.Other = func(t drivertest.T) driver.Backend { return other(t).Open(t) }
 	}
 	if o.Servers != nil {
-		h.Store = Store(o.Servers.Admit, o.Servers.Servers...)
+		if h.NoServer = len(o.Servers.Servers) == 0; !h.NoServer {
+			h.Store = Store(o.Servers.Admit, o.Servers.Servers...)
+		}
 		h.Leftovers = o.leftovers(cfg["prefix"])
 	}
 	return h

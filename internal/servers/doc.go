@@ -12,6 +12,7 @@
 // # Where is what
 //
 //   - kind.go: what is known of a product; operation.go: what its operator does
+//   - stranger.go: servers of a store that is not known, started by a command
 //   - environment.go: the servers of a backend and the paths to them, to be broken
 //   - server.go: one local server; process.go: its process; programs.go: what it is started from
 //   - compose.go: servers in containers

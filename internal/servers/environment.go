@@ -100,14 +100,17 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 // they are admitted. Of products that can do without durability, the others are
 // faster. The path of the backend's plugin is plugin.
 func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
-	e := &Environment{kind: k, plugin: plugin}
-	if !k.InHost() {
-		var err error
-		if e.Servers, err = k.Launch(ctx, durable); err != nil {
-			return nil, err
-		}
+	e := &Environment{kind: k, plugin: plugin, Config: driver.Config{}}
+	var err error
+	if k.Launch == nil {
+		err = k.Prepare(ctx, e, Requirements{Plugin: plugin})
+	} else {
+		e.Servers, err = k.Launch(ctx, durable)
 	}
-	e.Config = k.config(e.Servers.Addrs())
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	e.Config = e.ConfigOf(nil)
 	if durable {
 		maps.Copy(e.Config, k.Durable)
 	}

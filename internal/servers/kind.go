@@ -54,7 +54,7 @@ type Kind struct {
 	// Prepare starts the servers of e, which is closed after an error.
 	Prepare func(ctx context.Context, e *Environment, w Requirements) error
 	// Launch starts servers to be measured, which find Durable added to their
-	// configuration when they are durable ones.
+	// configuration when they are durable ones. nil: Prepare does that, too.
 	Launch  func(ctx context.Context, durable bool) (Nodes, error)
 	Durable driver.Config
 	// Services are those of compose.yaml, in the order of their addresses.
@@ -65,6 +65,8 @@ type Kind struct {
 	Address func(at []string) string
 	// HostIn finds host and port, as its first group, in an address that has more.
 	HostIn *regexp.Regexp
+
+	stranger *Stranger // that starts them; nil for a store that is known
 }
 
 // Floor is a call to servers that does next to nothing.
@@ -120,7 +122,7 @@ func (k *Kind) Known() bool { return k.Prepare != nil }
 
 // InHost reports whether it lives in the plugin process of one host, and has no
 // servers.
-func (k *Kind) InHost() bool { return k.Known() && k.Launch == nil }
+func (k *Kind) InHost() bool { return k.Known() && !k.Has(CapShared) }
 
 // Has reports whether its environment has a capability.
 func (k *Kind) Has(p Capability) bool { return k.Known() && k.Lacks[p] == "" }
@@ -150,6 +152,8 @@ func (k *Kind) config(at []string) driver.Config {
 	switch {
 	case len(at) == 0:
 		return driver.Config{}
+	case k.stranger != nil:
+		return k.stranger.at(at[0])
 	case k.Address == nil:
 		return driver.Config{"address": strings.Join(at, ",")}
 	}
@@ -161,6 +165,7 @@ type Capability string
 
 // The capabilities.
 const (
+	CapShared   Capability = "shared"   // several hosts use the store
 	CapServers  Capability = "servers"  // server processes of ours, which hosts share over paths of their own
 	CapMinority Capability = "minority" // more than one server, a majority decides
 	CapLeader   Capability = "leader"   // one of the servers leads the others

@@ -75,6 +75,7 @@ type Cell struct {
 
 	kind     results.Kind
 	fencing  string
+	terms    claim.Terms
 	made     []claim.Condition
 	failures []string
 	kept     map[claim.Rule]int
@@ -106,7 +107,8 @@ func Cells(rounds []results.Round) []Cell {
 		c := index[key]
 		if c == nil {
 			c = &Cell{
-				Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing, made: r.Conditions,
+				Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing,
+				terms: claim.TermsOf(r.Backend, r.Claims), made: r.Conditions,
 			}
 			index[key] = c
 			out = append(out, c)
@@ -146,9 +148,8 @@ func (c *Cell) conclude() {
 	if c.Class == ClassNotRun && c.Rounds == 0 {
 		return
 	}
-	terms := claim.TermsOf(c.Backend)
-	known, isKnown := terms.Exempt(claim.Overlap, c.made)
-	_, noTokens := terms.Exempt(claim.Token, c.made)
+	known, isKnown := c.terms.Exempt(claim.Overlap, c.made)
+	_, noTokens := c.terms.Exempt(claim.Token, c.made)
 	double := c.Overlaps + c.Linear + c.Signals
 	fenced := c.Tokens == 0 && c.StaleGuarded == 0 && c.fencing != "none"
 	switch {
@@ -337,7 +338,7 @@ func (t *table) prompt(holds []results.Hold, i int) {
 			return // it is not known when it ended
 		}
 	}
-	s := claim.Setting{Terms: claim.TermsOf(t.Backend), FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl}
+	s := claim.Setting{Terms: t.terms, FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl}
 	for _, f := range t.round.Halts {
 		if f.Why == results.HaltFrozen && f.Host != h.Host && f.From < h.GrantedNs {
 			s.Absent = 1 // of one name each host waits once

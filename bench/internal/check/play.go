@@ -18,7 +18,8 @@ type Span [2]int64
 // events did. All times are by one clock.
 type Play struct {
 	Backend, Fencing string
-	Began, Stopped   int64 // the callers were told to
+	Terms            claim.Terms // of the backend
+	Began, Stopped   int64       // the callers were told to
 	Names            []Name
 	Hosts            []Host
 	Events           []Span            // each from its injection to its end
@@ -116,7 +117,7 @@ func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	if host != everywhere {
 		made = slices.Concat(made, j.Hosts[host].Made)
 	}
-	if _, known := claim.TermsOf(j.Backend).Exempt(rule, made); known {
+	if _, known := j.Terms.Exempt(rule, made); known {
 		j.out.Exempt = append(j.out.Exempt, v)
 		return
 	}

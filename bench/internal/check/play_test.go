@@ -51,7 +51,7 @@ func TestJudge(t *testing.T) {
 		{"a lock stays", func(p *Play, _, _ *Host) { p.Probes = []Probe{{Took: 10 * time.Second}} }, claim.Orphaned},
 	} {
 		released, next := lease(0, 1, 0, 10, 990, 0, 1000), lease(1, 2, 50, 1010, 4990, 0, 5000)
-		p := Play{Backend: "redis", Fencing: "durable", Stopped: 6000 * ms, Names: []Name{{results.OpLock, 0, claim.Setting{TTL: 2 * time.Second}}}}
+		p := Play{Backend: "redis", Terms: claim.TermsOf("redis", nil), Fencing: "durable", Stopped: 6000 * ms, Names: []Name{{results.OpLock, 0, claim.Setting{TTL: 2 * time.Second}}}}
 		p.Hosts = []Host{{Alive: true, Seen: results.Seen{Holds: []results.Hold{released}}}, {Alive: true, Seen: results.Seen{
 			Holds: []results.Hold{next}, Calls: []results.Call{{Op: results.OpLock, SentNs: 50 * ms, BackNs: 1010 * ms, LimitNs: 5000 * ms, Served: true}},
 		}}}

@@ -23,9 +23,8 @@ type Action struct {
 	On   Target
 	// Needs are the capabilities that an environment must have.
 	Needs []servers.Capability
-	// Only names the environments in which it is known, by backend and setting;
-	// none means all.
-	Only []string
+	// Only reports whether it is known in a setting of a store; nil means in all.
+	Only func(s *servers.Kind, in servers.Setting) bool
 	// Unfit says why it cannot be done on this machine, "" when it can.
 	Unfit string
 	// Wrapped reports whether it is done to a host with one of [wrappersThatStay].
@@ -171,27 +170,41 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fits says why an action cannot be done in an environment, "" when it can.
-func (a Action) fits(backend, setting string, lacks map[servers.Capability]string) string {
-	if !a.knownIn(backend, setting) {
-		return fmt.Sprintf("it is known for %v", a.Only)
+// fits says why an action cannot be done in a setting of a backend, "" when it can.
+func (a Action) fits(backend, setting string) string {
+	of := kinds.Of(backend)
+	if !a.knownIn(of, setting) {
+		return fmt.Sprintf("it is known for %v", a.knownWhere())
 	}
 	for _, need := range a.Needs {
-		if why := lacks[need]; why != "" {
+		if why := of.Lacks[need]; why != "" {
 			return why
 		}
 	}
 	return a.Unfit
 }
 
-// knownIn reports whether it is known in an environment.
-func (a Action) knownIn(backend, setting string) bool {
-	return len(a.Only) == 0 || slices.Contains(a.Only, backend) || slices.Contains(a.Only, backend+"/"+setting)
+// knownIn reports whether it is known in a setting of a store.
+func (a Action) knownIn(of *servers.Kind, setting string) bool {
+	return a.Only == nil || a.Only(of, of.Setting(setting))
+}
+
+// knownWhere lists where it is known, by backend and setting.
+func (a Action) knownWhere() (all []string) {
+	for _, of := range kinds.All() {
+		for _, setting := range of.SettingNames() {
+			if a.knownIn(of, setting) {
+				all = append(all, of.Name+"/"+setting)
+			}
+		}
+	}
+	return all
 }
 
 // KnownFor reports whether it is known in some environment of a backend.
 func (a Action) KnownFor(backend string) bool {
-	return slices.ContainsFunc(kinds.Of(backend).SettingNames(), func(setting string) bool { return a.knownIn(backend, setting) })
+	of := kinds.Of(backend)
+	return slices.ContainsFunc(of.SettingNames(), func(setting string) bool { return a.knownIn(of, setting) })
 }
 
 // DoesTo says what it does to somebody: to "host B" or "server 2".

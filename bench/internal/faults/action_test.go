@@ -125,7 +125,7 @@ func testActions(t *testing.T, backend string, wanted func(Action) bool) {
 	w, start := openSystem(t, backend, servers.Requirements{})
 	h := start(t, "")
 	for _, a := range Actions() {
-		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain", kinds.Of(backend).Lacks) != "" {
+		if a.On != OnHost || !wanted(a) || a.fits(backend, "plain") != "" {
 			continue
 		}
 		t.Run(a.Name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func newActionPicker(backend string, settings []string, actions []Action, random
 	}
 	for _, setting := range settings {
 		for _, a := range actions {
-			if a.fits(backend, setting, kinds.Of(backend).Lacks) == "" {
+			if a.fits(backend, setting) == "" {
 				p.fitting[setting] = append(p.fitting[setting], a)
 			}
 		}

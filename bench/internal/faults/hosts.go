@@ -90,7 +90,7 @@ var (
 )
 
 // ownStore are the needs of what ends a plugin: the store is not in there.
-var ownStore = []servers.Capability{servers.CapServers}
+var ownStore = []servers.Capability{servers.CapShared}
 
 // ofHost does something to a host that has not ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {

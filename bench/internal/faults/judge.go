@@ -14,7 +14,7 @@ import (
 // judgeOf judges what was seen of a schedule by the claims of its backend.
 func judgeOf(h *History, b Backend) check.Judgement {
 	p := check.Play{
-		Backend: b.Name, Fencing: b.Fencing, Began: h.Began, Stopped: h.Stopped, Probes: h.Probes, Left: h.Left,
+		Backend: b.Name, Terms: claim.TermsOf(b.Name, b.Claims), Fencing: b.Fencing, Began: h.Began, Stopped: h.Stopped, Probes: h.Probes, Left: h.Left,
 		Hosts: make([]check.Host, len(h.Schedule.Hosts)),
 	}
 	for i := range p.Hosts {
@@ -94,7 +94,7 @@ func (h *History) machine(p *check.Play) {
 // setting is what the bounds for the names of a group depend on.
 func (h *History) setting(group int, b Backend) claim.Setting {
 	of := kinds.Of(b.Name)
-	s := claim.Setting{Terms: claim.TermsOf(b.Name), FirstSpan: b.FirstSpan, TTL: time.Duration(h.Schedule.Groups[group].TTL)}
+	s := claim.Setting{Terms: claim.TermsOf(b.Name, b.Claims), FirstSpan: b.FirstSpan, TTL: time.Duration(h.Schedule.Groups[group].TTL)}
 	for _, m := range h.Marks {
 		a := m.action()
 		if m.From == 0 {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
-	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // impairment is what can be done to the way between a host and a server.
@@ -78,16 +77,6 @@ var impairments = []impairment{
 	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*inject.Proxy).Cut)},
 }
 
-// whoPush are the backends whose servers say what a push is.
-func whoPush() (names []string) {
-	for _, k := range kinds.All() {
-		if k.Push != "" {
-			names = append(names, k.Name)
-		}
-	}
-	return names
-}
-
 // late is a time from 5 ms to 2 s, in which small ones are as likely as great
 // ones.
 func late(x float64) time.Duration {
@@ -136,7 +125,7 @@ func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*in
 		a.Heal = nil
 	}
 	if h.pushes {
-		a.Only = whoPush()
+		a.Only = func(s *servers.Kind, _ servers.Setting) bool { return s.Push != "" }
 	}
 	return a
 }

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -265,7 +266,7 @@ func (s *Schedule) separate() {
 // check finds what cannot be played, in a file that somebody has written.
 func (s *Schedule) check() error {
 	if !kinds.Of(s.Backend).Known() {
-		return fmt.Errorf("there are no servers for a backend %q", s.Backend)
+		return errors.New(NoServers(s.Backend))
 	}
 	of := kinds.Of(s.Backend)
 	setting := of.Setting(s.Setting)
@@ -296,7 +297,7 @@ func (s *Schedule) check() error {
 		if a.Name == "" {
 			return fmt.Errorf("there is no action %q", e.Action)
 		}
-		if why := a.fits(s.Backend, s.Setting, of.Lacks); why != "" {
+		if why := a.fits(s.Backend, s.Setting); why != "" {
 			return fmt.Errorf("action %s on %s: %s", e.Action, s.Backend, why)
 		}
 		switch {

@@ -25,7 +25,9 @@ type Backend struct {
 	// FirstSpan is that of its Properties.
 	FirstSpan time.Duration
 	Config    driver.Config
-	NoMTLS    bool
+	// Claims are its terms, of one that package claim does not know; nil for another.
+	Claims *claim.Terms
+	NoMTLS bool
 	// HostProgram is another program for the host processes, whose main must call
 	// [host.Main]: one that was built with another version of core. "" means this
 	// one.
@@ -109,7 +111,7 @@ type Found struct {
 func Search(ctx context.Context, b Backend, o Options) (found Found, err error) {
 	found.Backend, found.Covered = b.Name, &Coverage{}
 	if !kinds.Of(b.Name).Known() {
-		return found, fmt.Errorf("faults: lockbench has no throwaway servers for %s", b.Name)
+		return found, errors.New(NoServers(b.Name))
 	}
 	actions := Actions()
 	if len(o.Actions) > 0 {

@@ -39,13 +39,13 @@ var serverActions = slices.Concat(freezes, crashes, []Action{
 
 var freezes = []Action{
 	{
-		Name: "freeze-servers", Does: "all servers are frozen", On: OnStore, Uses: UsesProcess, Only: where(func(_ *servers.Kind, in servers.Setting) bool { return !in.Elects }),
+		Name: "freeze-servers", Does: "all servers are frozen", On: OnStore, Uses: UsesProcess, Only: func(_ *servers.Kind, in servers.Setting) bool { return !in.Elects },
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: time.Second,
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
 		// The leader among them may be frozen for longer than a TTL.
-		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: where(electing),
+		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: electing,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: freezeAll, Heal: resumeAll,
 	},
@@ -57,17 +57,17 @@ var freezes = []Action{
 		},
 	},
 	{
-		Name: "freeze-node", Does: "%s is frozen, and the other nodes are not", On: OnServer, Uses: UsesStore, Only: where(voting),
+		Name: "freeze-node", Does: "%s is frozen, and the other nodes are not", On: OnServer, Uses: UsesStore, Only: voting,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor,
 		Inject: func(_ context.Context, w *System, e Event) error { return w.Servers[e.Target].Freeze() }, Heal: resumeAll,
 	},
 	{
-		Name: "freeze-follower", Does: "a member that does not lead is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
+		Name: "freeze-follower", Does: "a member that does not lead is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: electing,
 		Needs: []servers.Capability{servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, StopsFor: elects, Recovers: time.Second,
 		Inject: func(ctx context.Context, w *System, e Event) error { return w.FreezeMember(ctx, 1) }, Heal: resumeAll,
 	},
 	{
-		Name: "freeze-leader", Does: "the member that leads is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: where(electing),
+		Name: "freeze-leader", Does: "the member that leads is frozen for longer than any TTL", On: OnStore, Uses: UsesStore, Only: electing,
 		Needs: []servers.Capability{servers.CapLeader}, Lasts: Span{quarantined, quarantined}, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: func(ctx context.Context, w *System, e Event) error { return w.FreezeMember(ctx, 0) }, Heal: resumeAll,
 	},
@@ -76,35 +76,35 @@ var freezes = []Action{
 var crashes = []Action{
 	crash(true, Action{
 		Name: "crash-servers", Does: "all servers crash, and start again with their data", On: OnStore, Stops: StopsAll, Recovers: elects,
-		Only: where(func(s *servers.Kind, in servers.Setting) bool { return !in.Sharded && !s.Has(servers.CapVotes) }),
+		Only: func(s *servers.Kind, in servers.Setting) bool { return !in.Sharded && !s.Has(servers.CapVotes) },
 	}),
 	crash(true, Action{
 		Name: "crash-nodes", Does: "all nodes crash, and start again with their data", On: OnStore, Stops: StopsAll, Recovers: quarantined,
-		Only: where(voting), Makes: []claim.Condition{claim.Restarted},
+		Only: voting, Makes: []claim.Condition{claim.Restarted},
 	}),
 	crash(true, Action{
 		Name: "crash-member", Does: "%s crashes, and starts again with its data, while the other members serve", On: OnServer, Stops: StopsAll, Recovers: elects,
-		Only: where(electing),
+		Only: electing,
 	}),
 	crash(true, Action{
 		Name: "crash-node", Does: "%s crashes, and starts again with its data, while the other nodes vote", On: OnServer, Recovers: quarantined,
-		Only: where(voting),
+		Only: voting,
 	}),
 	crash(false, Action{
 		Name: "wipe-servers", Does: "all servers crash, and start again without their data", On: OnStore, Stops: StopsAll, Recovers: elects,
-		Only: where(func(s *servers.Kind, in servers.Setting) bool {
+		Only: func(s *servers.Kind, in servers.Setting) bool {
 			return !in.Sharded && !in.Copied && !s.Has(servers.CapVotes)
-		}),
+		},
 		Makes: []claim.Condition{claim.DataLost},
 	}),
 	crash(false, Action{
 		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Stops: StopsAll, Recovers: quarantined,
-		Only: where(voting), Makes: []claim.Condition{claim.DataLost, claim.Restarted},
+		Only: voting, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
 	}),
 	// It does not vote until every lease that it knew of is over: nothing is lost.
 	crash(false, Action{
 		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Recovers: quarantined,
-		Only: where(voting),
+		Only: voting,
 	}),
 }
 
@@ -129,20 +129,6 @@ func crash(keepData bool, a Action) Action {
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
 func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
-// where lists the settings of stores that an action is known in.
-func where(known func(s *servers.Kind, in servers.Setting) bool) []string {
-	var all []string
-	for _, backend := range kinds.Names() {
-		s := kinds.Of(backend)
-		for _, in := range s.Settings {
-			if known(s, in) {
-				all = append(all, backend+"/"+in.Name)
-			}
-		}
-	}
-	return all
-}
-
 // each does something to all servers that run, or the first of them.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
@@ -160,7 +146,7 @@ var (
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,
-		Only: where(func(_ *servers.Kind, in servers.Setting) bool { return !in.Sharded }),
+		Only: func(_ *servers.Kind, in servers.Setting) bool { return !in.Sharded },
 		Inject: func(_ context.Context, w *System, e Event) error {
 			if e.Target >= len(w.Clocks) {
 				return errNoClock
@@ -213,11 +199,8 @@ func operation(backend string, o servers.Operation) Action {
 	if o.Undo != nil {
 		a.Heal = stepOf(o.Undo)
 	}
-	for _, s := range o.Settings {
-		a.Only = append(a.Only, backend+"/"+s)
-	}
-	if len(o.Settings) == 0 {
-		a.Only = []string{backend}
+	a.Only = func(s *servers.Kind, in servers.Setting) bool {
+		return s.Name == backend && (len(o.Settings) == 0 || slices.Contains(o.Settings, in.Name))
 	}
 	return a
 }

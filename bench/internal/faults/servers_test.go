@@ -31,7 +31,7 @@ func testServerActions(t *testing.T, of *servers.Kind, setting string) {
 	w, start := openSystem(t, of.Name, servers.Requirements{Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}})
 	h := start(t, "")
 	for _, a := range slices.Concat(serverActions, drawnOperations()) {
-		if a.fits(of.Name, setting, of.Lacks) == "" {
+		if a.fits(of.Name, setting) == "" {
 			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, h, a) })
 		}
 	}

@@ -75,6 +75,9 @@ func (f Fault) Fits(k *servers.Kind) string {
 			return why
 		}
 	}
+	if k.Known() && len(known(k, f.setting(k), f.Events)) == 0 {
+		return "lockbench does not know how, of this store"
+	}
 	return ""
 }
 
@@ -107,7 +110,7 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 		if of, everyStore := strings.CutPrefix(e.Action, "*"); everyStore {
 			e.Action = k.Name + of
 		}
-		if a := e.action(); a.Name != "" && a.knownIn(k.Name, setting) {
+		if a := e.action(); a.Name != "" && a.knownIn(k, setting) {
 			all = append(all, e)
 		}
 	}
@@ -123,9 +126,10 @@ const (
 
 // What faults need.
 var (
-	ourServers = []servers.Capability{servers.CapServers}
-	theClock   = []servers.Capability{servers.CapClock}
-	aReplica   = []servers.Capability{servers.CapReplica}
+	sharedStore = []servers.Capability{servers.CapShared}
+	ourServers  = []servers.Capability{servers.CapServers}
+	theClock    = []servers.Capability{servers.CapClock}
+	aReplica    = []servers.Capability{servers.CapReplica}
 )
 
 // What several faults do. Of servers that vote the holder reaches a bare majority, of
@@ -143,12 +147,12 @@ func All() []Fault {
 		{
 			Name: "freeze-host", Does: "the holder is frozen until another host has its locks, then goes on",
 			Produces: []claim.Condition{claim.HostStopped},
-			Events:   []Event{{Action: "freeze-host"}}, Needs: ourServers,
+			Events:   []Event{{Action: "freeze-host"}}, Needs: sharedStore,
 		},
 		{
 			Name: "freeze-waiter", Does: "the first host that waits is frozen, its plugin is not, and the holder gives its locks back; TTL 10 s", TTL: longTTL, OnWaiter: true,
 			Produces: []claim.Condition{claim.HostStopped}, RivalAsksLate: true,
-			Events: []Event{{Action: "freeze-host", Target: waiterHost}}, Needs: ourServers,
+			Events: []Event{{Action: "freeze-host", Target: waiterHost}}, Needs: sharedStore,
 		},
 		{
 			Name: "freeze-plugin", Does: "the holder's plugin process is frozen", KeepsLeases: true, ActsTTLs: 1.5,
@@ -157,7 +161,7 @@ func All() []Fault {
 		},
 		{
 			Name: "kill-host", Does: "the holder is killed, its plugin is not",
-			Events: []Event{{Action: "kill-host"}}, Needs: ourServers,
+			Events: []Event{{Action: "kill-host"}}, Needs: sharedStore,
 		},
 		{
 			Name: "kill-plugin", Does: "the holder's plugin process is killed", KeepsLeases: true, ActsTTLs: 1.5,
@@ -167,7 +171,7 @@ func All() []Fault {
 		{
 			Name: "kill-both", Does: "the holder and its plugin are killed",
 			Produces: []claim.Condition{claim.PluginDied},
-			Events:   []Event{{Action: "kill-both"}}, Needs: ourServers,
+			Events:   []Event{{Action: "kill-both"}}, Needs: sharedStore,
 		},
 		// A server that is cut off from everybody is one that is frozen: its
 		// connections stay open and it answers nothing.

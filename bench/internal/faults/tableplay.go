@@ -56,10 +56,15 @@ func (p Plan) Cells() (all, runnable int) {
 	return all, runnable
 }
 
+// NoServers says what is missing to play anything on a backend.
+func NoServers(backend string) string {
+	return fmt.Sprintf("lockbench does not know how to start servers for %[1]s: --server '%[1]s=COMMAND -p {port} -d {dir}' says so", backend)
+}
+
 // missing says why a fault cannot be shown on a backend here, "" when it can.
 func missing(b Backend, f Fault) string {
 	if !kinds.Of(b.Name).Known() {
-		return "lockbench has no throwaway servers for it"
+		return NoServers(b.Name)
 	}
 	return f.Fits(kinds.Of(b.Name))
 }
@@ -111,7 +116,7 @@ type runner struct {
 // roundOf is a round of a fault on a backend, before it is gone through.
 func roundOf(b Backend, f Fault) results.Round {
 	return results.Round{
-		Backend: b.Name, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
+		Backend: b.Name, Claims: b.Claims, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
 		// A store that dies with its plugin loses its leases with it.
 		Keeps: f.KeepsLeases && !kinds.Of(b.Name).InHost(),
 	}

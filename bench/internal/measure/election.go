@@ -57,7 +57,7 @@ func (s *election) join(ctx context.Context) (err error) {
 	spec := s.in.Host
 	spec.TempDir = c.Dir
 	if s.mode.proxied() {
-		spec.Config, err = kinds.Route(spec.Config, func(address string) (string, error) {
+		spec.Config, err = kinds.Route(spec.Backend, spec.Config, func(address string) (string, error) {
 			p, err := inject.NewProxy(address)
 			if err != nil {
 				return "", err

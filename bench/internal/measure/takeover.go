@@ -303,7 +303,7 @@ func NotPossible(in Input) string {
 	}
 	if m.proxied() {
 		nowhere := func(address string) (string, error) { return address, nil }
-		if _, err := kinds.Route(in.Host.Config, nowhere); err != nil {
+		if _, err := kinds.Route(in.Host.Backend, in.Host.Config, nowhere); err != nil {
 			return fmt.Sprintf("which needs proxies: %v", err)
 		}
 	}

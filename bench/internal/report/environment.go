@@ -84,6 +84,9 @@ func (r Report) command() string {
 		}
 	}
 	flag("backends", p.Backends...)
+	for _, command := range p.Commands {
+		flag("server", quoted(command))
+	}
 	if len(faults) > 0 {
 		flag("faults", faults...)
 		return fmt.Sprintf("%s --runs=%d --seed=%d", strings.Join(args, " "), p.Runs, p.Seed)
@@ -140,3 +143,6 @@ func texts[T any](in []T) []string {
 	}
 	return out
 }
+
+// quoted is one word of a shell.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -98,6 +98,7 @@ type Plan struct {
 	Quick      bool            `json:"quick"`
 	Env        string          `json:"env"`
 	OwnTargets []string        `json:"own_targets,omitempty"` // backends with --target
+	Commands   []string        `json:"commands,omitempty"`    // of --server
 }
 
 // Machine is what the run ran on. It names nobody and no network.

@@ -25,6 +25,8 @@ type Round struct {
 	Kind    Kind   `json:"kind"`
 	Fencing string `json:"fencing,omitempty"`
 	Fault   string `json:"fault"`
+	// Claims are the backend's, of one that package claim does not know.
+	Claims *claim.Terms `json:"claims,omitempty"`
 	// Conditions are those that the fault makes, by the names of package claim.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
 	// Control reports whether a safeguard was off on purpose: what happened is

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -36,9 +37,19 @@ func Names() []string {
 	return names
 }
 
+// added are those that were made known, by name.
+var added sync.Map
+
+// Add makes a kind known to [Of], in place of one of its name that was added before.
+// It is called before servers of the kind are asked for.
+func Add(k *servers.Kind) { added.Store(k.Name, k) }
+
 // Of is the kind of a backend's store. Of one that is not known nothing is known
 // but the name.
 func Of(backend string) *servers.Kind {
+	if k, ok := added.Load(backend); ok {
+		return k.(*servers.Kind)
+	}
 	for _, k := range All() {
 		if k.Name == backend {
 			return k
@@ -72,17 +83,20 @@ func Programs(ctx context.Context) []servers.Program {
 // ErrNoRoute: a configuration whose connections cannot be led through a proxy.
 var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
-// Route returns cfg with every server address replaced by what via returns for
-// it: that of a proxy. It fails with [ErrNoRoute] for TLS, whose certificates
-// name the server, and for addresses that are neither host:port nor of a form
-// that a store has.
-func Route(cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
+// Route returns cfg, of a backend, with every server address replaced by what via
+// returns for it: that of a proxy. It fails with [ErrNoRoute] for TLS, whose
+// certificates name the server, and for addresses that are neither host:port nor of a
+// form that a store has.
+func Route(backend string, cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
 	out := driver.Config{}
 	for k, v := range cfg {
 		if strings.HasPrefix(k, "tls") && v != "" && v != "false" {
 			return nil, fmt.Errorf("%w: %s is set", ErrNoRoute, k)
 		}
 		out[k] = v
+	}
+	if led, err := Of(backend).Route(out, via); led {
+		return out, err
 	}
 	all := driver.Config{"address": cfg["address"]}.List("address")
 	if _, k := hostIn(cfg["address"]); k != nil && k.Address != nil {

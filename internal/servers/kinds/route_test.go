@@ -20,7 +20,7 @@ func TestRoute(t *testing.T) {
 		"https://a:1":                    "",
 		"u:p@unix(/run/mysqld.sock)/db?": "",
 	} {
-		cfg, err := Route(driver.Config{"address": address, "prefix": "x"}, via)
+		cfg, err := Route("another", driver.Config{"address": address, "prefix": "x"}, via)
 		if want == "" {
 			if !errors.Is(err, ErrNoRoute) {
 				t.Errorf("%s: %v, %v", address, cfg, err)
@@ -31,7 +31,7 @@ func TestRoute(t *testing.T) {
 			t.Errorf("%s becomes %v, %v", address, cfg, err)
 		}
 	}
-	if _, err := Route(driver.Config{"address": "a:1", "tls_enabled": "true"}, via); !errors.Is(err, ErrNoRoute) {
+	if _, err := Route("another", driver.Config{"address": "a:1", "tls_enabled": "true"}, via); !errors.Is(err, ErrNoRoute) {
 		t.Errorf("with TLS: %v", err)
 	}
 }

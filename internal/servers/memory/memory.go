@@ -12,7 +12,7 @@ import (
 var Kind = &servers.Kind{
 	Name: "memory",
 	Lacks: servers.Lacking(nil, "its store lives in one host process, which no other shares",
-		servers.CapServers, servers.CapMinority, servers.CapLeader, servers.CapVotes, servers.CapKeeps, servers.CapClock,
+		servers.CapShared, servers.CapServers, servers.CapMinority, servers.CapLeader, servers.CapVotes, servers.CapKeeps, servers.CapClock,
 		servers.CapReplica, servers.CapExhaust, servers.CapSentinel, servers.CapSlots, servers.CapEvict),
 	Settings: []servers.Setting{{Name: servers.Plain, Servers: 1}},
 	Prepare:  func(context.Context, *servers.Environment, servers.Requirements) error { return nil },

@@ -1,11 +1,14 @@
 // Command planted is a plugin that keeps locks in Redis with one bug that its
 // configuration chooses. The tests of the checkers run it: each bug has to be
-// found.
+// found. As lockplugin-stranger it is the plugin of a store that lockbench does not
+// know.
 package main
 
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,8 +18,11 @@ import (
 )
 
 func main() {
+	if filepath.Base(os.Args[0]) == "lockplugin-stranger" {
+		properties.Name = "stranger"
+	}
 	serve.Main(driver.Spec{
-		Name: "redis", // it is shown on the servers of that backend
+		Name: properties.Name,
 		Doc:  "locks with a bug",
 		Keys: []driver.Key{
 			{Name: "address", Type: driver.TypeString, Required: true, Doc: "host:port"},
@@ -30,7 +36,8 @@ func main() {
 }
 
 var properties = driver.Properties{
-	Name: "redis", Fencing: driver.FencingDurable, Scope: driver.ScopeShared, SurvivesPlugin: true,
+	Name:    "redis", // it is shown on the servers of that backend
+	Fencing: driver.FencingDurable, Scope: driver.ScopeShared, SurvivesPlugin: true,
 	TTLMin: time.Millisecond, TTLStep: time.Millisecond, TTLMax: time.Hour, Durability: "none",
 }
 

@@ -1,0 +1,86 @@
+package claim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// sets are rules that go together, by one name.
+var sets = []struct {
+	name  Rule
+	rules []Rule
+}{{"double grant", Twice()}, {"late grant", Late()}}
+
+// file is a claim file: what the author of a backend does not promise. All that it
+// does not name is promised.
+type file struct {
+	Exceptions  []Exception `json:"exceptions,omitempty"`
+	Forgets     bool        `json:"forgets_data,omitempty"`
+	ExpiresLate text        `json:"expires_late,omitempty"`
+	Turn        text        `json:"turn,omitempty"`
+	Reconnects  text        `json:"reconnects_within,omitempty"`
+}
+
+// text is a time that is written as "1.5s".
+type text time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (t text) MarshalText() ([]byte, error) { return []byte(time.Duration(t).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *text) UnmarshalText(b []byte) error {
+	d, err := time.ParseDuration(string(b))
+	if err == nil && d < 0 {
+		err = fmt.Errorf("%v is less than nothing", d)
+	}
+	*t = text(d)
+	return err
+}
+
+// MarshalJSON writes the terms as a claim file.
+func (t Terms) MarshalJSON() ([]byte, error) {
+	return json.Marshal(file{t.Exceptions, t.Forgets, text(t.ExpiresLate), text(t.Turn), text(t.Reconnects)})
+}
+
+// UnmarshalJSON reads a claim file. Words that are not known are errors, and so is an
+// exception that names no rule or no condition.
+func (t *Terms) UnmarshalJSON(b []byte) error {
+	var f file
+	in := json.NewDecoder(bytes.NewReader(b))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&f); err != nil {
+		return err
+	}
+	for i, e := range f.Exceptions {
+		if len(e.Rules) == 0 || len(e.All) == 0 {
+			return fmt.Errorf("exception %d names no rule, or no condition under which it is not promised", i+1)
+		}
+		for _, set := range sets {
+			if n := slices.Index(e.Rules, set.name); n >= 0 {
+				e.Rules = slices.Replace(e.Rules, n, n+1, set.rules...)
+			}
+		}
+		if err := known("rule", e.Rules, Rules); err != nil {
+			return err
+		}
+		f.Exceptions[i].Rules = e.Rules
+		if err := known("condition", slices.Concat(e.All, e.Any), Conditions); err != nil {
+			return err
+		}
+	}
+	*t = Terms{f.Exceptions, time.Duration(f.Turn), time.Duration(f.ExpiresLate), time.Duration(f.Reconnects), f.Forgets}
+	return nil
+}
+
+// known finds a word that is none of all.
+func known[W ~string](what string, words, all []W) error {
+	for _, w := range words {
+		if !slices.Contains(all, w) {
+			return fmt.Errorf("there is no %s %q, but %q", what, w, all)
+		}
+	}
+	return nil
+}
