@@ -161,7 +161,7 @@ var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
 // foreign are programs whose arguments this test does not know, but for the
 // paths of the repository among them.
-var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "node", "npm", "benchstat"}
+var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "benchstat"}
 
 func (c checker) check(command string) string {
 	words := shellWord.FindAllString(command, -1)

@@ -173,7 +173,11 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 		}
 		claims := d.says.Properties
 		m.Plan.Backends, binaries[filepath.Base(d.Path)] = append(m.Plan.Backends, d.Name), d.Path
-		b := faults.Described(d.Path, d.says)
+		path, err := filepath.Abs(d.Path) // schedules put wrappers before it
+		if err != nil {
+			return nil, m, err
+		}
+		b := faults.Described(path, d.says)
 		b.Name, b.Config, b.Claims, b.NoMTLS, b.HostProgram = d.Name, d.config, p.claims(d.Name), !p.MTLS, p.HostProgram
 		backends = append(backends, b)
 		m.Subjects = append(m.Subjects, results.Subject{

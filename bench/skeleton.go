@@ -15,6 +15,10 @@ import (
 	"text/template"
 
 	"golang.org/x/mod/modfile"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+
+	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
 //go:embed skeleton
@@ -27,14 +31,30 @@ type skeleton struct {
 	Import  string // import path of the package
 	Go      string // version of the language
 	Replace string // a checkout of lockbench to build against; "" for a release
+
+	lang string // in which it is, one of Languages
 }
 
-// NewPlugin writes the skeleton of a backend, its plugin and its test into dir; "" for
-// one of its name. Outside of a module it is one, by the path module. With replace
-// that builds against the checkout of lockbench there. The outcome says what is next.
-func NewPlugin(name, dir, module, replace string) (*Outcome, error) {
+// Languages are those of which there is a skeleton.
+var Languages = []string{"go", "python"}
+
+// Descriptor is lock.proto as a file descriptor, a literal of Python.
+func (s skeleton) Descriptor() (string, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(protodesc.ToFileDescriptorProto(lockpb.File_lock_proto))
+	var text strings.Builder
+	for _, c := range b {
+		fmt.Fprintf(&text, `\x%02x`, c)
+	}
+	return `b"` + text.String() + `"`, err
+}
+
+// NewPlugin writes the skeleton of a backend in one of [Languages], its plugin and its
+// test into dir; "" for one of its name. In Go it is a module outside of one, by the path
+// module, which builds with replace against the checkout of lockbench there. The outcome
+// says what is next.
+func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to that of this build
-	s := skeleton{Name: name, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
+	s := skeleton{Name: name, lang: lang, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
 	dir = cmp.Or(dir, name)
 	files, err := s.write(dir, module)
 	if err != nil {
@@ -45,6 +65,10 @@ func NewPlugin(name, dir, module, replace string) (*Outcome, error) {
 		o.text += "wrote " + f + "\n"
 	}
 	o.text += fmt.Sprintf("\nnext, in %s:\n", dir)
+	if lang == "python" {
+		o.text += fmt.Sprintf("  lockbench conform ./lockplugin-%[1]s --mtls=off --config '%[1]s.path={dir}/locks.db'\n", name)
+		return o, nil
+	}
 	if files[0] == filepath.Join(dir, "go.mod") {
 		o.text += "  go mod tidy\n"
 	}
@@ -63,6 +87,15 @@ func (s *skeleton) write(dir, module string) ([]string, error) {
 		return nil, usagef("%q is not a name of a backend: small letters, digits and hyphens, a letter first", s.Name)
 	}
 	s.Package = strings.ReplaceAll(s.Name, "-", "")
+	if s.lang == "python" {
+		if module != "" || s.Replace != "" {
+			return nil, usagef("--module and --replace are of Go")
+		}
+		return s.writeAll(dir, [][2]string{
+			{"lockplugin-" + s.Name, "python/plugin.tmpl"}, {"store.py", "python/store.py.tmpl"},
+			{"lockplugin.py", "python/lockplugin.py.tmpl"}, {"lock_pb2.py", "python/lock_pb2.py.tmpl"},
+		})
+	}
 	files := [][2]string{
 		{s.Package + ".go", "backend.go.tmpl"},
 		{s.Package + "_test.go", "backend_test.go.tmpl"},
@@ -86,6 +119,11 @@ func (s *skeleton) write(dir, module string) ([]string, error) {
 		}
 		files = append([][2]string{{"go.mod", "go.mod.tmpl"}}, files...)
 	}
+	return s.writeAll(dir, files)
+}
+
+// writeAll writes files, each by its template, and returns their paths.
+func (s *skeleton) writeAll(dir string, files [][2]string) ([]string, error) {
 	var written []string
 	for _, f := range files {
 		target := filepath.Join(dir, f[0])
@@ -105,7 +143,11 @@ func (s *skeleton) fill(target, name string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	mode := os.FileMode(0o644)
+	if t.Name() == "plugin.tmpl" {
+		mode = 0o755 // a program as it is
+	}
+	f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
 		return Hinted(usagef("%s is there already", target), "name another directory with -o")
 	}

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"crypto/rand"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // TestNewPluginCompiles writes a skeleton into this module, and lets the tools
@@ -47,4 +52,42 @@ func TestNewPluginOutsideOfAModule(t *testing.T) {
 	for name, want := range map[string]string{"My_Store": "small letters", "../x": "small letters"} {
 		ends(t, exitUsage, want, "plugins", "new", name)
 	}
+}
+
+// pythonWithGRPC puts a python3 first in the PATH that has what the skeleton needs.
+func pythonWithGRPC(t *testing.T) {
+	t.Helper()
+	for _, dirs := range []string{os.Getenv("PATH"), "/usr/bin:" + os.Getenv("PATH")} {
+		t.Setenv("PATH", dirs)
+		if exec.CommandContext(t.Context(), "python3", "-c", "import grpc, google.protobuf").Run() == nil {
+			return
+		}
+	}
+	servers.Missing(t, "python", &servers.NotInstalledError{Program: "grpc for python3", Debian: "python3-grpcio python3-protobuf", Homebrew: "python"})
+}
+
+// TestNewPluginInPython holds the skeleton in Python to the contract. It speaks version
+// 1 of the protocol alone, so it is also the test that hosts go on to use such plugins.
+func TestNewPluginInPython(t *testing.T) {
+	pythonWithGRPC(t)
+	dir := filepath.Join(t.TempDir(), "store")
+	ends(t, exitOK, "lockplugin-py-store", "plugins", "new", "py-store", "--lang", "python", "-o", dir)
+	ends(t, exitUsage, "are of Go", "plugins", "new", "py-store", "--lang", "python", "--module", "example.com/x")
+	binary := filepath.Join(dir, "lockplugin-py-store")
+	ends(t, exitOK, "begins the names of all locks", "plugins", "describe", binary)
+	if os.Getenv("LOCKBENCH_LONG") == "1" {
+		ends(t, exitOK, " 0 failed; 0 could not be checked", "conform", binary, "--mtls=off", "--require", "--config", "py-store.path={dir}/locks.db")
+		return
+	}
+	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+		config := driver.Config{"path": filepath.Join(dir, "locks.db"), "prefix": rand.Text()}
+		return plugintest.BinaryWith(binary, plugin.Options{NoMTLS: true, Config: config})(t)
+	}, inPython...)
+}
+
+// inPython are cases that say the most in the least time.
+var inPython = []string{
+	"K2 a refused try leaves nothing behind", "K2 try decides once and says who holds", "K3 a withdrawn owner is refused",
+	"K6 names are kept as they are and never collide", "L6 tokens rise over release", "L7 release compares the token",
+	"L7 the lock of a killed host is free at once", "L7 a killed host's AtLeast is kept", "L8 another process renews and releases a lease",
 }

@@ -57,25 +57,28 @@ func pluginsDescribeCommand() *cobra.Command {
 }
 
 func pluginsNewCommand() *cobra.Command {
-	var dir, module, replace string
+	var lang, dir, module, replace string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Write the skeleton of a backend in Go, with its conformance test",
-		Long: `new writes a package that compiles, its plugin's main and a test that runs the
-conformance suite. The test is red until the operations are written; the text
-docs/authoring.md leads from there to a green one.
+		Short: "Write the skeleton of a backend in Go or Python",
+		Long: `new writes a package in Go that compiles, its plugin's main and a test that runs
+the conformance suite. The test is red until the operations are written; the
+text docs/authoring.md leads from there to a green one. Inside a Go module the
+package becomes part of it, elsewhere it gets a module of its own.
 
-Inside a Go module the package becomes part of it, elsewhere it gets a module of
-its own. No file is ever overwritten.`,
+In Python it writes a plugin that keeps locks in a file of SQLite, and passes
+the suite: replace its store by yours. No file is ever overwritten.`,
 		Example: `  lockbench plugins new my-store
+  lockbench plugins new my-store --lang python
   lockbench plugins new my-store -o backends/mystore --module example.com/mystore`,
 		Args: needs(1, 1, "a name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			shown, err := bench.NewPlugin(args[0], dir, module, replace)
+			shown, err := bench.NewPlugin(args[0], lang, dir, module, replace)
 			return errors.Join(show(shown, "text", cmd), err)
 		},
 	}
 	fl := cmd.Flags()
+	choiceVar(fl, &lang, "lang", "go", "in which language: go or python", bench.Languages...)
 	fl.StringVarP(&dir, "output", "o", "", "write into `DIR` (default NAME)")
 	fl.StringVar(&module, "module", "", "`PATH` of the new module (default example.com/lockplugin-NAME)")
 	fl.StringVar(&replace, "replace", "", "build against the checkout of lockbench in `DIR`")
