@@ -45,8 +45,11 @@ type Locked struct {
 
 // Run runs the command, which has the standard input, output and error of this process,
 // and its terminal. Its error is nil or a [StatusError] when the command has run; where
-// that says why, it has been written to out. It handles the signals of this process.
-func (l Locked) Run(ctx context.Context, out io.Writer) error {
+// that says why, it has been written to w, unless w did not take it within a second: a
+// writer that blocks keeps neither lock nor status. It handles the signals of this process.
+func (l Locked) Run(ctx context.Context, w io.Writer) error {
+	out := command.NewOut(w)
+	defer out.Close()
 	program, err := exec.LookPath(l.Command[0])
 	if err != nil {
 		return l.notFound(err, out)

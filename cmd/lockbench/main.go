@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,7 +22,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	complain(os.Stderr, err)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		complain(os.Stderr, err)
+	}()
+	select {
+	case <-told:
+	case <-time.After(time.Second): // a full pipe that nobody reads is no reason to stay
+	}
 	os.Exit(exitCode(err))
 }
 

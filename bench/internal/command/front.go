@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -53,15 +51,16 @@ var handedOn = []os.Signal{
 type front struct {
 	spec    Spec
 	keeper  *proc.Child
-	lines   chan line   // of the keeper
-	said    chan string // on its way to out
-	token   uint64      // of the last lease
-	stopped bool        // the keeper was when we last looked
+	lines   chan line // of the keeper
+	out     *Out
+	token   uint64 // of the last lease
+	plugin  plug   // of the keeper, when it got that lease
+	stopped bool   // the keeper was when we last looked
 }
 
 // Run runs s to its end. What it has to say meanwhile goes to out. It handles the
 // signals of this process, and nothing else may be started by that.
-func Run(s Spec, out io.Writer) End {
+func Run(s Spec, out *Out) End {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
 	}
@@ -78,17 +77,9 @@ func Run(s Spec, out io.Writer) End {
 		}
 		s.Stdio[i] = uintptr(fd)
 	}
-	f := &front{spec: s, keeper: &proc.Child{Role: role, Name: called}, said: make(chan string, 64)}
+	f := &front{spec: s, keeper: &proc.Child{Role: role, Name: called}, out: out}
 	f.lines = make(chan line, 64) // the keeper may be through before Start is
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		for text := range f.said {
-			fmt.Fprintln(out, "lockbench: "+text)
-		}
-	})
-	defer writing.Wait()
-	defer close(f.said)
-	defer signal.Stop(signals) // first of all, for what waits for the reader
+	defer signal.Stop(signals)
 	if err := proc.Start(context.Background(), f.keeper, s, func(l line) { f.lines <- l }); err != nil {
 		return End{Kind: Failed, Reason: fmt.Sprintf("keeper: %v", err)}
 	}
@@ -130,13 +121,9 @@ func (f *front) look() {
 func (f *front) take(l line) {
 	switch {
 	case l.Say != "" && f.spec.Verbose, l.Warn != "":
-		// A full pipe must not keep us from seeing what becomes of the keeper.
-		select {
-		case f.said <- l.Say + l.Warn:
-		default:
-		}
+		fmt.Fprintf(f.out, "lockbench: %s\n", l.Say+l.Warn)
 	case l.Token != 0:
-		f.token = l.Token
+		f.token, f.plugin = l.Token, l.Plugin
 	case l.Stopped != 0:
 		// A terminal has stopped us, too, and the line may be old: both go on by now.
 		if s, ok := proc.Of(l.Stopped); ok && s.Stopped() {
@@ -161,9 +148,14 @@ func (f *front) replace() End {
 		if l.End != nil {
 			return *l.End
 		}
-		f.token = max(f.token, l.Token)
+		if l.Token != 0 {
+			f.token, f.plugin = l.Token, l.Plugin
+		}
 	}
-	tree{func() int { return 0 }}.kill() // the plugin among them, which has nothing to release
+	// The keeper's plugin has nothing to release, and ends by itself or with the rest.
+	// Note: the disk may hold it up while it removes its directory, half a second once.
+	defer tree{func() int { return 0 }}.kill()
+	tree{f.plugin.running}.kill()
 	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
 	if f.token == 0 || f.spec.AtLeast > 0 {
 		return e

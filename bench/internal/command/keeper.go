@@ -154,7 +154,7 @@ func (k *keeper) run() (e End) {
 		if err != nil {
 			return k.failed(err)
 		}
-		k.say(line{Token: h.Token()})
+		k.say(line{Token: h.Token(), Plugin: k.plug()})
 		e = k.hold(h)
 		again := k.spec.Lead && (e.Kind == Lost || e.Kind == Ended && k.spec.Restart)
 		if !again || k.leaves() {
@@ -167,6 +167,13 @@ func (k *keeper) run() (e End) {
 			return k.failed(k.wanted.Err())
 		}
 	}
+}
+
+// plug is the plugin as it is now.
+func (k *keeper) plug() plug {
+	pid, _ := plugin.ProcessOf(k.backend)
+	s, _ := proc.Of(pid) // it may have ended: of 0 nothing is spared
+	return plug{pid, s.Start}
 }
 
 // failed is the end of what never had the lock.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Spec is what to run under which lock.
@@ -58,8 +59,23 @@ type line struct {
 	Say     string `json:",omitempty"` // for people who want to know
 	Warn    string `json:",omitempty"` // for all
 	Token   uint64 `json:",omitempty"` // of a new lease
+	Plugin  plug   `json:",omitzero"`  // with the token: that of the keeper
 	Stopped int    `json:",omitempty"` // the command, which a signal has stopped
 	End     *End   `json:",omitempty"` // the last line
+}
+
+// plug is a plugin's process. Its start tells it from a later one of that number.
+type plug struct {
+	Pid   int
+	Start string
+}
+
+// running is the process id, 0 when that process is no more.
+func (p plug) running() int {
+	if s, ok := proc.Of(p.Pid); !ok || s.Start != p.Start {
+		return 0
+	}
+	return p.Pid
 }
 
 // order is what the front says to the keeper.

@@ -1,0 +1,136 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLockStatus(t *testing.T) {
+	g := startGuarded(t)
+	odd := filepath.Join(t.TempDir(), "odd")
+	if err := os.WriteFile(odd, []byte("\x7fELF"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	busy, _ := g.start(t, "lock", "redis", "busy")
+	for _, tt := range []struct {
+		args, script string
+		want         int
+		text         string // of all output; "" for none
+	}{
+		{"lock redis free", "exit 0", 0, ""},
+		{"lock redis free", "exit 9", 9, ""},
+		{"lock redis free", "kill -9 $$", 137, ""},
+		{"lock redis free", "cat; echo $LOCKBENCH_LOCK; test $LOCKBENCH_TOKEN -gt 0 && date -d $LOCKBENCH_LEASE_UNTIL >/dev/null", 0, "typed\nfree\n"},
+		{"lock redis free", g.binary + " lock redis inner --target redis=" + g.server.Addr() + " --plugin-dir " + g.dir + " -- sh -c 'echo $LOCKBENCH_LOCK'", 0, "inner\n"},
+		{"lock redis free -v", "exit 0", 0, "released"},
+		{"lock redis free", "sleep 0.3 & exit 5", 5, ""}, // it stays for what is left behind
+		{"lock redis free --max-hold 100ms", "sleep 600", 79, "longest time"},
+		{"lock redis busy --try", "exit 0", 75, ""},
+		{"lock redis busy --try --conflict-exit-code 0", "exit 1", 0, ""},
+		{"lock redis busy --wait 100ms", "exit 0", 75, ""},
+		{"lock redis busy --wait 100ms -v", "exit 0", 75, ":" + strconv.Itoa(busy.Process.Pid)},
+		{"lock redis free --ttl 1ms", "exit 0", exitUsage, "1ms"},
+		{"lock redis free --target redis=127.0.0.1:1 --try", "exit 0", exitEnvironment, "--target"},
+		{"lock redis free --target redis=127.0.0.1:1 --wait 200ms", "exit 0", exitEnvironment, "--target"},
+		{"lock memory free", "exit 0", exitUsage, "no other process"},
+		{"lead redis led", "exit 4", 4, ""},
+		{"lead redis led --max-hold 100ms", "trap 'exit 7' TERM; [ -e " + odd + ".again ] && exit 6; touch " + odd + ".again; sleep 600 & wait", 6, "longest time"},
+	} {
+		cmd := g.command(tt.script, strings.Fields(tt.args)...)
+		if strings.Contains(tt.args, "--target") || strings.Contains(tt.args, "memory") {
+			i := slices.Index(cmd.Args, "redis="+g.server.Addr())
+			cmd.Args = slices.Delete(cmd.Args, i-1, i+1)
+		}
+		cmd.Stdin = strings.NewReader("typed\n")
+		out, _ := cmd.CombinedOutput() // the status is what is looked at
+		got := cmd.ProcessState.ExitCode()
+		if got != tt.want || !strings.Contains(string(out), tt.text) || tt.text == "" && len(out) > 0 {
+			t.Errorf("%s -- %s: status %d, want %d and %q; %s", tt.args, tt.script, got, tt.want, tt.text, out)
+		}
+	}
+	ends(t, 127, "not found", "lock", "redis", "free", "--", "no-such-program")
+	ends(t, 126, "permission denied", "lock", "redis", "free", "--", "/etc/passwd")
+	ends(t, exitUsage, "behind -- a command", "lock", "redis", "free", "true")
+	for program, want := range map[string]int{odd: 126} {
+		cmd := exec.Command(g.binary, "lock", "redis", "free", "--target", "redis="+g.server.Addr(), "--plugin-dir", g.dir, "--", program)
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != want || !strings.Contains(string(out), program) {
+			t.Errorf("%s: status %d, want %d; %s", program, got, want, out)
+		}
+	}
+}
+
+// TestLockAtLeast: a lock stays taken for so long although its command has ended.
+func TestLockAtLeast(t *testing.T) {
+	g := startGuarded(t)
+	for _, status := range []int{0, 75} {
+		cmd := g.command("exit 0", "lock", "redis", "tick", "--try", "--at-least", "30s")
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != status {
+			t.Errorf("status %d, want %d; %s", got, status, out)
+		}
+	}
+}
+
+// TestLockTick: of those that ask for one tick the first runs, and is told which it is;
+// what is killed in it is not run again. The tick has begun minutes ago, and does not end
+// for as long.
+func TestLockTick(t *testing.T) {
+	g := startGuarded(t)
+	tick := time.Hour
+	for since := time.Since(time.Now().Truncate(tick)); since < time.Minute || since > tick/2; since = time.Since(time.Now().Truncate(tick)) {
+		tick += time.Minute
+	}
+	for i, status := range []int{128 + 9, 75, 75} {
+		cmd := g.command("test -n \"$LOCKBENCH_TICK\" && kill -9 $$", "lock", "redis", "yearly", "--tick", tick.String())
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != status {
+			t.Errorf("run %d: status %d, want %d; %s", i, got, status, out)
+		}
+	}
+	if out, err := g.command("exit 0", "lock", "redis", "yearly", "--tick", "1m", "--try").CombinedOutput(); err == nil {
+		t.Errorf("--tick beside --try was accepted: %s", out)
+	}
+}
+
+// TestLockNamesAreCompleted: the names of the locks that are held, where the flags say.
+func TestLockNamesAreCompleted(t *testing.T) {
+	dir := plugins(t)
+	s := redisServer(t, nil)
+	c := holder(t, dir, s.Addr())
+	hold(t, c, "jobs/refresh")
+	hold(t, c, "other")
+	for _, command := range [][]string{{"lock"}, {"lead"}, {"locks", "inspect"}, {"locks", "break"}} {
+		args := append(append([]string{"__complete"}, command...), "--target", "redis="+s.Addr(), "--plugin-dir", dir, "redis", "jo")
+		if code, stdout, _ := lockbench(t, args...); code != exitOK || !strings.HasPrefix(stdout, "jobs/refresh\n") || strings.Contains(stdout, "other") {
+			t.Errorf("%v: exit %d, %q", command, code, stdout)
+		}
+	}
+}
+
+// TestManualPages: each command has one, and each shell its completions.
+func TestManualPages(t *testing.T) {
+	dir := t.TempDir()
+	ends(t, exitOK, "", "man", dir)
+	for _, c := range commands(newRoot()) {
+		page := filepath.Join(dir, "share", "man", "man1", strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
+		text, err := os.ReadFile(page)
+		if err != nil || !bytes.Contains(text, []byte(".SH EXAMPLE")) {
+			t.Errorf("%s: %v", page, err)
+		}
+	}
+	for _, file := range []string{"bash-completion/completions/lockbench", "zsh/site-functions/_lockbench", "fish/vendor_completions.d/lockbench.fish"} {
+		if text, err := os.ReadFile(filepath.Join(dir, "share", file)); err != nil || !bytes.Contains(text, []byte("__complete")) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
