@@ -62,7 +62,7 @@ func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {
 	case err == nil:
-		return errors.Join(fmt.Errorf("ports: somebody listens on %s", addr), c.Close())
+		return errors.Join(fmt.Errorf("ports: another process listens on %s", addr), c.Close())
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil
 	}

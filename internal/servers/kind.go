@@ -92,7 +92,7 @@ type Setting struct {
 // OneSQLServer is what an environment of one SQL server lacks.
 var OneSQLServer = map[Capability]string{
 	CapMinority: "one server has no minority",
-	CapLeader:   "one server has nobody to lead",
+	CapLeader:   "one server has no other to lead",
 	CapVotes:    "one server has no majority",
 	CapReplica:  "lockbench sets up no replica of a SQL server",
 	CapSentinel: "lockbench sets up no replica of a SQL server",

@@ -71,16 +71,16 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 		Do: holding("FLUSH TABLES WITH READ LOCK"), Undo: servers.On(letGo),
 	},
 	{
-		Name: "row-locks", Does: "somebody's transaction locks the rows of up to 40 locks", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Name: "row-locks", Does: "a foreign transaction locks the rows of up to 40 locks", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
 		Do:   holding("START TRANSACTION", "SELECT name FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40 FOR UPDATE"),
 		Undo: servers.On(letGo),
 	},
 	{
-		Name: "foreign-rows", Does: "somebody's transaction locks rows of locks that nobody uses", Lasts: servers.WhileWatched,
+		Name: "foreign-rows", Does: "a foreign transaction locks rows of locks that no host uses", Lasts: servers.WhileWatched,
 		Do: lockForeignRows(), Undo: servers.On(letGo),
 	},
 	{
-		Name: "gap-locks", Does: "somebody's transaction locks the gaps behind the rows of up to 40 locks, and no row", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
+		Name: "gap-locks", Does: "a foreign transaction locks the gaps behind the rows of up to 40 locks, and no row", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
 		Do: servers.On(lockGaps), Undo: servers.On(letGo),
 	},
 	{Name: "optimize", Does: "the table of locks is optimized", Recovers: time.Second, Do: statements("OPTIMIZE TABLE " + sqlTable)},

@@ -65,18 +65,18 @@ var operations = []servers.Operation{
 		Do: holding("BEGIN", "LOCK TABLE "+table+" IN ACCESS EXCLUSIVE MODE"), Undo: servers.On(letGo),
 	},
 	{
-		Name: "row-locks", Does: "somebody's transaction locks the rows of up to 40 locks", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
+		Name: "row-locks", Does: "a foreign transaction locks the rows of up to 40 locks", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
 		Do: holding("BEGIN", "SELECT name FROM "+table+" ORDER BY ends DESC LIMIT 40 FOR UPDATE"), Undo: servers.On(letGo),
 	},
 	{
-		Name: "foreign-rows", Does: "somebody's transaction locks rows of locks that nobody uses", Lasts: servers.WhileWatched,
+		Name: "foreign-rows", Does: "a foreign transaction locks rows of locks that no host uses", Lasts: servers.WhileWatched,
 		Do: servers.InTurn(
 			statements(fmt.Sprintf("INSERT INTO %s (name) SELECT convert_to('operator-' || n, 'UTF8') FROM generate_series(1, %d) n ON CONFLICT DO NOTHING", table, foreignRows)),
 			holding("BEGIN", "SELECT name FROM "+table+" WHERE name >= 'operator-' AND name < 'operator.' FOR UPDATE")),
 		Undo: servers.On(letGo),
 	},
 	{
-		Name: "old-snapshot", Does: "somebody's transaction reads the table of locks, and goes on", Lasts: servers.WhileWatched,
+		Name: "old-snapshot", Does: "a foreign transaction reads the table of locks, and goes on", Lasts: servers.WhileWatched,
 		Do: holding("BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM "+table), Undo: servers.On(letGo),
 	},
 	{Name: "vacuum", Does: "the table of locks is written anew", Recovers: time.Second, Do: statements("VACUUM FULL " + table)},
