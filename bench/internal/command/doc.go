@@ -34,4 +34,12 @@
 //
 // Elsewhere than on Linux no process adopts orphans: a command that leaves its
 // children behind outlives its lock there.
+//
+// # Where is what
+//
+//   - spec.go: what is run under which lock, and how it ended
+//   - front.go, keeper.go: the two processes; sys_linux.go, sys_other.go: the command ends
+//     with them
+//   - hold.go: one run of the command under a lease; tree.go: killing all that it started
+//   - out.go: texts for people, which nobody may read
 package command
