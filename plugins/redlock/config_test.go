@@ -35,7 +35,6 @@ func TestBadConfiguration(t *testing.T) {
 		{driver.Config{"address": "a:1,b:2,c:x"}, "node 3 of 3"},
 		{driver.Config{"address": three, "node_timeout": "4s"}, "max_ttl 1m0s is less than 20 times node_timeout 4s"},
 		{driver.Config{"address": three, "max_ttl": "25h"}, "max_ttl 25h0m0s is more than 24h"},
-		{driver.Config{"address": three, "fencing": "none"}, "fencing is not quorum: there are no locks without tokens any more, leave the key out"},
 		{driver.Config{"address": three, "quarantine": "1"}, "quarantine is neither on nor off"},
 		{driver.Config{"address": three, "prefix": "{x}"}, "braces"},
 		{driver.Config{"address": three, "node_timeout": "1us"}, "less than 1ms"},

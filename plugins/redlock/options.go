@@ -42,8 +42,6 @@ type Options struct {
 	// does not vote. It must be the same on every host, from 20 times
 	// NodeTimeout to 24 hours.
 	MaxTTL time.Duration `key:"max_ttl" default:"60s" doc:"bound of every TTL, and how long a node that lost its data does not vote; the same on every host"`
-	// Fencing is "quorum". Locks without tokens are gone: "none" is refused.
-	Fencing string `key:"fencing" default:"quorum" doc:"quorum, and nothing else: every grant has a token that rises"`
 	// Quarantine is "on", or "off" for tests that show what goes wrong then.
 	Quarantine string `key:"quarantine" default:"on" doc:"on; off lets a restarted node vote at once, and so grant a lock twice (for tests)"`
 
@@ -94,7 +92,6 @@ func (o Options) check() error {
 	say(o.NodeTimeout < time.Millisecond, "node_timeout is %v, less than 1ms", o.NodeTimeout)
 	say(o.MaxTTL < o.ttlMin(), "max_ttl %v is less than %d times node_timeout %v", o.MaxTTL, leastTTL, o.NodeTimeout)
 	say(o.MaxTTL > 24*time.Hour, "max_ttl %v is more than 24h", o.MaxTTL)
-	say(o.Fencing != "quorum", "fencing is not quorum: there are no locks without tokens any more, leave the key out")
 	say(o.Quarantine != "on" && o.Quarantine != "off", "quarantine is neither on nor off")
 	return err
 }
