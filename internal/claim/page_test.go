@@ -36,8 +36,8 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s does not say why %v is an exception of %s, with its source: %q", backendsPage, e.All, b.name, e.Why)
 			}
 		}
-		table += exceptionRows(b)
 	}
+	table += exceptionRows(all())
 	for _, row := range rows {
 		if !strings.Contains(safety, "\n| "+row+" | ") {
 			t.Errorf("%s has no row that begins with %q", safetyPage, row)
@@ -63,23 +63,34 @@ func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }
 
-// exceptionRows has one row for each set of rules that goes.
-func exceptionRows(b backend) (rows string) {
-	var sets []string
-	under := map[string][]string{}
-	for _, e := range b.terms.Exceptions {
-		gone := gone(e.Rules)
-		if !slices.Contains(sets, gone) {
-			sets = append(sets, gone)
+// exceptionRows has one row for each set of rules that goes under the same conditions.
+func exceptionRows(of []backend) (rows string) {
+	var ends []string
+	with := map[string][]string{}
+	for _, b := range of {
+		var sets []string
+		under := map[string][]string{}
+		for _, e := range b.terms.Exceptions {
+			gone := gone(e.Rules)
+			if !slices.Contains(sets, gone) {
+				sets = append(sets, gone)
+			}
+			when := names(e.All, " and ")
+			if len(e.Any) > 0 {
+				when += ", and " + names(e.Any, " or ")
+			}
+			under[gone] = append(under[gone], when)
 		}
-		when := names(e.All, " and ")
-		if len(e.Any) > 0 {
-			when += ", and " + names(e.Any, " or ")
+		for _, set := range sets {
+			end := fmt.Sprintf("%s | %s", set, strings.Join(under[set], "; "))
+			if !slices.Contains(ends, end) {
+				ends = append(ends, end)
+			}
+			with[end] = append(with[end], b.name)
 		}
-		under[gone] = append(under[gone], when)
 	}
-	for _, set := range sets {
-		rows += fmt.Sprintf("| %s | %s | %s |\n", b.name, set, strings.Join(under[set], "; "))
+	for _, end := range ends {
+		rows += fmt.Sprintf("| %s | %s |\n", strings.Join(with[end], ", "), end)
 	}
 	return rows
 }
