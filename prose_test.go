@@ -37,8 +37,33 @@ func TestProse(t *testing.T) {
 	}
 }
 
+// mostWords are the limits of texts; what stands in blocks of code, and the bars of
+// tables, are no words.
+var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900}
+
+// mostWordsOfUsers is that of all pages but those for authors of backends.
+const mostWordsOfUsers = 15_500
+
+// TestDocumentsAreShort: a fact stands once.
+func TestDocumentsAreShort(t *testing.T) {
+	ofUsers := 0
+	for path, text := range documents(t) {
+		n := words(fenced.ReplaceAllString(text, ""))
+		if most := mostWords[path]; most > 0 && n > most {
+			t.Errorf("%s has %d words, more than %d", path, n, most)
+		}
+		if filepath.Dir(path) == "docs" && path != "docs/authoring.md" && path != "docs/wire.md" {
+			ofUsers += n
+		}
+	}
+	t.Logf("the pages for users have %d words", ofUsers)
+	if ofUsers > mostWordsOfUsers {
+		t.Errorf("the pages for users have %d words, more than %d", ofUsers, mostWordsOfUsers)
+	}
+}
+
 func isProse(path string) bool {
-	return path == "README.md" || filepath.Dir(path) == "docs" && path != "docs/authoring.md"
+	return path == "README.md" || path == "CONTRIBUTING.md" || filepath.Dir(path) == "docs" && path != "docs/authoring.md"
 }
 
 // badProse is what a text has that is too long or banned. Tables are read in another
