@@ -75,7 +75,7 @@ var uses = []struct {
 	{ // a leader with standbys
 		kinds: []results.Op{results.OpLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
 		ttls: []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second}, limit: bounds(time.Minute, time.Minute), hold: bounds(time.Second, 10*time.Second),
-		values: []int{0, 100, 600}, // of which the last fits no queue entry; longer ones no packet of mysql-max-allowed-packet
+		values: []int{0, 100, 600}, // of which the last fits no queue entry
 	},
 	{ // jobs that take a while
 		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
