@@ -17,7 +17,7 @@ import (
 const (
 	mostDecisionLines = 10  // of one decision, blank ones aside
 	mostDecisionWidth = 120 // of a line, in characters
-	mostDecisionWords = 9_800
+	mostDecisionWords = 9_000
 )
 
 var (
