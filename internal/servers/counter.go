@@ -22,9 +22,10 @@ func (s Served) Since(before Served) Served {
 // their own counters. It is used by one goroutine.
 //
 // Redis counts commands, those that scripts run among them
-// (total_commands_processed of INFO); MySQL and MariaDB count statements
-// (Questions); PostgreSQL counts transactions (pg_stat_database); etcd counts messages that it received, requests as well as those
-// in streams (grpc_server_msg_received_total of its metrics).
+// (total_commands_processed of INFO); MySQL and MariaDB count statements (Questions);
+// etcd counts messages that it received, requests as well as those in streams
+// (grpc_server_msg_received_total of its metrics). PostgreSQL tells what it has done up
+// to ten seconds late, and has none.
 type Counter struct {
 	Own   float64 // what one reading adds to each node
 	Reads float64 // how many there were, with the one under way

@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/internal/servers"
 )
 
 // poolConns is how many connections a pool may use at a time: as many as callers,
@@ -35,22 +33,6 @@ func Pool(cfg driver.Config) (*pgxpool.Pool, error) {
 	fill(c.ConnConfig, cfg)
 	c.MaxConns = poolConns
 	return pgxpool.NewWithConfig(context.Background(), c)
-}
-
-// count counts the transactions of the database, each of which is one request of a
-// backend. The server adds a session's own at most once a second.
-func count(cfg driver.Config) (*servers.Counter, error) {
-	pool, err := Pool(cfg)
-	if err != nil {
-		return nil, err
-	}
-	c := &servers.Counter{Own: 1, End: func() error { pool.Close(); return nil }}
-	c.Nodes = append(c.Nodes, func(ctx context.Context) (servers.Served, error) {
-		var n float64
-		err := pool.QueryRow(ctx, "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database WHERE datname = current_database()").Scan(&n)
-		return servers.Served{Run: n, Sent: n - c.Own*c.Reads, Busy: math.NaN()}, err
-	})
-	return c, nil
 }
 
 // remove removes the rows of a prefix, and tables that begin with it.

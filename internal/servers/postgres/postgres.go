@@ -28,7 +28,6 @@ var Kind = &servers.Kind{
 	Services: []string{"postgres"},
 	Address:  func(at []string) string { return At(at[0]) },
 	HostIn:   regexp.MustCompile(`^postgres(?:ql)?://(?:[^/@]*@)?([^/?,@]+)(?:[/?]|$)`),
-	Counter:  count,
 	Remove:   remove,
 	Program:  Program,
 }
