@@ -65,7 +65,7 @@ func stringsOf(t *testing.T, path string) (found []string) {
 		case *ast.Field:
 			n.Tag = nil
 		case *ast.BinaryExpr, *ast.BasicLit:
-			if slices.Contains(joined, n.(ast.Node)) {
+			if slices.Contains(joined, n) {
 				return true
 			}
 			text := textOf(n.(ast.Expr), &joined)
