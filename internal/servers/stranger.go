@@ -84,14 +84,15 @@ func (c Stranger) recipe(ctx context.Context, e *Environment, a *asked) Recipe {
 		Product: e.kind.Name, Keeps: !c.Forgets, Data: []string{strangersData},
 		Prepare: func(dir string, port int, _ bool) ([]string, error) {
 			data := filepath.Join(dir, strangersData)
-			e.Config = c.config(DirPlace, data)
-			if err := os.MkdirAll(data, 0o700); err != nil {
-				return nil, err
+			line := strings.NewReplacer(PortPlace, strconv.Itoa(port), DirPlace, data).Replace(c.Line)
+			argv := []string{"/bin/sh", "-c", `cd "$0" && ` + line, data}
+			if err := os.MkdirAll(data, 0o700); err != nil || a.check != nil {
+				return argv, err
 			}
+			e.Config = c.config(DirPlace, data)
 			cfg := c.config(PortPlace, strconv.Itoa(port))
 			maps.Copy(cfg, e.Config)
-			line := strings.NewReplacer(PortPlace, strconv.Itoa(port), DirPlace, data).Replace(c.Line)
-			return []string{"/bin/sh", "-c", `cd "$0" && ` + line, data}, a.begin(ctx, cfg)
+			return argv, a.begin(ctx, cfg)
 		},
 		Ready: func(ctx context.Context, _ string) error { return a.Check(ctx) },
 	}
@@ -104,12 +105,10 @@ type asked struct {
 	end   func() error
 }
 
-// begin opens the plugin, once: it has no start to wait for when a server was started
-// again, and need not find one to be opened.
+// begin opens the plugin, before the server is there, which it need not find, and for
+// good: it has no start to wait for when a server was started again.
 func (a *asked) begin(ctx context.Context, cfg driver.Config) (err error) {
-	if a.check == nil {
-		a.check, a.end, err = a.open(ctx, cfg)
-	}
+	a.check, a.end, err = a.open(ctx, cfg)
 	return err
 }
 
