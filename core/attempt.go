@@ -65,7 +65,7 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	return nil, err
 }
 
-// usable refuses a grant that nobody waits for any more, or that came too
+// usable refuses a grant that no caller waits for any more, or that came too
 // late: counted from sending, its time may be over.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {

@@ -154,7 +154,7 @@ func (c *Client) Check(ctx context.Context) error {
 }
 
 // maxLook bounds single questions whose ctx has no end of its own, so that a
-// hung backend blocks nobody for ever.
+// hung backend blocks no caller for ever.
 const maxLook = 5 * time.Second
 
 // question is a public operation that asks the backend once.
@@ -222,7 +222,7 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 }
 
 // Break ends the lease of name if it is still one of the grant of token,
-// whoever holds it, and to whomever it was handed over in its host meanwhile.
+// whichever caller holds it, also after a hand-over inside its host.
 // Inspect returns the token. The error is a [*NotHeldError] when that lease is
 // over, and wraps ErrUnsupported where the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {

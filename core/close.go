@@ -131,8 +131,8 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 }
 
 // finish tries a clean-up until it is done or over, which returns nil, or ctx
-// ends, which returns why it was left. Whoever called Release was told that;
-// whoever called Run was not.
+// ends, which returns why it was left. The caller of Release was told that;
+// the caller of Run was not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {

@@ -39,7 +39,7 @@ type HeldError = driver.HeldError
 // that is known.
 type NotHeldError = driver.NotHeldError
 
-// Holder describes a held lock; the zero Holder means that nobody holds it.
+// Holder describes a held lock; the zero Holder means that it is free.
 type Holder = driver.Holder
 
 // Properties are the claims that a backend makes.

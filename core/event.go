@@ -127,7 +127,7 @@ func (e *emitter) ask(now instant) {
 	}()
 }
 
-// add queues an event, and reports whether somebody will be told. It never
+// add queues an event, and reports whether it will be delivered. It never
 // waits, and may be called with the client's locks held.
 func (e *emitter) add(ev Event) bool {
 	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)

@@ -33,7 +33,7 @@ const (
 //     the sending of the last request that the store has confirmed for this
 //     grant, or of the sign of life before a grant of the store's own. No
 //     hand-over moves it, only a renewal does. It is compared with a clock that
-//     counts suspends, so that nobody is handed a lease that ran out while this
+//     counts suspends, so that no caller is handed a lease that ran out while this
 //     process or machine stalled, nor one that soon will.
 //   - Tokens rise within a grant, and a later grant of the store has a higher
 //     number, and so a higher token than every hand-over before it.

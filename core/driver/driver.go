@@ -87,7 +87,7 @@ type Lock interface {
 	// returns nil.
 	Withdraw(ctx context.Context, name, owner string) error
 
-	// Inspect returns who holds name. A lock that nobody holds is the zero
+	// Inspect returns who holds name. A free lock is the zero
 	// Holder and no error.
 	Inspect(ctx context.Context, name string) (Holder, error)
 
@@ -119,7 +119,7 @@ type Waiter interface {
 	// Wait enters Owner into the queue of Name, if it is not there yet, and
 	// returns as soon as it is woken, or at once when Name is free. It returns
 	// also after max, which is what the holder has left and a second at most: an
-	// expiry wakes nobody, so core asks then. A backend may look by itself inside a
+	// expiry wakes no waiter, so core asks then. A backend may look by itself inside a
 	// Wait, once a second say. The zero Grant is only a hint: the caller asks
 	// TryAcquire (K4). No release that follows the caller's refused TryAcquire
 	// may be missed. A release wakes one waiter, not all (K5). The place in
@@ -213,7 +213,7 @@ type Admin interface {
 	// List calls emit for each held lock whose name starts with prefix, in no
 	// particular order, until emit returns false.
 	List(ctx context.Context, prefix string, emit func(Holder) bool) error
-	// Break ends the lease of name if its token is still token, whoever owns
+	// Break ends the lease of name if its token is still token, whichever client owns
 	// it; later tokens are higher. It returns a [*NotHeldError] if it is not.
 	Break(ctx context.Context, name string, token uint64) error
 }

@@ -2,7 +2,7 @@ package driver
 
 import "time"
 
-// Holder describes a held lock. The zero Holder means that nobody holds it.
+// Holder describes a held lock. The zero Holder means that it is free.
 type Holder struct {
 	Name  string
 	Owner string // for a foreign holder whatever the store shows, else empty
@@ -16,10 +16,10 @@ type Holder struct {
 	Waiters int
 }
 
-// Held reports whether somebody holds the lock.
+// Held reports whether the lock is held.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
-// by names the holder in an error: nobody, if the store keeps the lock for the
+// by names the holder in an error: no client, if the store keeps the lock for the
 // next in its queue.
 func (h Holder) by() string {
 	switch {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// othersWrite is the permission of everybody to write.
+	// othersWrite is the permission of any user to write.
 	othersWrite fs.FileMode = 0o002
 	// maxLinks bounds a chain of links, as Linux does.
 	maxLinks = 40
@@ -23,9 +23,9 @@ const (
 
 // checkSafe refuses a binary that any user of this machine could replace. It
 // goes the way that the kernel goes, through every directory and every link,
-// and refuses one of these in a directory in which everybody may write: the
+// and refuses one of these in a directory in which any user may write: the
 // binary, a link, and a directory unless the one that it is in is sticky, as
-// /tmp is, and it is this user's or root's own: there nobody else can rename
+// /tmp is, and it is this user's or root's own: there no other user can rename
 // it. Who owns what stands elsewhere is not looked at.
 func checkSafe(path string) error {
 	var done []string // of a path without links
@@ -130,10 +130,10 @@ func exhausted(err error) bool {
 	return false
 }
 
-// verify checks that the binary can be executed and that nobody else could have
+// verify checks that the binary can be executed and that no other user could have
 // replaced it, and compares it with the checksum file, if there is one. It is
 // done before each start.
-// Note: whoever can write to the binary between this and the start can still
+// Note: a user who can write to the binary between this and the start can still
 // replace it, which is why the way to it must be safe. Executing the open file
 // that was compared would not do for a script, whose interpreter opens it anew.
 func (l *launcher) verify() error {
