@@ -13,11 +13,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/internal/configtest"
 	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 const secret = "open-sesame-4711"
@@ -207,7 +207,7 @@ func TestTLS(t *testing.T) {
 		})
 		must(t, err)
 		var o Options
-		kit.Decode(full, &o)
+		config.Decode(full, &o)
 		use(t, connect(t, o), "jobs")
 		full["tls_cert_file"], full["tls_key_file"] = "", ""
 		// The end of the connection may overtake the alert that explains it.

@@ -10,10 +10,10 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 const (
@@ -68,13 +68,13 @@ var _ interface {
 // the defaults. It does not wait for a member to answer. The error wraps
 // [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
-	return open(kit.Filled(opts))
+	return open(config.Filled(opts))
 }
 
 func open(o Options) (*Backend, error) {
 	opts, source, err := o.complete()
 	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", kit.Invalid(err))
+		return nil, fmt.Errorf("etcd: %w", config.Invalid(err))
 	}
 	b := &Backend{space: newSpace(opts.Prefix), learning: make(chan struct{}, 1)}
 	b.cluster = cluster.New(cluster.Options{

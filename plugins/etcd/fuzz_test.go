@@ -11,9 +11,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/internal/configtest"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // FuzzConfig: whatever a configuration says, it is refused in words that do
@@ -58,7 +58,7 @@ func configured(cfg driver.Config) (Options, error) {
 		return Options{}, err
 	}
 	var o Options
-	kit.Decode(cfg, &o)
+	config.Decode(cfg, &o)
 	o, _, err = o.complete()
 	return o, err
 }

@@ -13,14 +13,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 )
 
 // DefaultPrefix is the default of Options.Prefix.
 const DefaultPrefix = "lockbench/"
 
 // Connect are the settings of every connection to a member.
-type Connect = kit.Connect
+type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults, so that the zero
 // value is a server on this machine; each field is the configuration key in its
@@ -43,10 +43,10 @@ type Options struct {
 var Spec = driver.Spec{
 	Name: "etcd",
 	Doc:  "locks in etcd: consensus, strict tokens, first come first served",
-	Keys: kit.KeysOf(Options{}),
+	Keys: config.KeysOf(Options{}),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		o := Options{Logger: log}
-		kit.Decode(cfg, &o)
+		config.Decode(cfg, &o)
 		return open(o)
 	},
 	Properties: claims,
@@ -54,19 +54,19 @@ var Spec = driver.Spec{
 
 // complete writes out the addresses, and reads the files that the options
 // name; or says what is wrong with them.
-func (o Options) complete() (Options, *kit.Source, error) {
+func (o Options) complete() (Options, *config.Source, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	switch {
 	case !utf8.ValidString(o.Prefix):
 		return o, nil, errors.New("prefix is not valid UTF-8")
 	case (o.Username == "") == o.HasPassword():
-		return o, nil, kit.Conflict("one of them is missing", "username", "password")
+		return o, nil, config.Conflict("one of them is missing", "username", "password")
 	}
 	secure, err := o.completeAddress()
 	if err != nil {
 		return o, nil, err
 	}
-	source, err := kit.NewSource(o.Connect, secure, o.Logger)
+	source, err := config.NewSource(o.Connect, secure, o.Logger)
 	return o, source, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
@@ -64,14 +65,14 @@ type link struct {
 // Open makes a Backend. It begins to connect, and does not wait for it; its
 // error wraps [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
-	return open(kit.Filled(opts))
+	return open(config.Filled(opts))
 }
 
 func open(o Options) (*Backend, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	connector, database, err := o.connector()
 	if err != nil {
-		return nil, fmt.Errorf("mysql: %w", kit.Invalid(err))
+		return nil, fmt.Errorf("mysql: %w", config.Invalid(err))
 	}
 	return start(o, connector, conn.Setup(database)), nil
 }

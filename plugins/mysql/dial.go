@@ -12,7 +12,7 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
@@ -23,7 +23,7 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 	if err != nil {
 		return nil, "", err
 	}
-	source, err := kit.NewSource(o.Connect, cfg.TLSConfig == "true", o.Logger)
+	source, err := config.NewSource(o.Connect, cfg.TLSConfig == "true", o.Logger)
 	if err != nil {
 		return nil, "", err
 	}

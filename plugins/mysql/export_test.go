@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
@@ -40,7 +40,7 @@ func OpenWith(opts Options, settings string) (*Backend, error) {
 }
 
 func openWith(opts Options, change func(sqldriver.Connector, string) (sqldriver.Connector, string)) (*Backend, error) {
-	kit.Fill(&opts)
+	config.Fill(&opts)
 	connector, database, err := opts.connector()
 	if err != nil {
 		return nil, err

@@ -15,12 +15,13 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Connect are the settings of every connection to the server. Those in the
 // address must not contradict them.
-type Connect = kit.Connect
+type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults; each field is the
 // configuration key in its tag.
@@ -114,15 +115,15 @@ func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	says := cfg.TLSConfig // of the parameter tls
 	switch {
 	case o.Username != "" && cfg.User != "" && o.Username != cfg.User:
-		return kit.Conflict("the address has another", "username")
+		return config.Conflict("the address has another", "username")
 	case o.Password != "" && cfg.Passwd != "" && o.Password != cfg.Passwd:
-		return kit.Conflict("the address has another", "password")
+		return config.Conflict("the address has another", "password")
 	case o.PasswordFile != "" && cfg.Passwd != "":
-		return kit.Conflict("the address has a password", "address", "password_file")
+		return config.Conflict("the address has a password", "address", "password_file")
 	case cfg.Net == "unix" && o.Secure():
-		return kit.Conflict("a unix socket has no TLS", "address", "tls_enabled")
+		return config.Conflict("a unix socket has no TLS", "address", "tls_enabled")
 	case says != "" && says != "true" && o.Secure(), says != "" && says != "false" && o.TLSEnabled != nil && !*o.TLSEnabled:
-		return kit.Conflict("the address says something else about TLS", "tls= in address", "tls_enabled")
+		return config.Conflict("the address says something else about TLS", "tls= in address", "tls_enabled")
 	}
 	return nil
 }
@@ -148,7 +149,7 @@ func checkParameters(address string) error {
 var Spec = driver.Spec{
 	Name: "mysql",
 	Doc:  "locks as rows of a table in MySQL 8.4 and later or MariaDB 10.6 and later",
-	Keys: kit.KeysOf(Options{}),
+	Keys: config.KeysOf(Options{}),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		o := optionsOf(cfg)
 		o.Logger = log
@@ -182,7 +183,7 @@ var properties = driver.Properties{
 }
 
 func optionsOf(cfg driver.Config) (o Options) {
-	kit.Decode(cfg, &o)
+	config.Decode(cfg, &o)
 	return o
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
@@ -22,7 +22,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	o := optionsOf(cfg)
 	dial, err := o.target()
 	if err != nil {
-		return fmt.Errorf("mysql: %w", kit.Invalid(err))
+		return fmt.Errorf("mysql: %w", config.Invalid(err))
 	}
 	table := "`" + strings.ReplaceAll(dial.DBName, "`", "``") + "`." + tableName(o.Prefix)
 	user := strings.ReplaceAll(dial.User, "'", "''")

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
@@ -46,26 +47,26 @@ type Backend struct {
 
 // Open makes a Backend. It does not wait for the server; its error wraps
 // [driver.ErrConfig].
-func Open(opts *Options) (*Backend, error) { return open(kit.Filled(opts)) }
+func Open(opts *Options) (*Backend, error) { return open(config.Filled(opts)) }
 
 func open(o Options) (*Backend, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	b := &Backend{opts: o, background: kit.NewGroup(), identity: kit.Identity{Addr: "address", Log: o.Logger}}
 	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("postgres: %w", kit.Invalid(err))
+		return nil, fmt.Errorf("postgres: %w", config.Invalid(err))
 	}
 	settings, _, err := o.target("address", o.Address)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: %w", kit.Invalid(err))
+		return nil, fmt.Errorf("postgres: %w", config.Invalid(err))
 	}
 	listen := settings
 	if o.ListenAddress != "" && o.ListenAddress != noListening {
 		if listen, _, err = o.target("listen_address", o.ListenAddress); err != nil {
-			return nil, fmt.Errorf("postgres: %w", kit.Invalid(err))
+			return nil, fmt.Errorf("postgres: %w", config.Invalid(err))
 		}
 	}
 	if b.pool, err = pgxpool.NewWithConfig(context.Background(), b.through(settings)); err != nil {
-		return nil, fmt.Errorf("postgres: %w", kit.Invalid(err))
+		return nil, fmt.Errorf("postgres: %w", config.Invalid(err))
 	}
 	b.start(listen)
 	return b, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 )
 
 // server is what a new connection learns about the other end.
@@ -306,7 +306,7 @@ func (b *Backend) unconnected(what, name string, err error) error {
 	if in := b.pool.Stat().AcquiredConns(); in >= b.pool.Config().MaxConns {
 		return fmt.Errorf("postgres: %s %q: %w: %w: all %d connections wait for the server: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, in, err)
 	}
-	return fmt.Errorf("postgres: %s %q: %w", what, name, kit.Unanswered("PostgreSQL server", err))
+	return fmt.Errorf("postgres: %s %q: %w", what, name, config.Unanswered("PostgreSQL server", err))
 }
 
 // failed is the error of a statement. The server has rolled back what it says an ERROR

@@ -14,12 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 )
 
 // Connect are the settings of every connection to the server. Those in the
 // address must not contradict them.
-type Connect = kit.Connect
+type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults; each field is the
 // configuration key in its tag.
@@ -73,7 +73,7 @@ var session = map[string]string{
 
 // target is where connections lead, by the text of the given key. Its errors never
 // quote the address: it may contain a password.
-func (o Options) target(key, address string) (*pgxpool.Config, *kit.Source, error) {
+func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, error) {
 	bad := fmt.Errorf("%s is not of the form postgres://user:password@host:port/database?parameter=value", key)
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "" {
@@ -102,13 +102,13 @@ func (o Options) target(key, address string) (*pgxpool.Config, *kit.Source, erro
 	_, written := u.User.Password()
 	switch {
 	case o.Username != "" && u.User.Username() != "" && o.Username != u.User.Username():
-		return nil, nil, kit.Conflict("the address has another", "username")
+		return nil, nil, config.Conflict("the address has another", "username")
 	case written && o.HasPassword():
-		return nil, nil, kit.Conflict("the address has a password", key, "password")
+		return nil, nil, config.Conflict("the address has a password", key, "password")
 	case mode == "disable" && o.Secure():
-		return nil, nil, kit.Conflict("the address says something else about TLS", "sslmode= in "+key, "tls_enabled")
+		return nil, nil, config.Conflict("the address says something else about TLS", "sslmode= in "+key, "tls_enabled")
 	}
-	source, err := kit.NewSource(o.Connect, mode == "verify-full", o.Logger)
+	source, err := config.NewSource(o.Connect, mode == "verify-full", o.Logger)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,7 +117,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *kit.Source, erro
 }
 
 // fill has each connection made with the password and the certificates of that moment.
-func (o Options) fill(c *pgxpool.Config, source *kit.Source) {
+func (o Options) fill(c *pgxpool.Config, source *config.Source) {
 	c.MaxConns = int32(o.Connections)
 	c.MinIdleConns = 1
 	c.MaxConnIdleTime, c.PingTimeout = time.Minute, pingTimeout

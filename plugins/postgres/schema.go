@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 )
 
 //go:embed schema.sql
@@ -63,11 +63,11 @@ func (b *Backend) migrate(ctx context.Context) error {
 func printDDL(cfg driver.Config, stdout io.Writer) error {
 	o := optionsOf(cfg)
 	if err := o.check(); err != nil {
-		return fmt.Errorf("postgres: %w", kit.Invalid(err))
+		return fmt.Errorf("postgres: %w", config.Invalid(err))
 	}
 	settings, _, err := o.target("address", o.Address)
 	if err != nil {
-		return fmt.Errorf("postgres: %w", kit.Invalid(err))
+		return fmt.Errorf("postgres: %w", config.Invalid(err))
 	}
 	role := pgx.Identifier{settings.ConnConfig.User}.Sanitize()
 	_, err = fmt.Fprintf(stdout, "%s\nGRANT USAGE ON SCHEMA lockbench TO %s;\nGRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lockbench TO %[2]s;\n", schema, role)

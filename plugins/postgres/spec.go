@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
@@ -15,7 +16,7 @@ import (
 var Spec = driver.Spec{
 	Name: "postgres",
 	Doc:  "locks as rows of a table in PostgreSQL 14 and later",
-	Keys: kit.KeysOf(Options{}),
+	Keys: config.KeysOf(Options{}),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		o := optionsOf(cfg)
 		o.Logger = log
@@ -49,7 +50,7 @@ var properties = driver.Properties{
 }
 
 func optionsOf(cfg driver.Config) (o Options) {
-	kit.Decode(cfg, &o)
+	config.Decode(cfg, &o)
 	return o
 }
 

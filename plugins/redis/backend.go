@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
@@ -18,7 +19,7 @@ import (
 // methods may be called from any number of goroutines.
 type Backend struct {
 	target    target
-	sentinels *kit.Source // of their password; nil where it is in no file
+	sentinels *config.Source // of their password; nil where it is in no file
 	node      *redisnode.Node
 	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before
 	links     *redisnode.Links
@@ -39,7 +40,7 @@ var _ interface {
 // Open makes a Backend; nil options and zero fields mean the defaults. It does
 // not wait for the store. The error wraps driver.ErrConfig and names the key.
 func Open(opts *Options) (*Backend, error) {
-	return open(kit.Filled(opts))
+	return open(config.Filled(opts))
 }
 
 func open(opts Options) (*Backend, error) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/internal/configtest"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -50,7 +50,7 @@ func configured(cfg driver.Config) (target, error) {
 		return target{}, err
 	}
 	var o Options
-	kit.Decode(cfg, &o)
+	config.Decode(cfg, &o)
 	t, err := o.resolve()
 	if err != nil {
 		return target{}, err

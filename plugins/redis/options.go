@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // Connect are the settings of every connection to a server.
-type Connect = kit.Connect
+type Connect = config.Connect
 
 // Options are the settings of the backend. Zero means the default; each field
 // is the configuration key in its tag.
@@ -119,7 +120,7 @@ func (o Options) check() error {
 	say(o.SentinelMaster == "" && o.SentinelUsername+o.SentinelPassword+o.SentinelPasswordFile != "",
 		"sentinel_username, sentinel_password and sentinel_password_file mean nothing without sentinel_master")
 	say(o.SentinelMaster == "" && o.SentinelTLSEnabled != nil, "sentinel_tls_enabled means nothing without sentinel_master")
-	err = errors.Join(err, kit.Between("look_every", o.LookEvery, 100*time.Millisecond, time.Hour))
+	err = errors.Join(err, config.Between("look_every", o.LookEvery, 100*time.Millisecond, time.Hour))
 	say(o.SentinelPassword != "" && o.SentinelPasswordFile != "", "sentinel_password and sentinel_password_file: one of them is enough")
 	return err
 }
@@ -142,7 +143,7 @@ func (t *target) add(a redisnode.Address) error {
 		o.DB = a.DB
 	}
 	if a.TLS && o.SentinelTLSEnabled != nil && !*o.SentinelTLSEnabled {
-		return kit.Conflict("the former says no TLS, and the latter asks for it", "sentinel_tls_enabled=false", "address")
+		return config.Conflict("the former says no TLS, and the latter asks for it", "sentinel_tls_enabled=false", "address")
 	}
 	t.tls = t.tls || a.TLS
 	t.network = a.Network
@@ -162,11 +163,11 @@ const (
 var Spec = driver.Spec{
 	Name:       "redis",
 	Doc:        "locks on one Redis or Valkey master, alone, behind Sentinel, or in a Cluster",
-	Keys:       kit.KeysOf(Options{}),
+	Keys:       config.KeysOf(Options{}),
 	Properties: properties("unknown", ""),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		o := Options{Logger: log}
-		kit.Decode(cfg, &o)
+		config.Decode(cfg, &o)
 		return open(o)
 	},
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -41,7 +41,7 @@ func TestKeysComeFromOptions(t *testing.T) {
 
 func TestResolve(t *testing.T) {
 	resolve := func(o Options) (target, error) {
-		kit.Fill(&o)
+		config.Fill(&o)
 		return o.resolve()
 	}
 	r, err := resolve(Options{})

@@ -7,7 +7,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
@@ -72,12 +72,12 @@ func (serverHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 }
 
 // sentinelSource reads the sentinels' password, nil where it is not in a file.
-func (o Options) sentinelSource() (*kit.Source, error) {
+func (o Options) sentinelSource() (*config.Source, error) {
 	if o.SentinelPasswordFile == "" {
 		return nil, nil
 	}
-	c := kit.Connect{PasswordFile: o.SentinelPasswordFile, DialTimeout: o.DialTimeout, RequestTimeout: o.RequestTimeout}
-	s, err := kit.NewSource(c, false, o.Logger)
+	c := config.Connect{PasswordFile: o.SentinelPasswordFile, DialTimeout: o.DialTimeout, RequestTimeout: o.RequestTimeout}
+	s, err := config.NewSource(c, false, o.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("sentinel_password_file: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
@@ -56,7 +57,7 @@ var _ interface {
 // Open makes a Backend. It does not wait for the nodes. The error wraps
 // driver.ErrConfig and names the key.
 func Open(opts *Options) (*Backend, error) {
-	return open(kit.Filled(opts))
+	return open(config.Filled(opts))
 }
 
 func open(o Options) (*Backend, error) {

@@ -98,7 +98,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 	const ttl = time.Second
 	nodes, b := cluster(t, driver.Config{"max_ttl": "1s"})
-	hosts := []*Backend{b, connect(t, config(nodes, driver.Config{"max_ttl": "1s"}))}
+	hosts := []*Backend{b, connect(t, configOf(nodes, driver.Config{"max_ttl": "1s"}))}
 	histories := make([]*history, names)
 	for i := range histories {
 		histories[i] = &history{began: time.Now()}

@@ -55,7 +55,7 @@ func TestClockOfANodeMoves(t *testing.T) {
 // follow it.
 func TestClockOfOneNodeAhead(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
-	cfg := config(nodes, nil)
+	cfg := configOf(nodes, nil)
 	must(t, initialise(t.Context(), cfg))
 	b := connect(t, cfg)
 	must(t, b.Check(t.Context()))
@@ -88,7 +88,7 @@ func TestClockOfOneNodeAhead(t *testing.T) {
 // although its round of writing the token reaches every node.
 func TestClockJumpsBetweenRounds(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
-	cfg := config(nodes, nil)
+	cfg := configOf(nodes, nil)
 	must(t, initialise(t.Context(), cfg))
 	b, other := connect(t, cfg), connect(t, cfg)
 	must(t, b.Check(t.Context()))
@@ -127,7 +127,7 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 // wiped and let in again while the other two are cut off.
 func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
-	cfg := config(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
+	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
 	must(t, initialise(t.Context(), cfg))
 	b := connect(t, cfg)
 	must(t, b.Check(t.Context()))

@@ -82,51 +82,51 @@ func TestRefusedByNodes(t *testing.T) {
 		own := start(t, 2, &redisserver.Options{Password: "right-secret"})
 		other := start(t, 1, &redisserver.Options{Password: "other-secret"})
 		all := append(own, other...)
-		checked(t, config(all, driver.Config{"password": "right-secret"}), driver.ErrDenied, other[0].Addr(), "wrong username or password")
+		checked(t, configOf(all, driver.Config{"password": "right-secret"}), driver.ErrDenied, other[0].Addr(), "wrong username or password")
 	})
 	t.Run("no password given", func(t *testing.T) {
 		own := start(t, 1, &redisserver.Options{Password: "right-secret"})
-		checked(t, config(initialised(own...), nil), driver.ErrDenied, own[0].Addr(), "password")
+		checked(t, configOf(initialised(own...), nil), driver.ErrDenied, own[0].Addr(), "password")
 	})
 	t.Run("eviction", func(t *testing.T) {
 		own := start(t, 1, &redisserver.Options{Lines: []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}})
-		checked(t, config(initialised(own...), nil), driver.ErrDenied, own[0].Addr(), "allkeys-lru")
+		checked(t, configOf(initialised(own...), nil), driver.ErrDenied, own[0].Addr(), "allkeys-lru")
 	})
 	t.Run("replica", func(t *testing.T) {
 		host, port, err := net.SplitHostPort(nodes[0].Addr())
 		must(t, err)
 		own := start(t, 1, &redisserver.Options{Lines: []string{"replicaof " + host + " " + port}})
-		checked(t, config(initialised(own...), nil), driver.ErrDenied, own[0].Addr(), "replica")
+		checked(t, configOf(initialised(own...), nil), driver.ErrDenied, own[0].Addr(), "replica")
 	})
 	t.Run("another max_ttl", func(t *testing.T) {
 		own := start(t, 1, nil)
 		all := initialised(own...)
-		must(t, initialise(t.Context(), config(all, nil)))
-		checked(t, config(all, driver.Config{"max_ttl": "30s"}), driver.ErrDenied, "max_ttl is 30s here and 60000 ms where")
+		must(t, initialise(t.Context(), configOf(all, nil)))
+		checked(t, configOf(all, driver.Config{"max_ttl": "30s"}), driver.ErrDenied, "max_ttl is 30s here and 60000 ms where")
 	})
 	t.Run("nobody there", func(t *testing.T) {
 		own := start(t, 3, nil)
 		for _, s := range own {
 			must(t, s.Stop())
 		}
-		checked(t, config(own, nil), driver.ErrUnavailable, "0 of 3 nodes vote", own[2].Addr(), "refused")
+		checked(t, configOf(own, nil), driver.ErrUnavailable, "0 of 3 nodes vote", own[2].Addr(), "refused")
 	})
 	t.Run("black holes", func(t *testing.T) {
 		own := start(t, 3, nil)
 		for _, s := range own {
 			must(t, s.Freeze())
 		}
-		checked(t, config(own, nil), driver.ErrUnavailable, "0 of 3 nodes vote", own[2].Addr())
+		checked(t, configOf(own, nil), driver.ErrUnavailable, "0 of 3 nodes vote", own[2].Addr())
 	})
 	t.Run("TLS to a plain port", func(t *testing.T) {
 		own := start(t, 3, nil)
-		checked(t, config(own, driver.Config{"tls_enabled": "true"}), driver.ErrUnavailable, "0 of 3 nodes vote")
+		checked(t, configOf(own, driver.Config{"tls_enabled": "true"}), driver.ErrUnavailable, "0 of 3 nodes vote")
 	})
 }
 
 func TestInit(t *testing.T) {
 	nodes := start(t, 3, nil)
-	cfg := config(nodes, nil)
+	cfg := configOf(nodes, nil)
 	must(t, initialise(t.Context(), cfg))
 	must(t, initialise(t.Context(), cfg)) // again
 	must(t, nodes[0].Stop())
@@ -143,7 +143,7 @@ func TestInit(t *testing.T) {
 func TestInitWithAnotherTTL(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "o"))
-	err := initialise(t.Context(), config(nodes, driver.Config{"max_ttl": "30s"}))
+	err := initialise(t.Context(), configOf(nodes, driver.Config{"max_ttl": "30s"}))
 	if !errors.Is(err, driver.ErrDenied) || !contains(err, "max_ttl of 60000 ms") {
 		t.Errorf("init with another max_ttl: %v", err)
 	}
@@ -154,10 +154,10 @@ func TestInitWithAnotherTTL(t *testing.T) {
 // stops nobody.
 func TestTwinIsSetAside(t *testing.T) {
 	nodes := start(t, 3, nil)
-	must(t, initialise(t.Context(), config(nodes, nil)))
+	must(t, initialise(t.Context(), configOf(nodes, nil)))
 	_, port, err := net.SplitHostPort(nodes[0].Addr())
 	must(t, err)
-	b := connect(t, config(nodes[:2], driver.Config{"address": nodes[:2].Addr() + ",localhost:" + port}))
+	b := connect(t, configOf(nodes[:2], driver.Config{"address": nodes[:2].Addr() + ",localhost:" + port}))
 	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrDenied) || !contains(err, "lead to one server") || !contains(err, "localhost:"+port) {
 		t.Errorf("check: %v", err)
 	}
@@ -185,9 +185,9 @@ func TestClosed(t *testing.T) {
 // Everything that a backend has started ends with it, whatever its nodes do.
 func TestNoGoroutineLeft(t *testing.T) {
 	nodes := start(t, 5, nil)
-	must(t, initialise(t.Context(), config(nodes, nil)))
+	must(t, initialise(t.Context(), configOf(nodes, nil)))
 	before := goleak.IgnoreCurrent()
-	cfg, err := Spec.CheckConfig(config(nodes, nil))
+	cfg, err := Spec.CheckConfig(configOf(nodes, nil))
 	must(t, err)
 	for i, harm := range []func(*servers.Server) error{nil, (*servers.Server).Freeze, (*servers.Server).Stop} {
 		// A name of its own: the turn of the waiter that gives up lasts on.

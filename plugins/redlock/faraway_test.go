@@ -15,7 +15,7 @@ import (
 // the key that helps.
 func TestNodesFartherThanNodeTimeout(t *testing.T) {
 	nodes := start(t, 3, nil)
-	must(t, initialise(t.Context(), config(nodes, nil)))
+	must(t, initialise(t.Context(), configOf(nodes, nil)))
 	addresses := []string{nodes[0].Addr()}
 	var proxies []*inject.Proxy
 	for _, s := range nodes[1:] {

@@ -275,7 +275,7 @@ func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 // questions may refuse to write.
 func TestCheckTriesToWrite(t *testing.T) {
 	nodes := start(t, 3, nil)
-	ctx, cfg := t.Context(), config(nodes, nil)
+	ctx, cfg := t.Context(), configOf(nodes, nil)
 	must(t, initialise(ctx, cfg))
 	b := connect(t, cfg)
 	must(t, b.Check(ctx))
@@ -319,7 +319,7 @@ func TestMissedBreakIsNotProlonged(t *testing.T) {
 	r.TTL = time.Minute
 	r = acquire(t, b, r)
 	eventually(t, "the lock is on 5 nodes", func() bool { return keyCount(t, nodes, "a") == 5 })
-	operator := connect(t, config(nodes, nil))
+	operator := connect(t, configOf(nodes, nil))
 	must(t, operator.Check(ctx))
 	c := plain(t, nodes[4])
 	must(t, c.ConfigSet(ctx, "min-replicas-to-write", "1").Err())
@@ -368,7 +368,7 @@ func TestRestartWithoutData(t *testing.T) {
 			for _, s := range nodes[3:] {
 				must(t, s.Resume())
 			}
-			other := connect(t, config(nodes, driver.Config{"quarantine": quarantine}))
+			other := connect(t, configOf(nodes, driver.Config{"quarantine": quarantine}))
 			if quarantine == "off" {
 				voting(t, other, nodes...)
 				acquire(t, other, lease("a", "o2")) // while o1 holds it for another seconds
@@ -434,7 +434,7 @@ func TestTokenAfterWipe(t *testing.T) {
 // A fresh cluster votes after max_ttl by itself.
 func TestFreshCluster(t *testing.T) {
 	nodes := start(t, 3, nil)
-	cfg := config(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
+	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
 	b := connect(t, cfg)
 	began := time.Now()
 	if err := b.Check(t.Context()); !errors.Is(err, driver.ErrUnavailable) || !contains(err, "init") {

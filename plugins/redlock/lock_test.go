@@ -48,7 +48,7 @@ func TestTTLBounds(t *testing.T) {
 // Two hosts guess tokens independently, and each other's guesses are wrong.
 func TestTokensOfTwoHosts(t *testing.T) {
 	nodes, b := cluster(t, nil)
-	other := connect(t, config(nodes, nil))
+	other := connect(t, configOf(nodes, nil))
 	must(t, other.Check(t.Context()))
 	b.learn(uint64(time.Now().Add(time.Hour).UnixMicro()))
 	var last uint64

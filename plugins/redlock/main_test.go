@@ -34,7 +34,7 @@ func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 
 // config is that of a host. Nodes get more time than by default, because tests
 // share their machine; a shorter max_ttl than a minute needs the default.
-func config(nodes servers.Nodes, more driver.Config) driver.Config {
+func configOf(nodes servers.Nodes, more driver.Config) driver.Config {
 	cfg := driver.Config{"address": nodes.Addr()}
 	if more["max_ttl"] == "" {
 		cfg["node_timeout"] = "500ms"
@@ -68,7 +68,7 @@ func connect(t testing.TB, cfg driver.Config) *Backend {
 func cluster(t testing.TB, more driver.Config) (servers.Nodes, *Backend) {
 	t.Helper()
 	nodes := start(t, 5, nil)
-	cfg := config(nodes, more)
+	cfg := configOf(nodes, more)
 	must(t, initialise(t.Context(), cfg))
 	b := connect(t, cfg)
 	must(t, b.Check(t.Context()))

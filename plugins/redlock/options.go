@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
 // Connect are the settings of every connection to a node.
-type Connect = kit.Connect
+type Connect = config.Connect
 
 // Options are the settings of the backend. Zero means the default; each field
 // is the configuration key in its tag.
@@ -100,7 +100,7 @@ func (o Options) check() error {
 var Spec = driver.Spec{
 	Name:       "redlock",
 	Doc:        "locks on a majority of 3 to 9 independent Redis or Valkey masters",
-	Keys:       kit.KeysOf(Options{}),
+	Keys:       config.KeysOf(Options{}),
 	Properties: Options{}.properties(),
 	Open: func(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
 		return open(optionsOf(cfg, log))
@@ -114,7 +114,7 @@ var Spec = driver.Spec{
 
 func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 	o := Options{Logger: log}
-	kit.Decode(cfg, &o)
+	config.Decode(cfg, &o)
 	return o
 }
 
@@ -122,7 +122,7 @@ func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 // it: the queue is on one node, and whoever gets a majority without that node
 // overtakes.
 func (o Options) properties() driver.Properties {
-	kit.Fill(&o)
+	config.Fill(&o)
 	return driver.Properties{
 		Name:           "redlock",
 		Fencing:        driver.FencingQuorum,

@@ -14,7 +14,7 @@ import (
 // and a node that stalls now and then is let in like any other.
 func TestQuarantineEndsForShortLives(t *testing.T) {
 	nodes := start(t, 3, nil)
-	cfg := config(nodes, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
+	cfg := configOf(nodes, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
 	began := time.Now()
 	granted := func() (ok bool) {
 		cfg, err := Spec.CheckConfig(cfg)
@@ -72,7 +72,7 @@ func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	must(t, err)
 	// As if the node's clock had gone on by an hour.
 	must(t, c.HSet(t.Context(), markerKey, "since", since-time.Hour.Microseconds()).Err())
-	late := connect(t, config(nodes, nil))
+	late := connect(t, configOf(nodes, nil))
 	must(t, late.Check(t.Context()))
 	pause(t.Context(), time.Second)
 	if nodeAt(b, nodes[0]).votes() || nodeAt(late, nodes[0]).votes() {
@@ -81,7 +81,7 @@ func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	others, err := c.HGet(t.Context(), markerKey, "others").Int64()
 	must(t, err)
 	must(t, c.HSet(t.Context(), markerKey, "others", others-time.Hour.Microseconds()).Err())
-	voting(t, connect(t, config(nodes, nil)), nodes[0])
+	voting(t, connect(t, configOf(nodes, nil)), nodes[0])
 }
 
 // Nodes that begin to evict grant nothing more, and leases are renewed.

@@ -35,7 +35,7 @@ func failover(t *testing.T, node *servers.Server, address *inject.Proxy) {
 func TestFailoverOfNodesThatCutsNothing(t *testing.T) {
 	nodes := start(t, 3, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	addresses := make([]*inject.Proxy, len(nodes))
-	cfg := config(nodes, driver.Config{"max_ttl": "4s", "node_timeout": "200ms"})
+	cfg := configOf(nodes, driver.Config{"max_ttl": "4s", "node_timeout": "200ms"})
 	must(t, initialise(t.Context(), cfg))
 	var all []string
 	for i, s := range nodes {

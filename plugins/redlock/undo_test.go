@@ -99,9 +99,9 @@ func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 func TestLateUndo(t *testing.T) {
 	ctx := t.Context()
 	nodes := start(t, 3, nil)
-	must(t, initialise(ctx, config(nodes, nil)))
+	must(t, initialise(ctx, configOf(nodes, nil)))
 	late, addr := delayUndo(t, nodes[0])
-	cfg := config(nodes, nil)
+	cfg := configOf(nodes, nil)
 	cfg["address"] = strings.Join([]string{addr, nodes[1].Addr(), nodes[2].Addr()}, ",")
 	b := connect(t, cfg)
 	must(t, b.Check(ctx))
@@ -123,7 +123,7 @@ func TestLateUndo(t *testing.T) {
 		t.Errorf("after the late undo the lock is on %d of its 2 nodes", n)
 	}
 	must(t, nodes[2].Resume())
-	other := connect(t, config(nodes, nil))
+	other := connect(t, configOf(nodes, nil))
 	voting(t, other, nodes...)
 	_, err = other.TryAcquire(ctx, lease("a", "other"))
 	held(t, err)
@@ -232,7 +232,7 @@ func TestCloseTellsAgain(t *testing.T) {
 // gone, and also when another node cannot be reached.
 func TestMissedReleaseOutlivesTheHost(t *testing.T) {
 	ctx, nodes := t.Context(), start(t, 3, nil)
-	cfg := config(nodes, nil)
+	cfg := configOf(nodes, nil)
 	must(t, initialise(ctx, cfg))
 	b, other := connect(t, cfg), connect(t, cfg)
 	must(t, b.Check(ctx))

@@ -41,7 +41,7 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 // for the slowest node, so a round in which one had no processor says nothing.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
-	cs := hosts(t, 6, config(nodes, nil))
+	cs := hosts(t, 6, configOf(nodes, nil))
 	waits, stop := proc.WatchFamily()
 	defer stop()
 	for end := time.Now().Add(timeout); ; {
@@ -137,7 +137,7 @@ func TestHostsMeetAtOneQueue(t *testing.T) {
 		addrs = append(addrs, addr)
 	}
 	slices.Reverse(addrs)
-	other := connect(t, config(nodes, driver.Config{"address": strings.Join(addrs, ",")}))
+	other := connect(t, configOf(nodes, driver.Config{"address": strings.Join(addrs, ",")}))
 	must(t, other.Check(t.Context()))
 	run := func(b *Backend, name string) string {
 		n := b.nodes[b.queueOf(name, "")]
@@ -168,7 +168,7 @@ func TestQueueMoves(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "holder"))
 	queue := b.nodes[b.queueOf("a", "")]
-	cs := hosts(t, 2, config(nodes, nil))
+	cs := hosts(t, 2, configOf(nodes, nil))
 	var work sync.WaitGroup
 	granted := make(chan uint64, len(cs))
 	for _, c := range cs {
@@ -225,7 +225,7 @@ func TestQueueLacksTheLease(t *testing.T) {
 	must(t, b.Release(t.Context(), acquire(t, b, lease("b", "brief"))))
 	must(t, queue.Del(t.Context(), "a", "b").Err())
 
-	other, waiter := connect(t, config(nodes, nil)), lease("a", "waiter")
+	other, waiter := connect(t, configOf(nodes, nil)), lease("a", "waiter")
 	must(t, other.Check(t.Context()))
 	_, err := other.TryAcquire(t.Context(), waiter)
 	held(t, err)

@@ -2,12 +2,6 @@
 //
 // # Where is what
 //
-//   - connect.go: the configuration of a backend, one struct with tags that are its
-//     keys, their defaults and their documentation, and the options of its library;
-//     [Connect] is what all of them need, so that a key means the same everywhere
-//   - source.go: certificates, authorities and passwords, which are renewed more often
-//     than the processes that use them, read again for each connection ([Source])
-//   - unanswered.go: what an error says when no server of the backend answers
 //   - identity.go: an address that leads to more than one server
 //   - batcher.go: which operations share a round trip
 //   - group.go: goroutines that end with the backend

@@ -12,24 +12,24 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/internal/configtest"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // secured are options whose files are in a directory of the test's own.
-func secured(t *testing.T) (kit.Connect, *configtest.Authority) {
+func secured(t *testing.T) (config.Connect, *configtest.Authority) {
 	dir, a := t.TempDir(), configtest.NewAuthority(t)
 	ca, password := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "password")
 	configtest.Write(t, ca, a.PEM)
 	configtest.Write(t, password, []byte("first-secret\n"))
 	cert, key := a.Issue(t, dir, "client", time.Now().Add(time.Hour))
-	return kit.Connect{
+	return config.Connect{
 		PasswordFile: password, TLSCAFile: ca, TLSCertFile: cert, TLSKeyFile: key, DialTimeout: time.Second, RequestTimeout: time.Second,
 	}, a
 }
 
 // certificate is what the client shows to a server.
-func certificate(t *testing.T, s *kit.Source) string {
+func certificate(t *testing.T, s *config.Source) string {
 	t.Helper()
 	cert, err := s.TLSConfig("localhost").GetClientCertificate(nil)
 	must(t, err)
@@ -41,22 +41,22 @@ func certificate(t *testing.T, s *kit.Source) string {
 // whole again is used.
 func TestHalfWrittenFiles(t *testing.T) {
 	cases := map[string]struct {
-		harm func(t *testing.T, c kit.Connect)
+		harm func(t *testing.T, c config.Connect)
 		says string
 	}{
-		"no password":         {func(t *testing.T, c kit.Connect) { must(t, os.Remove(c.PasswordFile)) }, "password_file: open "},
-		"an empty password":   {func(t *testing.T, c kit.Connect) { configtest.Write(t, c.PasswordFile, []byte("\n")) }, "is empty"},
-		"no certificate":      {func(t *testing.T, c kit.Connect) { must(t, os.Remove(c.TLSCertFile)) }, "tls_cert_file: open "},
-		"a key cut off":       {func(t *testing.T, c kit.Connect) { cut(t, c.TLSKeyFile) }, "ends within a PEM block"},
-		"another's key":       {func(t *testing.T, c kit.Connect) { anothersKey(t, c) }, "tls_key_file"},
-		"authorities cut off": {func(t *testing.T, c kit.Connect) { cut(t, c.TLSCAFile) }, "tls_ca_file: "},
-		"no authority":        {func(t *testing.T, c kit.Connect) { configtest.Write(t, c.TLSCAFile, nil) }, "has no certificate"},
+		"no password":         {func(t *testing.T, c config.Connect) { must(t, os.Remove(c.PasswordFile)) }, "password_file: open "},
+		"an empty password":   {func(t *testing.T, c config.Connect) { configtest.Write(t, c.PasswordFile, []byte("\n")) }, "is empty"},
+		"no certificate":      {func(t *testing.T, c config.Connect) { must(t, os.Remove(c.TLSCertFile)) }, "tls_cert_file: open "},
+		"a key cut off":       {func(t *testing.T, c config.Connect) { cut(t, c.TLSKeyFile) }, "ends within a PEM block"},
+		"another's key":       {func(t *testing.T, c config.Connect) { anothersKey(t, c) }, "tls_key_file"},
+		"authorities cut off": {func(t *testing.T, c config.Connect) { cut(t, c.TLSCAFile) }, "tls_ca_file: "},
+		"no authority":        {func(t *testing.T, c config.Connect) { configtest.Write(t, c.TLSCAFile, nil) }, "has no certificate"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c, a := secured(t)
 			var log strings.Builder
-			s, err := kit.NewSource(c, false, slog.New(slog.NewTextHandler(&log, nil)))
+			s, err := config.NewSource(c, false, slog.New(slog.NewTextHandler(&log, nil)))
 			must(t, err)
 			before := certificate(t, s)
 			tc.harm(t, c)
@@ -71,7 +71,7 @@ func TestHalfWrittenFiles(t *testing.T) {
 			if n := strings.Count(log.String(), "level=WARN"); n != 1 || strings.Contains(log.String(), "secret") {
 				t.Errorf("%d warnings: %s", n, log.String())
 			}
-			if _, err := kit.NewSource(c, false, nil); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), tc.says) {
+			if _, err := config.NewSource(c, false, nil); !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("a new process: %v", err)
 			}
 			configtest.Write(t, c.PasswordFile, []byte("second-secret\r\n"))
@@ -92,7 +92,7 @@ func cut(t *testing.T, path string) {
 }
 
 // anothersKey is a pair of which only the key is replaced yet.
-func anothersKey(t *testing.T, c kit.Connect) {
+func anothersKey(t *testing.T, c config.Connect) {
 	_, key := configtest.NewAuthority(t).Issue(t, t.TempDir(), "other", time.Now().Add(time.Hour))
 	text, err := os.ReadFile(key)
 	must(t, err)
@@ -106,7 +106,7 @@ func TestLastingTLSConfig(t *testing.T) {
 	c.TLSCertFile, c.TLSKeyFile = "", ""
 	at := server(t, a)
 	for name, tc := range map[string]struct {
-		change func(c *kit.Connect)
+		change func(c *config.Connect)
 		hosts  []string
 		asked  string // the name that the client asks for
 		says   string // "" when it connects
@@ -117,17 +117,17 @@ func TestLastingTLSConfig(t *testing.T) {
 		"another address":         {nil, []string{"10.0.0.1"}, "10.0.0.1", "x509"},
 		"another name":            {nil, []string{"127.0.0.1"}, "other.test", "x509"},
 		"no host at all":          {nil, nil, "127.0.0.1", "x509"},
-		"the name that is set":    {func(c *kit.Connect) { c.TLSServerName = "server.test" }, []string{"other.test"}, "", ""},
-		"another name is set":     {func(c *kit.Connect) { c.TLSServerName = "10.0.0.1" }, []string{"127.0.0.1"}, "", "x509"},
-		"authority of the system": {func(c *kit.Connect) { c.TLSCAFile, c.TLSEnabled = "", new(true) }, []string{"127.0.0.1"}, "127.0.0.1", "x509"},
-		"any is good":             {func(c *kit.Connect) { c.TLSInsecure = true }, []string{"10.0.0.1"}, "10.0.0.1", ""},
+		"the name that is set":    {func(c *config.Connect) { c.TLSServerName = "server.test" }, []string{"other.test"}, "", ""},
+		"another name is set":     {func(c *config.Connect) { c.TLSServerName = "10.0.0.1" }, []string{"127.0.0.1"}, "", "x509"},
+		"authority of the system": {func(c *config.Connect) { c.TLSCAFile, c.TLSEnabled = "", new(true) }, []string{"127.0.0.1"}, "127.0.0.1", "x509"},
+		"any is good":             {func(c *config.Connect) { c.TLSInsecure = true }, []string{"10.0.0.1"}, "10.0.0.1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := c
 			if tc.change != nil {
 				tc.change(&own)
 			}
-			s, err := kit.NewSource(own, false, nil)
+			s, err := config.NewSource(own, false, nil)
 			must(t, err)
 			cfg := s.LastingTLSConfig(tc.hosts).Clone()
 			if cfg.ServerName == "" {
@@ -139,13 +139,13 @@ func TestLastingTLSConfig(t *testing.T) {
 			}
 		})
 	}
-	s, err := kit.NewSource(c, false, nil)
+	s, err := config.NewSource(c, false, nil)
 	must(t, err)
 	cfg := s.LastingTLSConfig([]string{"127.0.0.1"})
 	cfg.ServerName = "127.0.0.1"
 	other := configtest.NewAuthority(t)
 	elsewhere := server(t, other)
-	if err := connect(elsewhere, cfg); err == nil || !errors.Is(kit.ExplainTLS(err), driver.ErrDenied) {
+	if err := connect(elsewhere, cfg); err == nil || !errors.Is(config.ExplainTLS(err), driver.ErrDenied) {
 		t.Errorf("an authority that is not trusted: %v", err)
 	}
 	configtest.Write(t, c.TLSCAFile, other.PEM)

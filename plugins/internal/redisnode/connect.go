@@ -18,7 +18,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 )
 
 // MaxPool is the most connections that a client may be allowed.
@@ -26,16 +26,16 @@ const MaxPool = 1000
 
 // Take adds to c what an address says beside host and port. It must not
 // contradict the keys.
-func Take(c *kit.Connect, a Address) error {
+func Take(c *config.Connect, a Address) error {
 	switch {
 	case a.Network == "unix" && c.Secure():
-		return kit.Conflict("a unix socket has no TLS", "address", "tls_enabled")
+		return config.Conflict("a unix socket has no TLS", "address", "tls_enabled")
 	case a.Password != "" && c.PasswordFile != "":
-		return kit.Conflict("the URL has a password", "address", "password_file")
+		return config.Conflict("the URL has a password", "address", "password_file")
 	case a.Password != "" && c.Password != "" && a.Password != c.Password:
-		return kit.Conflict("the URL in address has another", "password")
+		return config.Conflict("the URL in address has another", "password")
 	case a.Username != "" && c.Username != "" && a.Username != c.Username:
-		return kit.Conflict("the URL in address has another", "username")
+		return config.Conflict("the URL in address has another", "username")
 	}
 	c.Password = cmp.Or(a.Password, c.Password)
 	c.Username = cmp.Or(a.Username, c.Username)
@@ -51,17 +51,17 @@ func Take(c *kit.Connect, a Address) error {
 // been executed. It uses RESP2, which has no push frames to look for. What it
 // would print about failed connections, to the standard error of the whole
 // process, is dropped: the same errors reach the callers.
-func ClientOptions(c kit.Connect, pool int, secure bool, log *slog.Logger, links *Links,
+func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, links *Links,
 	connected func(context.Context, *goredis.Conn) error,
 ) (*goredis.UniversalOptions, error) {
-	err := kit.Between("pool_size", pool, 1, MaxPool)
+	err := config.Between("pool_size", pool, 1, MaxPool)
 	if c.Username != "" && !c.HasPassword() {
-		err = errors.Join(err, kit.Conflict("a user needs a password", "username", "password"))
+		err = errors.Join(err, config.Conflict("a user needs a password", "username", "password"))
 	}
 	if err != nil {
 		return nil, err
 	}
-	source, err := kit.NewSource(c, secure, log)
+	source, err := config.NewSource(c, secure, log)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ type closeWithContext struct{}
 
 // dialer connects, and tells a connection that never came about from one that
 // broke.
-func dialer(timeout time.Duration, source *kit.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
+func dialer(timeout time.Duration, source *config.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		links.rest(ctx)
@@ -183,7 +183,7 @@ func (c *serverConn) Write(p []byte) (int, error) {
 }
 
 func (c *serverConn) unanswered(err error) error {
-	return &DialError{Addr: c.addr, Err: kit.Unanswered(server, err)}
+	return &DialError{Addr: c.addr, Err: config.Unanswered(server, err)}
 }
 
 type silent struct{}

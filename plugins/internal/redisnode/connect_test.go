@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 )
 
 // A request whose time is over when the connection comes does not wait for what
@@ -17,7 +17,7 @@ func TestWriteTooLate(t *testing.T) {
 	}
 	defer l.Close()
 	const timeout = time.Minute
-	source, err := kit.NewSource(kit.Connect{DialTimeout: timeout, RequestTimeout: timeout}, false, nil)
+	source, err := config.NewSource(config.Connect{DialTimeout: timeout, RequestTimeout: timeout}, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
@@ -15,8 +16,8 @@ import (
 type Options struct {
 	// Address lists the members, each with its scheme.
 	Address []string
-	kit.Connect
-	Source *kit.Source
+	config.Connect
+	Source *config.Source
 	Logger *slog.Logger
 	// Prefix is what the keys begin with that the user may read and write.
 	Prefix string

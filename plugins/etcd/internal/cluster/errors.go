@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/core/driver"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 )
 
 // ErrDataLost is what comes of a request that was prepared for a generation of
@@ -85,7 +85,7 @@ func (c *Cluster) Wrap(err error) error {
 	}
 	native := rpctypes.Error(err)
 	text := native.Error()
-	if explained := kit.ExplainTLS(native); explained != nil {
+	if explained := config.ExplainTLS(native); explained != nil {
 		if stale := c.opts.Source.Stale(); stale != nil {
 			explained = fmt.Errorf("%w (in use is what was read before: %w)", explained, stale)
 		}
@@ -105,9 +105,9 @@ func (c *Cluster) Wrap(err error) error {
 	case Is(native, rpctypes.ErrRequestTooLarge):
 		return fmt.Errorf("etcd: %w: %w: raise the server's --max-request-bytes or publish a smaller value", driver.ErrInvalid, native)
 	case unanswered(text), c.ended(text) && neverSent(native, text):
-		return fmt.Errorf("etcd: %s: %w", c.addresses(), kit.Unanswered("etcd member", native))
+		return fmt.Errorf("etcd: %s: %w", c.addresses(), config.Unanswered("etcd member", native))
 	case c.ended(text):
-		return fmt.Errorf("etcd: %s: %w: no etcd member answers there: %s: %w", c.addresses(), driver.ErrUnavailable, kit.WhatToCheck, native)
+		return fmt.Errorf("etcd: %s: %w: no etcd member answers there: %s: %w", c.addresses(), driver.ErrUnavailable, config.WhatToCheck, native)
 	case errors.Is(err, ErrDataLost), neverSent(native, text):
 		return fmt.Errorf("etcd: %s: %w: %w: %w", c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
 	}

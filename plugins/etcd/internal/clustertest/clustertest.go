@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/lockbench/lockbench/core/driver/config"
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
-	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
 // Nowhere is an address at which nobody listens.
@@ -30,8 +30,8 @@ func At(t testing.TB, addrs ...string) *cluster.Cluster {
 		members = append(members, a)
 	}
 	log := slog.New(slog.DiscardHandler)
-	connect := kit.Connect{DialTimeout: time.Second, RequestTimeout: 3 * time.Second}
-	source, err := kit.NewSource(connect, false, log)
+	connect := config.Connect{DialTimeout: time.Second, RequestTimeout: 3 * time.Second}
+	source, err := config.NewSource(connect, false, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/lockbench/lockbench/plugins/internal/kit"
+	"github.com/lockbench/lockbench/core/driver/config"
 )
 
 // Dial connects. A connection that [Open] makes is known to it below TLS, too.
@@ -83,5 +83,5 @@ func (o *opening) explain(ctx context.Context, err error) error {
 
 // unanswered is the error of a connection over which no server has greeted.
 func unanswered(err error) error {
-	return fmt.Errorf("mysql: %w", kit.Unanswered("MySQL server", err))
+	return fmt.Errorf("mysql: %w", config.Unanswered("MySQL server", err))
 }
