@@ -33,6 +33,8 @@
 // Authors of backends:
 //
 //   - [github.com/lockbench/lockbench/core/driver]: the contract
+//   - [github.com/lockbench/lockbench/core/driver/cas]: a backend made of a store that has compare-and-set
+//   - [github.com/lockbench/lockbench/core/driver/config]: keys, credentials and TLS of a backend
 //   - [github.com/lockbench/lockbench/core/plugin/serve]: turns a backend into a plugin
 //   - [github.com/lockbench/lockbench/core/drivertest]: the conformance suite
 //

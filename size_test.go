@@ -17,9 +17,9 @@ var sizes = []struct {
 	dirs        []string
 	code, tests int
 }{
-	{"product", []string{"core", "plugins"}, 41_378, 31_200},
+	{"product", []string{"core", "plugins"}, 42_160, 31_620},
 	{"laboratory", []string{"bench", "cmd", "internal"}, 32_681, 10_320},
-	{"examples", []string{"examples"}, 1_235, 1_760},
+	{"examples", []string{"examples"}, 1_620, 1_880},
 }
 
 // TestSize: the project does not grow unawares.

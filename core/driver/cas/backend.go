@@ -1,0 +1,357 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+// backend is a driver.Backend on a Store.
+type backend struct {
+	store   Store
+	watcher Watcher       // nil where the store is none
+	timeout time.Duration // of a request
+
+	mu     sync.Mutex
+	claims driver.Properties
+	topics map[string]*topic // by key
+	life   context.Context   // ends with Close
+	end    context.CancelFunc
+	calls  sync.WaitGroup
+}
+
+// New returns the backend on s that makes the claims p; see [Properties]. It closes s.
+// timeout, which is positive, bounds one request to s whose caller has more time.
+func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {
+	b := &backend{store: s, timeout: timeout, topics: map[string]*topic{}}
+	b.watcher, _ = s.(Watcher)
+	b.claims = Properties(p, b.watcher != nil)
+	b.life, b.end = context.WithCancel(context.Background())
+	return b
+}
+
+func (b *backend) Properties() driver.Properties {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.claims
+	p.Capabilities = slices.Clone(p.Capabilities)
+	return p
+}
+
+// begin is the begin of a call, which Close ends and waits for: the caller uses the
+// ctx that it returns, and calls done.
+func (b *backend) begin(ctx context.Context) (inside context.Context, done func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.life.Err() != nil {
+		return nil, nil, b.named(driver.ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, b.named(fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, err))
+	}
+	b.calls.Add(1)
+	inside, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(b.life, func() { cancel(driver.ErrClosed) })
+	return inside, func() { stop(); cancel(nil); b.calls.Done() }, nil
+}
+
+func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.Name, err) }
+
+// sentinels are the errors of package driver that a Store may return.
+var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
+
+// failed is the error of a request that came to err. unsent says that nothing was
+// asked of the store that changes it, so that nothing needs to be undone.
+func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
+	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
+	switch {
+	case context.Cause(ctx) == driver.ErrClosed:
+		err = fmt.Errorf("%w: %w", driver.ErrClosed, err)
+	case !slices.ContainsFunc(sentinels, known):
+		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	if unsent && errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {
+		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	return b.named(err)
+}
+
+// ask calls f with a ctx that ends in time.
+func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, error)) (R, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// read returns what the store has of name, with what is over in it.
+func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
+	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
+	if err == nil {
+		r, err = decode(e, name)
+	}
+	return e, r, err
+}
+
+// change has f decide on what the store has of name, and writes what f makes of it,
+// unless that is an error. When it has changed meanwhile, f decides again: another
+// client has got on then. It returns what Put says of the Entry that it has written.
+//
+// The clock is read before the record is written. So what f found expired is, what f
+// makes end lives for as long as it was asked for at least, and every decision holds
+// at one moment: that of the read, from which to the write nobody wrote. Only what f
+// found alive may be over by then, which matters to Renew.
+func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
+	for {
+		e, r, err := b.read(ctx, name)
+		if err != nil {
+			return e, b.failed(ctx, err, true)
+		}
+		r.tidy(e)
+		if err := f(&r, e.Now); err != nil {
+			return e, err
+		}
+		written, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.write(ctx, e, r) })
+		if err == nil {
+			return written, nil
+		}
+		if !errors.Is(err, ErrConflict) {
+			return e, b.failed(ctx, err, false)
+		}
+	}
+}
+
+// write makes r of e.
+func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
+	if r.Holder == nil && len(r.Withdrawn) == 0 {
+		return Entry{}, b.store.Delete(ctx, keyOf(r.Name), e.Revision)
+	}
+	value, err := r.encode()
+	if err != nil {
+		return Entry{}, err
+	}
+	return b.store.Put(ctx, keyOf(r.Name), value, e.Revision, r.needed(e.Now))
+}
+
+// changeHeld is change for the lease of r's Name, Owner and Token.
+func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *record, now time.Time)) (Entry, error) {
+	return b.change(ctx, r.Name, func(s *record, now time.Time) error {
+		if s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token {
+			return &driver.NotHeldError{Holder: s.shown(now)}
+		}
+		f(s, now)
+		return nil
+	})
+}
+
+func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	granted, err := b.change(ctx, r.Name, func(s *record, now time.Time) error {
+		if _, refused := s.Withdrawn[r.Owner]; refused {
+			return driver.ErrWithdrawn
+		}
+		if s.Holder != nil {
+			return &driver.HeldError{Holder: s.shown(now)}
+		}
+		s.Holder = &holder{Owner: r.Owner, Label: r.Label, Value: r.Value, End: now.Add(r.TTL).UnixNano()}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return granted.Revision, nil
+}
+
+// Renew asks when the store has written the renewal, unless it says so at once. If
+// the lease was over by then, all who read it take it for free (see holder.void), or,
+// where the store does not say when, this ends it.
+func (b *backend) Renew(ctx context.Context, r driver.Request) error {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var renewed holder
+	written, err := b.changeHeld(ctx, r, func(s *record, now time.Time) {
+		s.Holder.By, s.Holder.End = s.Holder.End, now.Add(r.TTL).UnixNano()
+		renewed = *s.Holder
+	})
+	if err != nil {
+		return err
+	}
+	if !written.Written.IsZero() && !renewed.void(written) {
+		return nil
+	}
+	e, s, err := b.read(ctx, r.Name)
+	if err != nil {
+		return b.failed(ctx, err, false)
+	}
+	s.tidy(e)
+	switch {
+	case s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token:
+		return &driver.NotHeldError{Holder: s.shown(e.Now)}
+	case !e.Written.IsZero() || e.Now.UnixNano() < renewed.By:
+		return nil // in time
+	}
+	if err := b.release(ctx, r); err != nil {
+		return err
+	}
+	return &driver.NotHeldError{}
+}
+
+func (b *backend) Release(ctx context.Context, r driver.Request) error {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return b.release(ctx, r)
+}
+
+func (b *backend) release(ctx context.Context, r driver.Request) error {
+	_, err := b.changeHeld(ctx, r, func(s *record, now time.Time) {
+		if r.Keep <= 0 {
+			s.Holder = nil
+			return
+		}
+		s.Holder.End = min(s.Holder.End, now.Add(r.Keep).UnixNano())
+	})
+	return err
+}
+
+// Withdraw writes even where it finds nothing: a TryAcquire that has read the record
+// before and writes after it meets another revision, and one that reads after it
+// finds the tombstone.
+func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = b.change(ctx, name, func(s *record, now time.Time) error {
+		if s.Holder != nil && s.Holder.Owner == owner {
+			s.Holder = nil
+		}
+		if s.Withdrawn == nil {
+			s.Withdrawn = map[string]int64{}
+		}
+		s.Withdrawn[owner] = now.Add(tombstoneFor).UnixNano()
+		return nil
+	})
+	return err
+}
+
+func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = b.changeHeld(ctx, r, func(s *record, _ time.Time) { s.Holder.Value = r.Value })
+	return err
+}
+
+func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return driver.Holder{}, err
+	}
+	defer done()
+	return b.look(ctx, name)
+}
+
+// look returns who holds name. The clock may have been read after the record, which
+// may have been renewed in between: a lease is over when it still is at a second look.
+func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
+	for over := uint64(0); ; {
+		e, r, err := b.read(ctx, name)
+		if err != nil {
+			return driver.Holder{}, b.failed(ctx, err, true)
+		}
+		found := r.Holder != nil
+		if r.tidy(e); r.Holder != nil || !found || e.Revision == over {
+			return r.shown(e.Now), nil
+		}
+		over = e.Revision
+	}
+}
+
+func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var bad error
+	err = b.store.List(ctx, func(e Entry) bool {
+		r, err := decode(e, "")
+		if err != nil {
+			bad = err
+			return false
+		}
+		r.tidy(e)
+		return r.Holder == nil || !strings.HasPrefix(r.Name, prefix) || emit(r.shown(e.Now))
+	})
+	if err = errors.Join(err, bad); err != nil {
+		return b.failed(ctx, err, true)
+	}
+	return nil
+}
+
+func (b *backend) Break(ctx context.Context, name string, token uint64) error {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = b.change(ctx, name, func(s *record, now time.Time) error {
+		if s.Holder == nil || s.Holder.Token != token {
+			return &driver.NotHeldError{Holder: s.shown(now)}
+		}
+		s.Holder = nil
+		return nil
+	})
+	return err
+}
+
+func (b *backend) Check(ctx context.Context) error {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	about, err := ask(ctx, b, b.store.Check)
+	if err != nil {
+		return b.failed(ctx, err, true)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.claims.Server, b.claims.Durability = about.Server, about.Durability
+	return nil
+}
+
+// Close ends the calls that are under way.
+func (b *backend) Close(ctx context.Context) error {
+	b.mu.Lock()
+	first := b.life.Err() == nil
+	b.end()
+	for key, t := range b.topics {
+		t.close()
+		delete(b.topics, key)
+	}
+	b.mu.Unlock()
+	if !first {
+		return nil
+	}
+	b.calls.Wait()
+	return b.store.Close(ctx)
+}

@@ -1,0 +1,48 @@
+package cas_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/cas"
+	"github.com/lockbench/lockbench/core/drivertest"
+)
+
+// TestConformance: a store that tells of changes and of the time of its writes, and
+// one that does neither.
+func TestConformance(t *testing.T) {
+	for name, open := range map[string]func(d *data) cas.Store{
+		"all":   func(d *data) cas.Store { return watched{&client{data: d}} },
+		"least": func(d *data) cas.Store { d.silent = true; return &client{data: d} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drivertest.Run(t, func(drivertest.T) *drivertest.Harness {
+				d := &data{}
+				return &drivertest.Harness{
+					InProcess: true,
+					Open: func(t drivertest.T) driver.Backend {
+						b := cas.New(open(d), claims, time.Second)
+						t.Cleanup(func() { _ = b.Close(context.Background()) })
+						return b
+					},
+					Leftovers: d.leftovers,
+				}
+			})
+		})
+	}
+}
+
+// leftovers are keys that do not go by themselves soon.
+func (d *data) leftovers(drivertest.T) (keys []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key := range d.entries {
+		if time.Until(d.ends[key]) > 2*time.Minute {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,169 @@
+package cas
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lockbench/lockbench/core/driver"
+)
+
+const (
+	// lookEvery is how often a record is read that nothing was heard of: a store that
+	// is gone tells of no change, nor does a lease that expires.
+	lookEvery = time.Second
+	// lingerFor is for how long a key is watched after its last user has left, who
+	// often comes again.
+	lingerFor = 5 * time.Second
+)
+
+// topic is what all who follow one key share.
+type topic struct {
+	stop  func() // of Watcher.Watch
+	users int    // guarded by the backend's mutex, as is idle
+	idle  *time.Timer
+
+	mu   sync.Mutex
+	next chan struct{} // closed with the next change
+}
+
+func (t *topic) changed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.next)
+	t.next = make(chan struct{})
+}
+
+// change returns a channel that is closed with the next change.
+func (t *topic) change() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.next
+}
+
+// close ends the watch. The caller holds the backend's mutex.
+func (t *topic) close() {
+	if t.idle != nil {
+		t.idle.Stop()
+	}
+	t.stop()
+}
+
+// follow calls turn when name is watched, after each change, and after the pause
+// that it returned, until it fails or ctx ends.
+func (b *backend) follow(ctx context.Context, name string, turn func(ctx context.Context, changed bool) (pause time.Duration, err error)) error {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	t, err := b.join(keyOf(name))
+	if err != nil {
+		return b.failed(ctx, err, true)
+	}
+	defer b.leave(keyOf(name), t)
+	for changed := false; ; {
+		change := t.change() // before turn looks: none is missed
+		pause, err := turn(ctx, changed)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-change:
+			changed = true
+		case <-time.After(pause):
+			changed = false
+		case <-ctx.Done():
+			return b.ended(ctx)
+		}
+	}
+}
+
+// ended is the error of a call that waited when ctx ended.
+func (b *backend) ended(ctx context.Context) error {
+	if err := context.Cause(ctx); err == driver.ErrClosed {
+		return b.named(err)
+	}
+	return ctx.Err()
+}
+
+func (b *backend) join(key string) (*topic, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.topics[key]
+	if t == nil {
+		t = &topic{next: make(chan struct{})}
+		var err error
+		if t.stop, err = b.watcher.Watch(key, t.changed); err != nil {
+			return nil, err
+		}
+		b.topics[key] = t
+	}
+	t.users++
+	return t, nil
+}
+
+func (b *backend) leave(key string, t *topic) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t.users--; t.users > 0 || b.life.Err() != nil {
+		return
+	}
+	t.idle = time.AfterFunc(lingerFor, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if t.users == 0 && b.topics[key] == t {
+			t.close()
+			delete(b.topics, key)
+		}
+	})
+}
+
+// Observe never shows a token below one that it has shown: a replica that has
+// become the leader may still have an older holder.
+func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
+	var last driver.Holder
+	var highest uint64
+	first := true
+	err := b.follow(ctx, name, func(ctx context.Context, _ bool) (time.Duration, error) {
+		h, err := b.look(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		past := h.Token != 0 && h.Token < highest
+		if !past && (first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value)) {
+			emit(h)
+			first, last, highest = false, h, max(highest, h.Token)
+		}
+		if h.Held() {
+			return min(lookEvery, h.TTL+time.Millisecond), nil
+		}
+		return lookEvery, nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// Notify does not look what a change was: the caller asks for the lock, which looks.
+func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
+	first := true
+	err := b.follow(ctx, name, func(ctx context.Context, changed bool) (time.Duration, error) {
+		if !changed {
+			if _, _, err := b.read(ctx, name); err != nil {
+				return 0, b.failed(ctx, err, true)
+			}
+		}
+		if changed || first {
+			emit()
+		}
+		first = false
+		return lookEvery, nil
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
