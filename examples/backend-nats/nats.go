@@ -1,0 +1,369 @@
+// Package nats is a backend on a bucket of NATS JetStream KV, written with package
+// cas: compare-and-set, a clock, keys that expire, and messages about changes; no
+// script, no transaction. It shows what is left to write for such a store.
+//
+// Times are the clock of the server that leads the bucket's stream. A stream of one
+// replica forgets its last two minutes when its machine crashes, unless the server
+// says sync_interval: always; one of three replicas does when two do.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/driver/cas"
+	"github.com/lockbench/lockbench/core/driver/config"
+)
+
+// Options are the keys.
+type Options struct {
+	Address  []string `key:"address" required:"true" doc:"host:port of servers of one cluster"`
+	Prefix   string   `key:"prefix" default:"locks" doc:"name of the bucket, [a-zA-Z0-9_-]; made where it is not there"`
+	Replicas int      `key:"replicas" default:"1" doc:"replicas of a bucket that is made: 1, 3 or 5"`
+	config.Connect
+}
+
+// Spec describes the backend.
+var Spec = driver.Spec{
+	Name:       "nats",
+	Doc:        "locks in a bucket of NATS JetStream KV (2.11 or later)",
+	Keys:       config.KeysOf(Options{}),
+	Open:       open,
+	Properties: properties,
+}
+
+// Fencing is durable: a token is the sequence of a message of the stream.
+var properties = cas.Properties(driver.Properties{
+	Name: "nats", Fencing: driver.FencingDurable,
+	TTLMin: 100 * time.Millisecond, TTLStep: time.Millisecond, TTLMax: 24 * time.Hour,
+	Durability: "unknown",
+}, true)
+
+const (
+	// retryFor is the pause between two attempts to connect.
+	retryFor = 100 * time.Millisecond
+	// markerFor is how long the mark of a deleted key stays.
+	markerFor = time.Second
+	// clockOff is by how much the clock of a host that makes a bucket may be wrong.
+	clockOff = 10 * time.Second
+)
+
+var bucketName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+
+func open(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backend, error) {
+	var o Options
+	config.Decode(cfg, &o)
+	if !bucketName.MatchString(o.Prefix) {
+		return nil, fmt.Errorf("nats: %w: prefix is not of [a-zA-Z0-9_-]", driver.ErrConfig)
+	}
+	source, err := config.NewSource(o.Connect, false, log)
+	if err != nil {
+		return nil, fmt.Errorf("nats: %w", err)
+	}
+	s := &store{bucket: o.Prefix, replicas: o.Replicas, connected: make(chan struct{}), watches: map[*func()]bool{}}
+	options, err := s.options(o, source, log)
+	if err != nil {
+		return nil, fmt.Errorf("nats: %w: address: %w", driver.ErrConfig, err)
+	}
+	go func() { // the first attempt takes dial_timeout where no server answers
+		defer close(s.connected)
+		if s.conn, s.refused = nats.Connect(strings.Join(o.Address, ","), options...); s.refused == nil {
+			s.js, s.refused = jetstream.New(s.conn)
+		}
+	}()
+	return cas.New(s, properties, o.RequestTimeout), nil
+}
+
+// options are those of the connection, which is made anew until it is closed.
+func (s *store) options(o Options, source *config.Source, log *slog.Logger) ([]nats.Option, error) {
+	options := []nats.Option{
+		nats.Name("lockbench"), nats.Timeout(o.DialTimeout), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(retryFor), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectBufSize(-1), // what cannot be sent now is not sent
+		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.ReconnectHandler(func(*nats.Conn) { s.missed() }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Warn("NATS reports an error", "error", err)
+			s.missed()
+		}),
+	}
+	if o.Username != "" {
+		options = append(options, nats.UserInfoHandler(func() (string, string) { return o.Username, source.Password() }))
+	}
+	var hosts []string
+	for _, address := range o.Address {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, errors.New("not host:port") // without the address, in which a password may be
+		}
+		hosts = append(hosts, host)
+	}
+	if tls := source.LastingTLSConfig(hosts); tls != nil {
+		options = append(options, nats.Secure(tls))
+	}
+	return options, nil
+}
+
+// store is one bucket.
+type store struct {
+	bucket   string
+	replicas int
+
+	connected chan struct{} // closed when the next three are set
+	conn      *nats.Conn
+	js        jetstream.JetStream
+	refused   error
+
+	mu      sync.Mutex
+	stream  jetstream.Stream // nil while unknown
+	watches map[*func()]bool
+}
+
+func (s *store) subject(key string) string { return "$KV." + s.bucket + "." + key }
+func (s *store) changes(key string) string { return "lockbench.changes." + s.bucket + "." + key }
+
+// open returns the stream of the bucket, and makes it where there is none.
+func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
+	select {
+	case <-s.connected:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s.refused != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrConfig, s.refused)
+	}
+	if !s.conn.IsConnected() {
+		return nil, s.away()
+	}
+	s.mu.Lock()
+	stream := s.stream
+	s.mu.Unlock()
+	if stream != nil {
+		return stream, nil
+	}
+	stream, err := s.js.Stream(ctx, "KV_"+s.bucket)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		stream, err = s.create(ctx)
+	}
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	if err := suits(stream.CachedInfo()); err != nil {
+		return nil, fmt.Errorf("%w: bucket %s: %w", driver.ErrDenied, s.bucket, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream = stream
+	return stream, nil
+}
+
+// create makes the stream of a bucket. Its first sequence is the time, so that
+// sequences rise even if the data of an older stream was lost.
+func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
+	stream, err := s.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: "KV_" + s.bucket, Subjects: []string{s.subject(">")}, Storage: jetstream.FileStorage, Replicas: s.replicas,
+		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowRollup: true, AllowMsgTTL: true,
+		FirstSeq:  uint64(time.Now().UnixMicro()),
+		RePublish: &jetstream.RePublish{Source: s.subject(">"), Destination: s.changes(">"), HeadersOnly: true},
+	})
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another host was faster
+		return s.js.Stream(ctx, "KV_"+s.bucket)
+	}
+	return stream, err
+}
+
+// suits returns why locks cannot be kept in the stream.
+func suits(i *jetstream.StreamInfo) error {
+	c := i.Config
+	switch {
+	case !c.AllowMsgTTL, c.MaxMsgsPerSubject != 1, c.RePublish == nil, c.MaxAge != 0:
+		return errors.New("it was not made by this backend: name another one in prefix")
+	case c.AllowDirect:
+		return errors.New("replicas answer for it, which lag behind: turn allow_direct off")
+	case i.Created.UnixMicro()-int64(c.FirstSeq) > clockOff.Microseconds() || int64(c.FirstSeq)-i.Created.UnixMicro() > clockOff.Microseconds():
+		return fmt.Errorf("its first sequence %d is not the time at which it was made, %v: the clock of the host that made it was wrong, so delete it", c.FirstSeq, i.Created)
+	}
+	return nil
+}
+
+// explain returns err of a request as package driver has it.
+func (s *store) explain(err error) error {
+	var api *jetstream.APIError
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):
+		s.mu.Lock()
+		s.stream = nil // made anew by the next request
+		s.mu.Unlock()
+	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+		return fmt.Errorf("%w: %w", cas.ErrConflict, err)
+	case !s.conn.IsConnected():
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return err
+}
+
+// away is the error while there is no connection.
+func (s *store) away() error {
+	err := s.conn.LastError()
+	switch {
+	case s.conn.IsClosed():
+		return driver.ErrClosed
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return fmt.Errorf("%w: %w: see username and password: %w", driver.ErrDenied, driver.ErrNotSent, err)
+	case err == nil:
+		err = errors.New("no connection")
+	}
+	return config.Unanswered("NATS server", err)
+}
+
+// Read asks for the key and for the clock at once.
+func (s *store) Read(ctx context.Context, key string) (cas.Entry, error) {
+	stream, err := s.open(ctx)
+	if err != nil {
+		return cas.Entry{}, err
+	}
+	info, told := (*jetstream.StreamInfo)(nil), make(chan error, 1)
+	go func() {
+		var err error
+		info, err = stream.Info(ctx)
+		told <- err
+	}()
+	m, err := stream.GetLastMsgForSubject(ctx, s.subject(key))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		m, err = &jetstream.RawStreamMsg{}, nil
+	}
+	if err := errors.Join(<-told, err); err != nil {
+		return cas.Entry{}, s.explain(err)
+	}
+	return entry(m, info.TimeStamp), nil
+}
+
+// entry is what m says, whose Data is empty where it marks a deleted key.
+func entry(m *jetstream.RawStreamMsg, now time.Time) cas.Entry {
+	return cas.Entry{Value: m.Data, Revision: m.Sequence, Written: m.Time, Now: now}
+}
+
+func (s *store) Put(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration) (cas.Entry, error) {
+	return s.publish(ctx, &nats.Msg{Subject: s.subject(key), Data: value}, revision, ttl)
+}
+
+// Delete leaves a mark, as the bucket's other clients do.
+func (s *store) Delete(ctx context.Context, key string, revision uint64) error {
+	_, err := s.publish(ctx, &nats.Msg{Subject: s.subject(key), Header: nats.Header{"KV-Operation": {"PURGE"}}}, revision, markerFor)
+	return err
+}
+
+// publish stores m if its subject has that revision. The server takes whole seconds.
+func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl time.Duration) (cas.Entry, error) {
+	if _, err := s.open(ctx); err != nil {
+		return cas.Entry{}, err
+	}
+	seconds := (ttl + time.Second - 1).Truncate(time.Second)
+	ack, err := s.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(revision), jetstream.WithMsgTTL(max(seconds, time.Second)))
+	if err != nil {
+		return cas.Entry{}, s.explain(err)
+	}
+	return cas.Entry{Revision: ack.Sequence}, nil
+}
+
+// List reads each key by itself.
+func (s *store) List(ctx context.Context, emit func(cas.Entry) bool) error {
+	stream, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return s.explain(err)
+	}
+	for subject := range info.State.Subjects {
+		m, err := stream.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // has expired
+		}
+		if err != nil {
+			return s.explain(err)
+		}
+		if len(m.Data) > 0 && !emit(entry(m, info.TimeStamp)) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s *store) Check(ctx context.Context) (cas.About, error) {
+	e, err := s.Read(ctx, "check")
+	if err != nil {
+		return cas.About{}, err
+	}
+	if _, err := s.publish(ctx, &nats.Msg{Subject: s.subject("check"), Header: nats.Header{"KV-Operation": {"PURGE"}}}, e.Revision, markerFor); err != nil && !errors.Is(err, cas.ErrConflict) {
+		return cas.About{}, err
+	}
+	stream, err := s.open(ctx)
+	if err != nil {
+		return cas.About{}, err
+	}
+	c := stream.CachedInfo().Config
+	return cas.About{
+		Server:     "NATS " + s.conn.ConnectedServerVersion(),
+		Durability: fmt.Sprintf("%s storage, replicas: %d, synced as the server's sync_interval says", strings.ToLower(c.Storage.String()), c.Replicas),
+	}, nil
+}
+
+// Watch subscribes to what the stream publishes again after it has stored it. The
+// connection keeps the order: a Read that begins later is asked later.
+func (s *store) Watch(key string, changed func()) (func(), error) {
+	select {
+	case <-s.connected:
+	default:
+		return nil, fmt.Errorf("%w: %w: not connected yet", driver.ErrUnavailable, driver.ErrNotSent)
+	}
+	if s.refused != nil {
+		return nil, fmt.Errorf("%w: %w", driver.ErrConfig, s.refused)
+	}
+	sub, err := s.conn.Subscribe(s.changes(key), func(*nats.Msg) { changed() })
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches[&changed] = true
+	return func() {
+		_ = sub.Unsubscribe() // fails when the connection is closed
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watches, &changed)
+	}, nil
+}
+
+// missed tells all watches that a change may have been missed.
+func (s *store) missed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for changed := range s.watches {
+		(*changed)()
+	}
+}
+
+func (s *store) Close(ctx context.Context) error {
+	select {
+	case <-s.connected:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package nats_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/core/drivertest"
+	"github.com/lockbench/lockbench/core/plugin/plugintest"
+	nats "github.com/lockbench/lockbench/examples/backend-nats"
+)
+
+func TestMain(m *testing.M) { plugintest.Main(m) }
+
+// serve starts a server of the version in go.mod.
+func serve(t *testing.T) (*plugintest.Server, string) {
+	binary, port := plugintest.Build(t, "github.com/nats-io/nats-server/v2"), plugintest.Port(t)
+	address, dir := fmt.Sprintf("127.0.0.1:%d", port), t.TempDir()
+	server := &plugintest.Server{
+		Command: func() *exec.Cmd {
+			return exec.Command(binary, "--addr", "127.0.0.1", "--port", strconv.Itoa(port), "--jetstream", "--store_dir", dir)
+		},
+		Ready: func(ctx context.Context) error {
+			conn, err := natsgo.Connect(address)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			js, err := jetstream.New(conn)
+			if err != nil {
+				return err
+			}
+			_, err = js.AccountInfo(ctx)
+			return err
+		},
+		Wipe: func() error { return os.RemoveAll(dir) },
+	}
+	t.Cleanup(func() { server.Stop(t) })
+	server.Start(t, false)
+	return server, address
+}
+
+// TestConformance: the library in process, and the plugin's binary.
+func TestConformance(t *testing.T) {
+	server, address := serve(t)
+	binary := plugintest.Build(t, "./lockplugin-nats")
+	var buckets atomic.Int32
+	config := func() driver.Config {
+		return driver.Config{"address": address, "prefix": fmt.Sprintf("test-%d", buckets.Add(1))}
+	}
+	for name, harness := range map[string]func(driver.Config) func(drivertest.T) *drivertest.Harness{
+		"library": func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
+			return func(drivertest.T) *drivertest.Harness {
+				return &drivertest.Harness{Open: opener(cfg), InProcess: true}
+			}
+		},
+		"plugin": func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
+			return plugintest.Binary(binary, func(drivertest.T) driver.Config { return cfg })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+				cfg, other := config(), config()
+				h := harness(cfg)(t)
+				h.Other = opener(other)
+				h.Store = server
+				h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, cfg["prefix"]) }
+				return h
+			})
+		})
+	}
+}
+
+// opener opens the library as another host.
+func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
+	return func(t drivertest.T) driver.Backend {
+		t.Helper()
+		b, err := driver.Open(t.Context(), nats.Spec, cfg, nil)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		t.Cleanup(func() { _ = b.Close(context.Background()) })
+		return b
+	}
+}
+
+// leftovers are the messages of a bucket that do not expire within two minutes.
+func leftovers(t drivertest.T, address, bucket string) (left []string) {
+	t.Helper()
+	conn, err := natsgo.Connect(address)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	stream, err := js.Stream(t.Context(), "KV_"+bucket)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	for subject := range info.State.Subjects {
+		m, err := stream.GetLastMsgForSubject(t.Context(), subject)
+		if err != nil {
+			continue // it has expired
+		}
+		ttl, err := time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader))
+		if err != nil || m.Time.Add(ttl).Sub(info.TimeStamp) > 2*time.Minute {
+			left = append(left, subject)
+		}
+	}
+	return left
+}
