@@ -39,7 +39,7 @@ func TestProse(t *testing.T) {
 
 // mostWords are the limits of texts; what stands in blocks of code, and the bars of
 // tables, are no words.
-var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900}
+var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900, "docs/authoring.md": 2_000}
 
 // mostWordsOfUsers is that of all pages but those for authors of backends.
 const mostWordsOfUsers = 15_650
@@ -52,7 +52,7 @@ func TestDocumentsAreShort(t *testing.T) {
 		if most := mostWords[path]; most > 0 && n > most {
 			t.Errorf("%s has %d words, more than %d", path, n, most)
 		}
-		if filepath.Dir(path) == "docs" && path != "docs/authoring.md" && path != "docs/wire.md" {
+		if filepath.Dir(path) == "docs" && path != "docs/authoring.md" && path != "docs/sql.md" && path != "docs/wire.md" {
 			ofUsers += n
 		}
 	}
@@ -63,7 +63,7 @@ func TestDocumentsAreShort(t *testing.T) {
 }
 
 func isProse(path string) bool {
-	return path == "README.md" || path == "CONTRIBUTING.md" || filepath.Dir(path) == "docs" && path != "docs/authoring.md"
+	return path == "README.md" || path == "CONTRIBUTING.md" || filepath.Dir(path) == "docs"
 }
 
 // badProse is what a text has that is too long or banned. Tables are read in another
