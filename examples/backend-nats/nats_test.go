@@ -49,7 +49,7 @@ func serve(t *testing.T) (*plugintest.Server, string) {
 	return server, address
 }
 
-// TestConformance: the library in process, and the plugin's binary.
+// TestConformance: the plugin's binary, and with LOCKBENCH_LONG=1 the library in process.
 func TestConformance(t *testing.T) {
 	server, address := serve(t)
 	binary := plugintest.Build(t, "./lockplugin-nats")
@@ -57,27 +57,31 @@ func TestConformance(t *testing.T) {
 	config := func() driver.Config {
 		return driver.Config{"address": address, "prefix": fmt.Sprintf("test-%d", buckets.Add(1))}
 	}
-	for name, harness := range map[string]func(driver.Config) func(drivertest.T) *drivertest.Harness{
-		"library": func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
+	conform := func(t *testing.T, harness func(driver.Config) func(drivertest.T) *drivertest.Harness) {
+		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+			cfg, other := config(), config()
+			h := harness(cfg)(t)
+			h.Other = opener(other)
+			h.Store = server
+			h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, cfg["prefix"]) }
+			return h
+		})
+	}
+	t.Run("plugin", func(t *testing.T) {
+		conform(t, func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
+			return plugintest.Binary(binary, func(drivertest.T) driver.Config { return cfg })
+		})
+	})
+	if os.Getenv("LOCKBENCH_LONG") != "1" {
+		return
+	}
+	t.Run("library", func(t *testing.T) {
+		conform(t, func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
 			return func(drivertest.T) *drivertest.Harness {
 				return &drivertest.Harness{Open: opener(cfg), InProcess: true}
 			}
-		},
-		"plugin": func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
-			return plugintest.Binary(binary, func(drivertest.T) driver.Config { return cfg })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
-				cfg, other := config(), config()
-				h := harness(cfg)(t)
-				h.Other = opener(other)
-				h.Store = server
-				h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, cfg["prefix"]) }
-				return h
-			})
 		})
-	}
+	})
 }
 
 // opener opens the library as another host.
