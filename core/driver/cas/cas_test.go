@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 			drivertest.Run(t, func(drivertest.T) *drivertest.Harness {
 				d := &data{}
 				return &drivertest.Harness{
-					InProcess: true,
+					InProcess: true, NoServer: true,
 					Open: func(t drivertest.T) driver.Backend {
 						b := cas.New(open(d), claims, time.Second)
 						t.Cleanup(func() { _ = b.Close(context.Background()) })
