@@ -25,35 +25,25 @@ type held interface {
 	Release(context.Context) error
 }
 
-// hooks change what core returns to the cases. The tests of the suite plant bugs in
-// core with them, to see that each case can fail; otherwise they are zero.
-type hooks struct {
-	lease func(held) held
-	err   func(error) error
-}
+// hook changes a lease that core returns to the cases. The tests of the suite plant
+// bugs in core with it, to see that each case can fail; otherwise it is nil.
+type hook func(held) held
 
-func (k hooks) apply(l held, err error) (held, error) {
-	if err != nil {
-		return nil, k.refuse(err)
-	}
-	if k.lease != nil {
-		l = k.lease(l)
+func (k hook) apply(l held, err error) (held, error) {
+	switch {
+	case err != nil:
+		return nil, err
+	case k != nil:
+		return k(l), nil
 	}
 	return l, nil
-}
-
-func (k hooks) refuse(err error) error {
-	if err != nil && k.err != nil {
-		return k.err(err)
-	}
-	return err
 }
 
 // client is one host at the level of an application.
 type client struct {
 	*core.Client
-	b     driver.Backend
-	hooks hooks
+	b    driver.Backend
+	hook hook
 
 	mu     sync.Mutex
 	events []core.Event
@@ -73,12 +63,12 @@ func (h *Harness) clients(t T, n int) []*client {
 
 // injected is clientOn of b behind an injector.
 func (h *Harness) injected(t T, b driver.Backend) (*client, *injector) {
-	g := newInjector(b)
+	g := &injector{Backend: b}
 	return h.clientOn(t, g), g
 }
 
 func (h *Harness) clientOn(t T, b driver.Backend) *client {
-	c := &client{b: b, hooks: h.hooks}
+	c := &client{b: b, hook: h.hook}
 	c.Client = core.New(b, &core.Options{
 		Label:   "conformance case",
 		Logger:  slog.New(slog.DiscardHandler),
@@ -142,7 +132,7 @@ func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	l, err := c.lock(t, name, o).TryAcquire(ctx)
-	return c.hooks.apply(l, err)
+	return c.hook.apply(l, err)
 }
 
 func (c *client) mustTry(t T, name string, o core.LockOptions) held {
@@ -173,7 +163,7 @@ func wantCause(t T, l held, causes ...error) {
 func (c *client) acquire(ctx context.Context, t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	l, err := c.lock(t, name, o).Acquire(ctx)
-	return c.hooks.apply(l, err)
+	return c.hook.apply(l, err)
 }
 
 // acquiring is an Acquire that goes on in the background.
@@ -207,7 +197,7 @@ func (c *client) launch(t T, name string, o core.LockOptions) *acquiring {
 		defer close(a.done)
 		lease, err := l.Acquire(ctx)
 		a.at = time.Now()
-		a.lease, a.err = c.hooks.apply(lease, err)
+		a.lease, a.err = c.hook.apply(lease, err)
 	}()
 	t.Cleanup(func() { cancel(); <-a.done })
 	return a
@@ -265,71 +255,40 @@ func describe(h driver.Holder) string {
 	return fmt.Sprintf("held by owner %q, label %q, token %d, for another %v, %d waiting", h.Owner, h.Label, h.Token, h.TTL, h.Waiters)
 }
 
-// injector stands between core and a backend, where a case fails, delays and
-// counts calls. It declares no capabilities, so that every call comes through here.
+// injector stands between core and a backend, where a case loses what is asked and
+// answered. It declares no capabilities, so that every call comes through here.
 type injector struct {
 	driver.Backend
 
-	mu     sync.Mutex
-	before func(ctx context.Context, op string) error
-	after  func(ctx context.Context, op string, err error) error
-	calls  map[string][]time.Time
+	mu   sync.Mutex
+	lost func(context.Context) error // what is said of each acquire; nil: the reply
+	cut  []string                    // operations that are not sent
 }
 
 // The operations as an injector names them.
 const (
-	opAcquire  = "acquire"
-	opRenew    = "renew"
-	opRelease  = "release"
-	opInspect  = "inspect"
-	opProclaim = "proclaim"
+	opRenew   = "renew"
+	opRelease = "release"
+	opInspect = "inspect"
 )
 
-func newInjector(b driver.Backend) *injector {
-	return &injector{Backend: b, calls: map[string][]time.Time{}}
-}
-
-// set replaces what happens before a call, where an error keeps it from being
-// sent, and after it, where an error replaces the reply. Nil: nothing.
-func (g *injector) set(before func(context.Context, string) error, after func(context.Context, string, error) error) {
+// set replaces what is lost, and the operations that are not sent.
+func (g *injector) set(lost func(context.Context) error, cut ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.before, g.after = before, after
+	g.lost, g.cut = lost, cut
 }
 
-// times returns when the calls of op came in.
-func (g *injector) times(op string) []time.Time {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.calls[op])
-}
+var errCut = errors.New("cut by the case")
 
-// total counts the calls of all operations.
-func (g *injector) total() int {
+func (g *injector) pass(op string, f func() error) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := 0
-	for _, times := range g.calls {
-		n += len(times)
-	}
-	return n
-}
-
-func (g *injector) pass(ctx context.Context, op string, f func() error) error {
-	g.mu.Lock()
-	g.calls[op] = append(g.calls[op], time.Now())
-	before, after := g.before, g.after
+	isCut := slices.Contains(g.cut, op)
 	g.mu.Unlock()
-	if before != nil {
-		if err := before(ctx, op); err != nil {
-			return err
-		}
+	if isCut {
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, errCut)
 	}
-	err := f()
-	if after != nil {
-		return after(ctx, op, err)
-	}
-	return err
+	return f()
 }
 
 func (g *injector) Properties() driver.Properties {
@@ -338,63 +297,33 @@ func (g *injector) Properties() driver.Properties {
 	return p
 }
 
-func (g *injector) TryAcquire(ctx context.Context, r driver.Request) (token uint64, err error) {
-	err = g.pass(ctx, opAcquire, func() (err error) {
-		token, err = g.Backend.TryAcquire(ctx, r)
-		return err
-	})
-	if err != nil {
-		return 0, err
+func (g *injector) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
+	token, err := g.Backend.TryAcquire(ctx, r)
+	g.mu.Lock()
+	lost := g.lost
+	g.mu.Unlock()
+	if lost != nil {
+		return 0, lost(ctx)
 	}
-	return token, nil
+	return token, err
 }
 
 func (g *injector) Renew(ctx context.Context, r driver.Request) error {
-	return g.pass(ctx, opRenew, func() error { return g.Backend.Renew(ctx, r) })
+	return g.pass(opRenew, func() error { return g.Backend.Renew(ctx, r) })
 }
 
 func (g *injector) Release(ctx context.Context, r driver.Request) error {
-	return g.pass(ctx, opRelease, func() error { return g.Backend.Release(ctx, r) })
+	return g.pass(opRelease, func() error { return g.Backend.Release(ctx, r) })
 }
 
 func (g *injector) Withdraw(ctx context.Context, name, owner string) error {
-	return g.pass(ctx, opRelease, func() error { return g.Backend.Withdraw(ctx, name, owner) })
+	return g.pass(opRelease, func() error { return g.Backend.Withdraw(ctx, name, owner) })
 }
 
 func (g *injector) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
-	err = g.pass(ctx, opInspect, func() (err error) {
+	err = g.pass(opInspect, func() (err error) {
 		h, err = g.Backend.Inspect(ctx, name)
 		return err
 	})
 	return h, err
-}
-
-func (g *injector) Proclaim(ctx context.Context, r driver.Request) error {
-	return g.pass(ctx, opProclaim, func() error { return g.Backend.Proclaim(ctx, r) })
-}
-
-var errCut = errors.New("cut by the case")
-
-// cut returns a hook that fails the calls of ops before they are sent, or all
-// calls without ops.
-func cut(ops ...string) func(context.Context, string) error {
-	return only(ops, func(context.Context) error {
-		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, errCut)
-	})
-}
-
-// silence is a hook that keeps calls from ever being answered.
-func silence(ctx context.Context, _ string) error {
-	<-ctx.Done()
-	return fmt.Errorf("%w: %w", driver.ErrUnavailable, ctx.Err())
-}
-
-// only runs f for the calls of ops, or for all calls without ops.
-func only(ops []string, f func(context.Context) error) func(context.Context, string) error {
-	return func(ctx context.Context, op string) error {
-		if len(ops) == 0 || slices.Contains(ops, op) {
-			return f(ctx)
-		}
-		return nil
-	}
 }

@@ -1,21 +1,11 @@
 package drivertest
 
 import (
-	"context"
 	"time"
-
-	"github.com/lockbench/lockbench/core"
 )
 
 func deadlineCases() []Case {
 	return []Case{
-		{
-			Name: "L2 the deadline counts from before the request was sent",
-			Explain: `A lease's deadline is the instant before its last successful acquire or renewal was sent, plus TTL. The store may
-have handled the request at once and the reply may have taken long: counted from the reply, the holder would believe in its
-lease after the store has given it to another.`,
-			Run: deadlineFromSending,
-		},
 		{
 			Name: "L2 a grant lives for its TTL",
 			Explain: `The store counts the TTL from when it handles the acquire. Shorter, and another owner gets the lock while the holder
@@ -35,33 +25,6 @@ the lock to another host.`,
 			Run: deadlineBeforeGrant,
 		},
 	}
-}
-
-func deadlineFromSending(t T, h *Harness) {
-	c, g := h.injected(t, h.open(t))
-	const delay = 100 * time.Millisecond
-	ttl := h.ttl(3 * time.Second)
-	slow := func(ctx context.Context) error {
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-		}
-		return nil
-	}
-	g.set(only([]string{opAcquire, opRenew}, slow), func(ctx context.Context, _ string, err error) error {
-		_ = slow(ctx)
-		return err
-	})
-	l := c.mustTry(t, "jobs", core.LockOptions{TTL: ttl})
-	throughout(t, ttl, func() string {
-		deadline := l.Deadline()
-		sent := append(g.times(opAcquire), g.times(opRenew)...)
-		if latest := sent[len(sent)-1].Add(ttl); deadline.After(latest) {
-			return "the deadline is " + deadline.Sub(latest).String() + " later than TTL after the last request came in"
-		}
-		return ""
-	})
-	wantAlive(t, l, ttl)
 }
 
 func grantLives(t T, h *Harness) {
@@ -109,7 +72,7 @@ func deadlineBeforeGrant(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	c, g := h.injected(t, bs[0])
 	l := c.mustTry(t, "jobs", h.brief())
-	g.set(cut(opRenew, opRelease), nil)
+	g.set(nil, opRenew, opRelease)
 	other := h.attempt(bs[1], "jobs", h.lasting().TTL)
 	for start := time.Now(); other.try(t) != nil; pause(t, pollEvery) {
 		if ranSince(t, start) > 2*h.brief().TTL+h.late() {

@@ -37,7 +37,7 @@
 // What cases use:
 //
 //   - attempt.go: requests to a backend
-//   - client.go: clients of core, their leases, and a backend that fails or is silent
+//   - client.go: clients of core, their leases, and a backend that fails
 //
 // Cases, a file for each subject:
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -14,12 +13,6 @@ import (
 
 func electionCases() []Case {
 	return []Case{
-		{
-			Name: "E1 run campaigns again after every lost term",
-			Explain: `Run calls its function for one term after the other until ctx ends, whatever ended the last term, and returns an error
-for ctx. Each term has a higher token.`,
-			Run: runsAgain,
-		},
 		{
 			Name:    "E1 leadership passes to the next candidate",
 			Explain: `When a leader ends its candidacy another candidate is elected at once, and never two lead at a time.`,
@@ -50,41 +43,15 @@ cleans up, and resigned then: no other candidate leads before.`,
 			Run: renewsUntilReturn,
 		},
 		{
-			Name: "E2 close waits for what runs under a lock",
-			Explain: `When the client closes, the ctx of a function under Do ends, but its lock is kept until the function has returned, as
-in an election: no other owner is granted it before.`,
-			Run: closeWaits,
-		},
-		{
-			Name: "E2 a term that ends at MaxHold is left to expire",
-			Explain: `A term that was lost, or held for MaxHold, is not resigned: the callback may still be running, and the next leader must
-not start before the TTL is over.`,
-			Run: leftToExpire,
-		},
-		{
 			Name: "E4 one start and one stop per term",
-			Explain: `However terms end, the callback is called once for each, its ctx ends once, and the next call comes after it has
-returned.`,
+			Explain: `Run campaigns again after every lost term until its ctx ends. The callback is called once for each, with a higher
+token, its ctx ends once, and the next call comes after it has returned.`,
 			Run: oneStartOneStop,
 		},
 	}
 }
 
 func nothing() {}
-
-func runsAgain(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	o := core.ElectorOptions{TTL: h.ttl(time.Second), Value: []byte("one")}
-	r := cs[0].run(t, "jobs", o, nothing)
-	for i := range 3 {
-		eventually(t, 4*o.TTL+5*time.Second, fmt.Sprintf("term %d begins", i), func() bool { return r.begun() > i })
-		if i > 0 {
-			h.wantHigher(t, r.term(i).Token(), r.term(i-1).Token())
-		}
-		depose(t, h, cs[1].b, "jobs")
-	}
-	r.end(t, 5*time.Second)
-}
 
 func leadershipPasses(t T, h *Harness) {
 	cs := h.clients(t, 2)
@@ -221,55 +188,6 @@ func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 	})
 }
 
-func closeWaits(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	o := core.LockOptions{TTL: h.ttl(2 * time.Second)}
-	lock := cs[0].lock(t, "jobs", o)
-	ending, returns := make(chan struct{}), make(chan struct{})
-	release := sync.OnceFunc(func() { close(returns) })
-	ended, closed := make(chan error, 1), make(chan error, 1)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
-	var begun atomic.Bool
-	go func() {
-		ended <- lock.Do(ctx, func(ctx context.Context, _ *core.Lease) error {
-			begun.Store(true)
-			<-ctx.Done()
-			close(ending)
-			<-returns
-			return nil
-		})
-	}()
-	t.Cleanup(func() { release(); <-ended; cancel() })
-	eventually(t, 5*time.Second, "the function runs", begun.Load)
-	go func() { closed <- cs[0].Close(ctx) }()
-	if _, ended := receive(t, ending, time.Second); !ended {
-		t.Fatalf("Close does not end the ctx of the function")
-	}
-	h.staysHeld(t, cs[1].b, o.TTL)
-	release()
-	if err := <-closed; err != nil {
-		t.Errorf("Close: %v", err)
-	}
-}
-
-func leftToExpire(t T, h *Harness) {
-	c := h.client(t)
-	o := core.ElectorOptions{TTL: h.ttl(4 * time.Second), MaxHold: 300 * time.Millisecond}
-	term := c.campaign(t, "jobs", 5*time.Second, o)
-	if _, ended := receive(t, term.Context().Done(), o.MaxHold+2*time.Second); !ended {
-		t.Fatalf("the term goes on after MaxHold %v", o.MaxHold)
-	}
-	if !errors.Is(term.Err(), core.ErrMaxHold) || term.Context().Err() == nil {
-		t.Errorf("after MaxHold the cause is %v and the ctx %v", term.Err(), term.Context().Err())
-	}
-	throughout(t, 500*time.Millisecond, func() string {
-		if at := inspect(t, c.b, "jobs"); at.Token != core.GrantNumber(term.Token()) || !at.Held() {
-			return fmt.Sprintf("the term of token %d was not left to expire: %s", term.Token(), describe(at))
-		}
-		return ""
-	})
-}
-
 func oneStartOneStop(t T, h *Harness) {
 	cs := h.clients(t, 2)
 	o := core.ElectorOptions{TTL: h.ttl(time.Second)}
@@ -286,12 +204,10 @@ func oneStartOneStop(t T, h *Harness) {
 	if r.begun() != terms || r.ended != terms {
 		mistimed(t, time.Since(start), "%d terms began and %d ended; want %d", r.begun(), r.ended, terms)
 	}
-	seen := map[uint64]bool{}
+	var last uint64
 	for i, term := range r.terms {
-		if seen[term.Token()] {
-			t.Errorf("term %d began a second time, with token %d", i, term.Token())
-		}
-		seen[term.Token()] = true
+		h.wantHigher(t, term.Token(), last)
+		last = term.Token()
 		if term.Valid() || term.Err() == nil {
 			t.Errorf("term %d of token %d is over, and Valid is %t, Err %v", i, term.Token(), term.Valid(), term.Err())
 		}

@@ -43,7 +43,7 @@ func (w *fixture) harness() *Harness {
 		Plugin:    func(b driver.Backend) Process { return b.(*process) },
 		Host:      w.host,
 		Leftovers: func(t T) []string { return w.names() },
-		hooks:     w.bug.hooks,
+		hook:      w.bug.hook,
 	}
 }
 

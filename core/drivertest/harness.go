@@ -51,7 +51,7 @@ type Harness struct {
 	Cancels int
 
 	props driver.Properties // as the backend stated them when the run began
-	hooks hooks
+	hook  hook
 }
 
 // Store is a server that a case may stop and start.
@@ -81,10 +81,9 @@ type Host interface {
 	Process
 	// Plugin is the plugin process of that host.
 	Plugin() Process
-	// Acquire waits for the lock and reports its token. timeout <= 0 tries once.
-	Acquire(t T, name string, ttl, timeout time.Duration) (token uint64, err error)
-	// AcquireAtLeast is Acquire of a lock with AtLeast set.
-	AcquireAtLeast(t T, name string, ttl, atLeast time.Duration) (token uint64, err error)
+	// Acquire tries once to get the lock, with AtLeast set if that is not 0, and
+	// reports its token.
+	Acquire(t T, name string, ttl, atLeast time.Duration) (token uint64, err error)
 	// Enqueue starts an Acquire, of a lock with AtLeast set if that is not 0, in the
 	// background and returns when it waits.
 	Enqueue(t T, name string, ttl, atLeast time.Duration)

@@ -25,25 +25,13 @@ call returns, and a cause. Until then it could not know; from then on it must.`,
 			Name: "L5 a frozen host loses its lock to another",
 			Explain: `The host drives renewal: while it is stopped (SIGSTOP) its plugin, which lives, must not renew for it. Another host
 gets the lock at the end of the TTL, and the first finds its lease over.`,
-			Run: func(t T, h *Harness) { frozenHost(t, h, hostAcquires) },
-		}),
-		between(Case{
-			Name: "L5 a host that is frozen in a streak loses its lock to another",
-			Explain: `As with any lease: one that was handed over inside a host that was stopped past its deadline is not valid on the
-first look, and no hand-over goes on with it.`,
-			Run: func(t T, h *Harness) { frozenHost(t, h, hostHandsOver) },
+			Run: frozenHost,
 		}),
 		between(Case{
 			Name: "L7 the lock of a killed host is free at once",
 			Explain: `The plugin outlives its host, sees that it died, and releases what that host held, long before the TTL of 30 s is
 over. Locks of other hosts are not touched.`,
-			Run: func(t T, h *Harness) { killedHost(t, h, hostAcquires) },
-		}),
-		between(Case{
-			Name: "L7 the lock of a host that is killed in a streak is free at once",
-			Explain: `A plugin knows nothing of hand-overs inside its host. It releases what the store has granted to the host, whichever
-caller held it in the end.`,
-			Run: func(t T, h *Harness) { killedHost(t, h, hostHandsOver) },
+			Run: killedHost,
 		}),
 		between(Case{
 			Name:    "L7 a killed host leaves the queue",
@@ -104,26 +92,10 @@ func hostAcquires(t T, p Host, name string, ttl time.Duration) uint64 {
 	return token
 }
 
-// hostHandsOver is hostAcquires, and then the lock is handed over inside the
-// host. The token is that of the first lease.
-func hostHandsOver(t T, p Host, name string, ttl time.Duration) uint64 {
-	t.Helper()
-	token := hostAcquires(t, p, name, ttl)
-	p.Enqueue(t, name, ttl, 0)
-	if err := p.Release(t, name); err != nil {
-		t.Fatalf("Release by the host: %v", err)
-	}
-	eventually(t, 10*time.Second, "the host has the lock again", func() bool {
-		valid, _, _ := p.State(t, name)
-		return valid
-	})
-	return token
-}
-
-func frozenHost(t T, h *Harness, get func(T, Host, string, time.Duration) uint64) {
+func frozenHost(t T, h *Harness) {
 	p, c := h.Host(t, 0), h.client(t)
 	ttl := h.ttl(2 * time.Second)
-	token := get(t, p, "jobs", ttl)
+	token := hostAcquires(t, p, "jobs", ttl)
 	a := c.start(t, "jobs", h.lasting())
 	p.Freeze(t)
 	frozen := time.Now()
@@ -140,10 +112,10 @@ func frozenHost(t T, h *Harness, get func(T, Host, string, time.Duration) uint64
 	}
 }
 
-func killedHost(t T, h *Harness, get func(T, Host, string, time.Duration) uint64) {
+func killedHost(t T, h *Harness) {
 	p, c := h.Host(t, 0), h.client(t)
 	kept := c.mustTry(t, "kept", h.lasting())
-	token := get(t, p, "jobs", h.lasting().TTL)
+	token := hostAcquires(t, p, "jobs", h.lasting().TTL)
 	a := c.start(t, "jobs", h.lasting())
 	p.Kill(t)
 	killed := time.Now()
@@ -176,7 +148,7 @@ func killedAtLeast(t T, h *Harness) {
 	p, c := h.Host(t, 0), h.client(t)
 	least := h.ttl(2 * time.Second)
 	sent := time.Now()
-	if _, err := p.AcquireAtLeast(t, "jobs", h.lasting().TTL, least); err != nil {
+	if _, err := p.Acquire(t, "jobs", h.lasting().TTL, least); err != nil {
 		t.Fatalf("Acquire by the host: %v", err)
 	}
 	granted := time.Now()

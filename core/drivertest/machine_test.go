@@ -65,20 +65,12 @@ func (m *machine) Kill(T) {
 	m.p.renewFor(m.delay)
 }
 
-func (m *machine) Acquire(t T, name string, ttl, timeout time.Duration) (uint64, error) {
-	return m.acquire(t, name, core.LockOptions{TTL: ttl})
-}
-
-func (m *machine) AcquireAtLeast(t T, name string, ttl, atLeast time.Duration) (uint64, error) {
-	return m.acquire(t, name, core.LockOptions{TTL: ttl, AtLeast: atLeast})
-}
-
-func (m *machine) acquire(t T, name string, o core.LockOptions) (uint64, error) {
-	lock, err := m.client.Lock(name, &o)
+func (m *machine) Acquire(t T, name string, ttl, atLeast time.Duration) (uint64, error) {
+	lock, err := m.client.Lock(name, &core.LockOptions{TTL: ttl, AtLeast: atLeast})
 	if err != nil {
 		return 0, err
 	}
-	lease, err := m.w.bug.hooks.apply(lock.TryAcquire(t.Context()))
+	lease, err := m.w.bug.hook.apply(lock.TryAcquire(t.Context()))
 	if err != nil {
 		return 0, err
 	}
@@ -107,7 +99,7 @@ func (m *machine) Enqueue(t T, name string, ttl, atLeast time.Duration) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if lease, err := m.w.bug.hooks.apply(lock.Acquire(ctx)); err == nil {
+		if lease, err := m.w.bug.hook.apply(lock.Acquire(ctx)); err == nil {
 			m.keep(name, lease)
 		}
 	}()

@@ -34,12 +34,6 @@ one, and the last change is always shown.`,
 			Run: neverBack,
 		},
 		{
-			Name: "E3 elected, updated, vacant without being a candidate",
-			Explain: `The channel of Observe reports each change, with the leader and its value, to a host that never campaigned, and is
-closed when ctx ends.`,
-			Run: observeChannel,
-		},
-		{
 			Name:    "E3 a slow reader sees the newest",
 			Explain: `Newest wins: a reader that comes late finds the latest state, not a backlog, and delays no other reader.`,
 			Run:     slowReader,
@@ -214,17 +208,6 @@ func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	mustResign(t, term)
 	nextChange(t, changes, observeLimit, core.Vacant, "")
 	return term.Token()
-}
-
-func observeChannel(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	changes, cancel := cs[1].observe(t, "jobs", h.lastingTerm("nothing"))
-	nextChange(t, changes, observeLimit, core.Vacant, "")
-	first := cs[0].reigns(t, h, changes)
-	h.wantHigher(t, cs[0].reigns(t, h, changes), first)
-	cancel()
-	for range changes { // hangs unless the channel is closed
-	}
 }
 
 func slowReader(t T, h *Harness) {

@@ -57,7 +57,7 @@ func serverDown(t T, h *Harness) {
 		t.Errorf("the error says the lock or the backend more than once: %s", text)
 	}
 	err = call(t, c.Check)
-	if !errors.Is(c.hooks.refuse(err), core.ErrUnavailable) {
+	if !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("Check with the server down: %v; want ErrUnavailable", err)
 	}
 	h.Store.Start(t, true)

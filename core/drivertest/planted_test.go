@@ -19,8 +19,8 @@ type bug struct {
 	name string
 	// plant makes, for one fixture, what spoils each connection to its server.
 	plant func(*fixture) func(*calls)
-	// hooks spoil what core tells the cases.
-	hooks hooks
+	// hook spoils the leases that core tells the cases of.
+	hook hook
 
 	// No bugs by themselves, but properties.
 	diesWithPlugin bool              // the store ends with its plugin

@@ -28,16 +28,7 @@ owner and token. No other owner is granted the lock in between.`,
 			Needs:  []Need{NeedPlugin},
 			Excuse: diesWithPlugin,
 			Alone:  true,
-			Run:    func(t T, h *Harness) { pluginKilled(t, h, (*client).mustTry) },
-		},
-		{
-			Name: "L8 a lease that was handed over outlives its plugin",
-			Explain: `A plugin knows nothing of hand-overs inside its host. When it is killed in a streak of them, the one that holds the
-lock by then keeps it, with the same owner and token, and no other owner is granted the lock in between.`,
-			Needs:  []Need{NeedPlugin},
-			Excuse: diesWithPlugin,
-			Alone:  true,
-			Run:    func(t T, h *Harness) { pluginKilled(t, h, (*client).handed) },
+			Run:    pluginKilled,
 		},
 		{
 			Name: "L8 a lease whose store died with the plugin is lost within a second",
@@ -107,10 +98,10 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func pluginKilled(t T, h *Harness, get getting) {
+func pluginKilled(t T, h *Harness) {
 	cs := h.clients(t, 2)
 	o := core.LockOptions{TTL: h.ttl(5 * time.Second)}
-	l := get(cs[0], t, "jobs", o)
+	l := cs[0].mustTry(t, "jobs", o)
 	token, owner := l.Token(), l.Owner()
 	pid := h.Plugin(cs[0].b).Pid()
 	h.Plugin(cs[0].b).Kill(t)

@@ -17,11 +17,6 @@ func queueCases() []Case {
 	waiter := needsCapability(driver.CapWaiter)
 	return []Case{
 		{
-			Name:    "K5 goroutines of one host are served in their order",
-			Explain: `Goroutines of one host queue in core, first in first out: the one that has waited longest is granted the lock next.`,
-			Run:     localOrder,
-		},
-		{
 			Name: "K5 a host has one place in the queue",
 			Explain: `One contender per host and name: the store sees one waiter for a host, however many goroutines wait there, so that
 hosts with many of them do not crowd out the others and a release costs one wake-up.`,
@@ -60,33 +55,6 @@ not keep the lock from the others for longer.`,
 			Excuse: waiter,
 			Run:    vanished,
 		},
-	}
-}
-
-func localOrder(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	l := cs[0].mustTry(t, "jobs", h.lasting())
-	const n = 6
-	order := make(chan int, n)
-	for i := range n {
-		a := cs[1].start(t, "jobs", h.lasting())
-		go func() {
-			<-a.done
-			order <- i
-			if a.err == nil {
-				_ = a.lease.Release(context.WithoutCancel(t.Context()))
-			}
-		}()
-	}
-	mustRelease(t, l)
-	for want := range n {
-		got, ok := receive(t, order, 10*time.Second)
-		if !ok {
-			t.Fatalf("goroutine %d of %d was not served%s", want, n, cs[0].holding(t, "jobs"))
-		}
-		if got != want {
-			t.Errorf("grant %d went to goroutine %d", want, got)
-		}
 	}
 }
 
@@ -259,22 +227,6 @@ in the store, and a host that waits there gets it.`,
 			Run:    othersTurn,
 		},
 	}
-}
-
-// handed returns a lease that was handed over to inside the host of c, from
-// one that was just acquired.
-func (c *client) handed(t T, name string, o core.LockOptions) held {
-	t.Helper()
-	return c.handOver(t, name, o, c.mustTry(t, name, o))
-}
-
-// handOver releases l while its host wants the lock, and returns the lease that
-// follows it.
-func (c *client) handOver(t T, name string, o core.LockOptions, l held) held {
-	t.Helper()
-	next := c.start(t, name, o)
-	mustRelease(t, l)
-	return next.granted(t, 10*time.Second)
 }
 
 // othersTurn counts in a host that never leaves the lock alone. Two turns are

@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -48,21 +47,10 @@ the answer names the new holder.`,
 			Run:     releaseTwice,
 		},
 		{
-			Name: "L7 release works although the caller's ctx is dead",
-			Explain: `Release runs on a time budget of its own: it is mostly called when the caller's ctx has just ended, and the lock
-would stay taken for a whole TTL.`,
-			Run: releaseDeadCtx,
-		},
-		{
 			Name: "L7 release with Keep shortens the lease and never lengthens it",
 			Explain: `With Keep the release leaves the lock taken for just that long: a scheduled job of 20 ms keeps its lock, so that a
 host whose clock is behind does not run the same tick again.`,
 			Run: keep,
-		},
-		{
-			Name:    "L7 AtLeast keeps the lock of a short job",
-			Explain: `A lock with AtLeast stays taken for that long after its grant, although its function has returned, and no longer.`,
-			Run:     atLeast,
 		},
 	}
 }
@@ -157,17 +145,6 @@ func releaseTwice(t T, h *Harness) {
 	}
 }
 
-func releaseDeadCtx(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	l := cs[0].mustTry(t, "jobs", h.lasting())
-	dead, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := l.Release(dead); err != nil {
-		t.Errorf("Release with a ctx that has ended: %v", err)
-	}
-	cs[1].mustTry(t, "jobs", h.lasting())
-}
-
 func keep(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
@@ -185,16 +162,4 @@ func keep(t T, h *Harness) {
 	if at := inspect(t, bs[1], "other"); at.TTL > b.TTL {
 		t.Errorf("a lease of %v released with Keep %v: %s", b.TTL, b.Keep, describe(at))
 	}
-}
-
-func atLeast(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	o := core.LockOptions{TTL: h.ttl(5 * time.Second), AtLeast: h.ttl(800 * time.Millisecond)}
-	start := time.Now()
-	err := cs[0].lock(t, "jobs", o).TryDo(t.Context(), func(context.Context, *core.Lease) error { return nil })
-	if err != nil {
-		t.Fatalf("TryDo: %v", err)
-	}
-	returned := time.Now()
-	wantExpiry(t, h.attempt(cs[1].b, "jobs", h.lasting().TTL), start.Add(o.AtLeast), returned.Add(o.AtLeast+h.late()))
 }

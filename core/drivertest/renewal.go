@@ -28,12 +28,6 @@ lease held again, with the token that it had.`,
 			Run:     manyHeld,
 		},
 		{
-			Name:    "L5 a renewal every third of the TTL",
-			Explain: `Renewals come every TTL/3 from the planned time, so that two may fail before the lease is in danger.`,
-			Alone:   true,
-			Run:     everyThird,
-		},
-		{
 			Name: "L5 a batch does what single calls do",
 			Explain: `Batch does every operation as if it had been asked alone and puts its result at the same index. Core renews by it:
 results that are mixed up or left out lose leases that live, or keep ones that are gone.`,
@@ -48,9 +42,9 @@ func suspectThenHeld(t T, h *Harness) {
 	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
 	l := c.mustTry(t, "jobs", o)
 	token := l.Token()
-	g.set(cut(opRenew), nil)
+	g.set(nil, opRenew)
 	eventually(t, o.TTL, "the lease is suspect", func() bool { return l.State() == core.Suspect })
-	g.set(nil, nil)
+	g.set(nil)
 	eventually(t, o.TTL, "the lease is held again", func() bool { return l.State() == core.Held })
 	if !l.Valid() || l.Token() != token {
 		t.Errorf("held again, Valid is %t and the token %d instead of %d", l.Valid(), l.Token(), token)
@@ -94,24 +88,6 @@ func manyHeld(t T, h *Harness) {
 		default:
 			wantAlive(t, l, o.TTL)
 		}
-	}
-}
-
-func everyThird(t T, h *Harness) {
-	c, g := h.injected(t, h.open(t))
-	o := core.LockOptions{TTL: h.ttl(1500 * time.Millisecond)}
-	l := c.mustTry(t, "jobs", o)
-	granted := g.times(opAcquire)[0]
-	pause(t, 2*o.TTL+o.TTL/6)
-	times := g.times(opRenew)
-	wantAlive(t, l, o.TTL)
-	if len(times) < 5 || len(times) > 7 {
-		mistimed(t, 2*o.TTL, "over two TTLs %d renewals came, want 6", len(times))
-	}
-	last := granted
-	for i, at := range times {
-		wantWithin(t, last, at, o.TTL/3+tolerance, fmt.Sprintf("the wait for renewal %d", i+1))
-		last = at
 	}
 }
 

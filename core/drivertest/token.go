@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 )
 
@@ -28,7 +27,6 @@ the sum has to fit a column of 64 bits.`,
 		over("expiry", rising(2, 50*time.Millisecond, expires)),
 		over("withdrawal", rising(10, lastingTTL, func(t T, _ *Harness, a *attempt, _ driver.Backend) { a.withdraw(t) })),
 		withExcuse(over("break", rising(10, lastingTTL, isBroken)), needsCapability(driver.CapAdmin)),
-		over("hand-overs inside a host", risingOverHandovers),
 		{
 			Name: "L6 a token is minted with its grant",
 			Explain: `The token is minted in the same atomic step as the grant. Minted apart, two contenders come by tokens in one order
@@ -96,24 +94,6 @@ func isBroken(t T, _ *Harness, a *attempt, next driver.Backend) {
 	err := call(t, func(ctx context.Context) error { return driver.AdminOf(next).Break(ctx, a.Name, a.Token) })
 	if err != nil {
 		t.Fatalf("Break of token %d: %v", a.Token, err)
-	}
-}
-
-// risingOverHandovers asks core: the hand-overs are its own.
-func risingOverHandovers(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	last := cs[0].mustTry(t, "jobs", h.lasting())
-	for i := range 24 {
-		c := cs[0]
-		if i%6 == 5 {
-			c = cs[1]
-		}
-		l := c.handOver(t, "jobs", h.lasting(), last)
-		h.wantHigher(t, l.Token(), last.Token())
-		if at, err := cs[i%2].Inspect(t.Context(), "jobs"); err != nil || core.GrantNumber(at.Token) != core.GrantNumber(l.Token()) {
-			t.Errorf("Inspect shows token %d (%v) for token %d", at.Token, err, l.Token())
-		}
-		last = l
 	}
 }
 

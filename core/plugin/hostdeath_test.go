@@ -29,7 +29,7 @@ func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed t
 		t.Fatal(err)
 	}
 	for i := range locks {
-		if _, err := h.Acquire(t.Context(), lockName(i), longTTL, 0, 0); err != nil {
+		if _, err := h.Acquire(t.Context(), lockName(i), longTTL, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestHostDeathDelayBeyondTTL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Acquire(t.Context(), "jobs", ttl, 0, 0); err != nil {
+	if _, err := h.Acquire(t.Context(), "jobs", ttl, 0); err != nil {
 		t.Fatal(err)
 	}
 	killed := time.Now()

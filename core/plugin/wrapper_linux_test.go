@@ -113,7 +113,7 @@ func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 		t.Fatal(err)
 	}
 	defer h.Kill()
-	if _, err := h.Acquire(t.Context(), "jobs", longTTL, 0, 0); err != nil {
+	if _, err := h.Acquire(t.Context(), "jobs", longTTL, 0); err != nil {
 		t.Fatal(err)
 	}
 	wrapper, err := h.PluginPid(t.Context())

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// commandSlack is how much longer than asked a command may take.
-const commandSlack = 30 * time.Second
+// commandLimit is how long a command may take.
+const commandLimit = 30 * time.Second
 
 // testHost is a HostProcess as a case wants it.
 type testHost struct{ *HostProcess }
@@ -19,7 +19,7 @@ var _ drivertest.Host = (*testHost)(nil)
 
 func startHost(t drivertest.T, spec HostSpec) drivertest.Host {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), commandSlack)
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
 	p, err := StartHost(ctx, spec)
 	if err != nil {
@@ -53,11 +53,11 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// within does what the process may take commandSlack longer for than timeout,
-// and tells a host that refused from one that did not answer.
-func (h *testHost) within(t drivertest.T, timeout time.Duration, do func(ctx context.Context) error) error {
+// within does what the process may take commandLimit for, and tells a host that
+// refused from one that did not answer.
+func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), max(timeout, 0)+commandSlack)
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
 	err := do(ctx)
 	if ctx.Err() != nil {
@@ -77,7 +77,7 @@ func (h *testHost) Resume(t drivertest.T) { t.Helper(); must(t, "SIGCONT", h.Hos
 
 // Plugin implements drivertest.Host.
 func (h *testHost) Plugin() drivertest.Process {
-	ctx, cancel := context.WithTimeout(context.Background(), commandSlack)
+	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
 	pid, err := h.PluginPid(ctx)
 	if err != nil {
@@ -87,21 +87,10 @@ func (h *testHost) Plugin() drivertest.Process {
 }
 
 // Acquire implements drivertest.Host.
-func (h *testHost) Acquire(t drivertest.T, name string, ttl, timeout time.Duration) (uint64, error) {
+func (h *testHost) Acquire(t drivertest.T, name string, ttl, atLeast time.Duration) (token uint64, err error) {
 	t.Helper()
-	return h.acquire(t, name, ttl, timeout, 0)
-}
-
-// AcquireAtLeast implements drivertest.Host; it tries once.
-func (h *testHost) AcquireAtLeast(t drivertest.T, name string, ttl, atLeast time.Duration) (uint64, error) {
-	t.Helper()
-	return h.acquire(t, name, ttl, 0, atLeast)
-}
-
-func (h *testHost) acquire(t drivertest.T, name string, ttl, timeout, atLeast time.Duration) (token uint64, err error) {
-	t.Helper()
-	err = h.within(t, timeout, func(ctx context.Context) (err error) {
-		token, err = h.HostProcess.Acquire(ctx, name, ttl, timeout, atLeast)
+	err = h.within(t, func(ctx context.Context) (err error) {
+		token, err = h.HostProcess.Acquire(ctx, name, ttl, atLeast)
 		return err
 	})
 	return token, err
@@ -110,13 +99,13 @@ func (h *testHost) acquire(t drivertest.T, name string, ttl, timeout, atLeast ti
 // Enqueue implements drivertest.Host.
 func (h *testHost) Enqueue(t drivertest.T, name string, ttl, atLeast time.Duration) {
 	t.Helper()
-	must(t, "enqueue", h.within(t, 0, func(ctx context.Context) error { return h.HostProcess.Enqueue(ctx, name, ttl, atLeast) }))
+	must(t, "enqueue", h.within(t, func(ctx context.Context) error { return h.HostProcess.Enqueue(ctx, name, ttl, atLeast) }))
 }
 
 // State implements drivertest.Host.
 func (h *testHost) State(t drivertest.T, name string) (valid, done bool, cause string) {
 	t.Helper()
-	must(t, "state", h.within(t, 0, func(ctx context.Context) (err error) {
+	must(t, "state", h.within(t, func(ctx context.Context) (err error) {
 		valid, done, cause, err = h.HostProcess.State(ctx, name)
 		return err
 	}))
@@ -126,7 +115,7 @@ func (h *testHost) State(t drivertest.T, name string) (valid, done bool, cause s
 // Release implements drivertest.Host.
 func (h *testHost) Release(t drivertest.T, name string) error {
 	t.Helper()
-	return h.within(t, 0, func(ctx context.Context) error { return h.HostProcess.Release(ctx, name) })
+	return h.within(t, func(ctx context.Context) error { return h.HostProcess.Release(ctx, name) })
 }
 
 func must(t drivertest.T, what string, err error) {

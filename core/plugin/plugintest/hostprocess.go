@@ -65,10 +65,10 @@ func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	return r.Pid, err
 }
 
-// Acquire waits up to timeout for the lock and returns its token; it tries
-// once when timeout is not positive. The lock is kept for atLeast, if positive.
-func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, timeout, atLeast time.Duration) (uint64, error) {
-	r, err := h.ask(ctx, command{Op: "acquire", Name: name, TTL: ttl, Timeout: timeout, AtLeast: atLeast})
+// Acquire tries once to get the lock and returns its token. The lock is kept for
+// atLeast, if positive.
+func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, atLeast time.Duration) (uint64, error) {
+	r, err := h.ask(ctx, command{Op: "acquire", Name: name, TTL: ttl, AtLeast: atLeast})
 	return r.Token, err
 }
 

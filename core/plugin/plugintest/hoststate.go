@@ -84,7 +84,7 @@ func (h *host) acquire(c command) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	lease, err := acquireWithin(lock, c.Timeout)
+	lease, err := lock.TryAcquire(context.Background())
 	if err != nil {
 		return reply{}, err
 	}
@@ -94,16 +94,6 @@ func (h *host) acquire(c command) (reply, error) {
 	return reply{Token: lease.Token()}, nil
 }
 
-// acquireWithin tries once without a timeout.
-func acquireWithin(lock *core.Lock, timeout time.Duration) (*core.Lease, error) {
-	if timeout <= 0 {
-		return lock.TryAcquire(context.Background())
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	return lock.Acquire(ctx)
-}
-
 // enqueue returns when the acquire waits, or was granted at once. It ends with
 // the client.
 func (h *host) enqueue(c command) (r reply, err error) {
@@ -111,7 +101,7 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	h.mu.Lock()
 	h.waiting[c.Name] = waits
 	h.mu.Unlock()
-	lock, err := h.client.Lock(c.Name, &core.LockOptions{TTL: c.TTL})
+	lock, err := h.client.Lock(c.Name, &core.LockOptions{TTL: c.TTL, AtLeast: c.AtLeast})
 	if err != nil {
 		return r, err
 	}
@@ -184,7 +174,6 @@ type command struct {
 	Op      string        `json:"op"` // acquire, enqueue, state, release, plugin
 	Name    string        `json:"name,omitempty"`
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
-	Timeout time.Duration `json:"timeout_ns,omitempty"`
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 }
 
