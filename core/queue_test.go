@@ -75,9 +75,18 @@ func TestK5FirstComeFirstServed(t *testing.T) {
 func TestK5OtherHostGetsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
+		var (
+			mu     sync.Mutex
+			owners = map[string]bool{} // of the other host
+		)
 		f.before = func(_ context.Context, op string, r driver.Request) error {
 			if op == "acquire" && r.TTL == defaultTTL { // this host is the slower one
 				time.Sleep(time.Millisecond)
+			}
+			if r.TTL == time.Second {
+				mu.Lock()
+				defer mu.Unlock()
+				owners[r.Owner] = true
 			}
 			return nil
 		}
@@ -88,7 +97,10 @@ func TestK5OtherHostGetsItsTurn(t *testing.T) {
 		wait := lineUp(t, l, 60, 10*time.Millisecond)
 		began := time.Now()
 		var took time.Duration
-		other := lineUp(t, lockOf(t, there, "a", &LockOptions{TTL: time.Second}), 1, 0)
+		other := lineUp(t, lockOf(t, there, "a", &LockOptions{TTL: time.Second}), 5, 0)
+		if len(owners) != 1 {
+			t.Errorf("the other host has %d places in the queue, with 5 goroutines", len(owners))
+		}
 		if err := first.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}

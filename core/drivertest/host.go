@@ -13,18 +13,10 @@ func hostCases() []Case {
 		return c
 	}
 	return []Case{
-		{
-			Name: "L3 a frozen host finds its lease over when it resumes",
-			Explain: `A process that was stopped past its deadline finds Valid false on its first call, Done closed before any other core
-call returns, and a cause. Until then it could not know; from then on it must.`,
-			Needs: []Need{NeedHost},
-			Alone: true,
-			Run:   frozenAlone,
-		},
 		between(Case{
 			Name: "L5 a frozen host loses its lock to another",
 			Explain: `The host drives renewal: while it is stopped (SIGSTOP) its plugin, which lives, must not renew for it. Another host
-gets the lock at the end of the TTL, and the first finds its lease over.`,
+gets the lock at the end of the TTL, and the first, which could not know, finds its lease over at its first look.`,
 			Run: frozenHost,
 		}),
 		between(Case{
@@ -60,28 +52,6 @@ func oneHost(p driver.Properties) string {
 	return ""
 }
 
-// overOnResume checks what a host finds that was frozen past its TTL.
-func overOnResume(t T, p Host, name string) {
-	t.Helper()
-	valid, done, cause := p.State(t, name)
-	if valid || !done {
-		t.Errorf("after SIGCONT the host's first look finds Valid %t, Done %t, cause %q", valid, done, cause)
-	}
-	if !slices.Contains([]string{"expired", "taken", "revoked", "unreachable"}, cause) {
-		t.Errorf("the cause of the loss is %q", cause)
-	}
-}
-
-func frozenAlone(t T, h *Harness) {
-	p := h.Host(t, 0)
-	ttl := h.ttl(time.Second)
-	hostAcquires(t, p, "jobs", ttl)
-	p.Freeze(t)
-	pause(t, ttl+tolerance)
-	p.Resume(t)
-	overOnResume(t, p, "jobs")
-}
-
 // hostAcquires lets a host acquire name, and returns its token.
 func hostAcquires(t T, p Host, name string, ttl time.Duration) uint64 {
 	t.Helper()
@@ -103,7 +73,13 @@ func frozenHost(t T, h *Harness) {
 	wantWithin(t, frozen, a.at, ttl+h.late()+tolerance, "the grant after the freeze")
 	h.wantHigher(t, l.Token(), token)
 	p.Resume(t)
-	overOnResume(t, p, "jobs")
+	valid, done, cause := p.State(t, "jobs")
+	if valid || !done {
+		t.Errorf("after SIGCONT the host's first look finds Valid %t, Done %t, cause %q", valid, done, cause)
+	}
+	if !slices.Contains([]string{"expired", "taken", "revoked", "unreachable"}, cause) {
+		t.Errorf("the cause of the loss is %q", cause)
+	}
 	if !l.Valid() {
 		t.Errorf("the resumed host has ended the lease of the other: %v", l.Err())
 	}

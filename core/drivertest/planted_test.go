@@ -29,7 +29,6 @@ type bug struct {
 	silentDeath      bool // nobody is told that the plugin died
 	pluginTakesLocks bool // the plugin's death frees its leases
 	neverReplaced    bool // a frozen plugin stays
-	slowClose        bool // Close waits for a frozen plugin
 	pluginRenews     bool // the plugin of a frozen host renews
 	abandons         bool // a dead host's locks are left to expire
 	forgetsDelay     bool // and so are those of one that asked for a delay

@@ -45,15 +45,6 @@ its deadline, and the tokens of the new store are higher.`,
 			Run:   storeKilled,
 		},
 		{
-			Name: "L8 a release outlasts a plugin that hangs",
-			Explain: `A release that meets a plugin that is stopped (SIGSTOP) is tried again on the one that replaces it, for as long as the
-ctx of Release lives: the lock does not stay taken for the whole TTL.`,
-			Needs:  []Need{NeedPlugin},
-			Excuse: diesWithPlugin,
-			Alone:  true,
-			Run:    releaseWhileHanging,
-		},
-		{
 			Name: "L8 another process renews and releases a lease",
 			Explain: `A backend keeps no lease state in its process that is not in the store too: a process that knows owner and token renews and
 releases the lease from a new process, and closing the old one frees nothing.`,
@@ -64,13 +55,6 @@ releases the lease from a new process, and closing the old one frees nothing.`,
 				return ""
 			},
 			Run: renewedElsewhere,
-		},
-		{
-			Name:    "K8 close returns within 3 s while the plugin hangs",
-			Explain: `Close ends everything in bounded time. A plugin that is stopped can neither release nor end by itself: it is killed.`,
-			Needs:   []Need{NeedPlugin},
-			Alone:   true,
-			Run:     closeWhileHanging,
 		},
 	}
 }
@@ -140,18 +124,6 @@ func storeKilled(t T, h *Harness) {
 	h.wantHigher(t, c.launch(t, "jobs", h.lasting()).granted(t, 10*time.Second).Token(), l.Token())
 }
 
-func releaseWhileHanging(t T, h *Harness) {
-	c := h.client(t)
-	l := c.mustTry(t, "jobs", h.lasting())
-	h.Plugin(c.b).Freeze(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if err := l.Release(ctx); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
-	wantFree(t, c.b, "jobs", "after the release")
-}
-
 func renewedElsewhere(t T, h *Harness) {
 	first := h.Open(t)
 	a := h.attempt(first, "jobs", h.lasting().TTL).must(t)
@@ -163,18 +135,4 @@ func renewedElsewhere(t T, h *Harness) {
 	a.mustRenew(t)
 	a.mustRelease(t)
 	wantFree(t, a.b, "jobs", "after the release from another process")
-}
-
-func closeWhileHanging(t T, h *Harness) {
-	c := h.client(t)
-	c.mustTry(t, "jobs", h.lasting())
-	waiting := h.clientOn(t, c.b)
-	a := waiting.launch(t, "jobs", h.lasting())
-	h.Plugin(c.b).Freeze(t)
-	start := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	err := c.Close(ctx)
-	wantWithin(t, start, time.Now(), 3*time.Second, fmt.Sprintf("Close (%v)", err))
-	eventually(t, 3*time.Second, "an Acquire on the closed backend ends", a.ended)
 }

@@ -136,9 +136,6 @@ func (p *process) end(ctx context.Context) error {
 		timer.Stop()
 	}
 	p.mu.Unlock()
-	if p.pipe.frozen && p.w.bug.slowClose {
-		<-ctx.Done()
-	}
 	err := p.link.close(ctx)
 	p.pipe.set(false, false)
 	return err

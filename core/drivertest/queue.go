@@ -17,13 +17,6 @@ func queueCases() []Case {
 	waiter := needsCapability(driver.CapWaiter)
 	return []Case{
 		{
-			Name: "K5 a host has one place in the queue",
-			Explain: `One contender per host and name: the store sees one waiter for a host, however many goroutines wait there, so that
-hosts with many of them do not crowd out the others and a release costs one wake-up.`,
-			Excuse: waiter,
-			Run:    onePlace,
-		},
-		{
 			Name:    "K5 a release wakes one waiter",
 			Explain: `A release wakes one waiter, not all: with many of them the rest would ask the store only to be refused.`,
 			Excuse:  waiter,
@@ -55,23 +48,6 @@ not keep the lock from the others for longer.`,
 			Excuse: waiter,
 			Run:    vanished,
 		},
-	}
-}
-
-func onePlace(t T, h *Harness) {
-	cs := h.clients(t, 2)
-	cs[0].mustTry(t, "jobs", h.lasting())
-	for range 5 {
-		cs[1].start(t, "jobs", h.lasting())
-	}
-	throughout(t, 500*time.Millisecond, func() string {
-		if at := inspect(t, cs[0].b, "jobs"); at.Waiters > 1 {
-			return "one host waits, with 5 goroutines: " + describe(at)
-		}
-		return ""
-	})
-	if at := inspect(t, cs[0].b, "jobs"); at.Waiters == 0 {
-		t.Errorf("one host waits: %s", describe(at))
 	}
 }
 

@@ -40,7 +40,7 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 		return nil, err
 	}
 	h := &host{parent: parent, backend: b, leases: map[string]*core.Lease{}, waiting: map[string]chan struct{}{}}
-	h.client = core.New(b, &core.Options{Label: spec.Label, Logger: quiet, OnEvent: h.event})
+	h.client = core.New(b, &core.Options{Logger: quiet, OnEvent: h.event})
 	return h, nil
 }
 
@@ -166,7 +166,6 @@ type HostSpec struct {
 	Config      driver.Config
 	NoMTLS      bool
 	OnHostDeath plugin.Policy
-	Label       string // "" is core's default
 }
 
 // command is one line on a host process's standard input.
