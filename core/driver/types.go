@@ -83,8 +83,8 @@ type Fencing string
 
 // The classes of fencing, strongest first.
 const (
-	FencingStrict  Fencing = "strict"  // over crash and failover, by consensus or durable commits
-	FencingDurable Fencing = "durable" // as durable as the store's data
+	FencingStrict  Fencing = "strict"  // over crash, failover and new data, by consensus or durable commits
+	FencingDurable Fencing = "durable" // as durable as the store's data, or its clock where TimedTokens
 	FencingQuorum  Fencing = "quorum"  // while a quorum keeps its data and its clocks
 )
 

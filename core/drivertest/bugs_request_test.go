@@ -109,6 +109,23 @@ func requestBugs() []bug {
 			}),
 			caught: []string{"E3 elected, updated, vacant, stale in order with a server that stops", "E3 an observer whose question is lost says so, and goes on"},
 		},
+		{
+			name: "observe asks without a bound",
+			plant: each(func(c *calls) {
+				inner := c.inspect
+				c.observe = func(ctx context.Context, name string, emit func(driver.Holder)) error {
+					for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+						h, err := inner(context.WithoutCancel(ctx), name)
+						if err != nil {
+							return err
+						}
+						emit(h)
+					}
+					return ctx.Err()
+				}
+			}),
+			caught: []string{"E3 an observer whose question is lost says so, and goes on"},
+		},
 	}
 }
 

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -50,11 +51,12 @@ func (w *fixture) harness() *Harness {
 func fixtureProperties(b bug) driver.Properties {
 	p := memory.Spec.Properties
 	p.Name, p.Scope, p.SurvivesPlugin = "fixture", driver.ScopeShared, !b.diesWithPlugin
+	p.Fencing = cmp.Or(b.fencing, driver.FencingStrict)
 	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapNotifier)
 	if b.lacks != "" {
 		p.Capabilities = slices.DeleteFunc(p.Capabilities, func(c driver.Capability) bool { return c == b.lacks })
 	}
-	if b.lacks == driver.CapWaiter {
+	if b.lacks == driver.CapWaiter || b.noOrder {
 		p.FIFO, p.FirstSpan = false, 0
 	}
 	return p

@@ -23,6 +23,8 @@ type bug struct {
 	hook hook
 
 	// No bugs by themselves, but properties.
+	fencing        driver.Fencing    // "": strict
+	noOrder        bool              // FIFO is not claimed
 	diesWithPlugin bool              // the store ends with its plugin
 	lacks          driver.Capability // core makes up for it
 
@@ -130,12 +132,14 @@ func TestCasesPassWithoutBug(t *testing.T) {
 		{name: "dies with its plugin", diesWithPlugin: true},
 		{name: "is no observer", lacks: driver.CapObserver},
 		{name: "has no queue", lacks: driver.CapWaiter},
+		{name: "has no order", plant: lastFirst, noOrder: true},
+		{name: "tokens follow its data", plant: beginsAgain(false), fencing: driver.FencingDurable, noOrder: true},
 	} {
 		for _, c := range Cases() {
 			t.Run(honest.name+"/"+c.Name, func(t *testing.T) {
 				t.Parallel()
 				r := judgeCase(t, c, honest)
-				if r.Outcome == NA && (strings.Contains(r.Reason, "survive") || honest.lacks == driver.CapWaiter) {
+				if r.Outcome == NA && (strings.Contains(r.Reason, "survive") || honest.noOrder || honest.lacks == driver.CapWaiter) {
 					return
 				}
 				if r.Outcome != Pass {

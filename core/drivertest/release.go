@@ -52,6 +52,13 @@ the answer names the new holder.`,
 host whose clock is behind does not run the same tick again.`,
 			Run: keep,
 		},
+		{
+			Name: "L7 a release outlasts a crash of the store",
+			Explain: `A store that loses its last writes in a crash has lost them all after seconds, or none: a lock that was released before
+then is free, and not its old holder's again. One that claims strict commits has lost none at once.`,
+			Needs: []Need{NeedStore},
+			Run:   releaseOutlasts,
+		},
 	}
 }
 
@@ -162,4 +169,26 @@ func keep(t T, h *Harness) {
 	if at := inspect(t, bs[1], "other"); at.TTL > b.TTL {
 		t.Errorf("a lease of %v released with Keep %v: %s", b.TTL, b.Keep, describe(at))
 	}
+}
+
+// written is after how long a release is on the disk of a store that syncs each second.
+const written = 2500 * time.Millisecond
+
+func releaseOutlasts(t T, h *Harness) {
+	b := h.open(t)
+	a := h.attempt(b, "jobs", h.lasting().TTL).must(t)
+	a.mustRelease(t)
+	if h.props.Fencing != driver.FencingStrict {
+		pause(t, written)
+	}
+	h.Store.Stop(t)
+	h.Store.Start(t, true)
+	next := h.attempt(b, "jobs", a.TTL)
+	eventually(t, 20*time.Second, "the lock is granted after the restart", func() bool {
+		err := next.try(t)
+		if held := (*driver.HeldError)(nil); errors.As(err, &held) && held.Holder.Owner == a.Owner {
+			t.Fatalf("owner %s released token %d before the crash, and has the lock again: %v", a.Owner, a.Token, err)
+		}
+		return err == nil
+	})
 }

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -34,8 +35,16 @@ and by the lock in the other, and the later holder is refused by the resource.`,
 			Run: mintedWithGrant,
 		},
 		withNeeds(over("a crash of the store that keeps its data", func(t T, h *Harness) { risingOverRestart(t, h, true) }), NeedStore),
-		withNeeds(over("a restart of the store without its data", func(t T, h *Harness) { risingOverRestart(t, h, false) }), NeedStore),
+		withExcuse(withNeeds(over("a restart of the store without its data", func(t T, h *Harness) { risingOverRestart(t, h, false) }), NeedStore), followsData),
 	}
+}
+
+// followsData excuses tokens that the store's data alone keep from falling.
+func followsData(p driver.Properties) string {
+	if p.Fencing == driver.FencingStrict || p.TimedTokens {
+		return ""
+	}
+	return fmt.Sprintf("%s tokens that are no times are as durable as the store's data", p.Fencing)
 }
 
 func withExcuse(c Case, excuse func(driver.Properties) string) Case {
