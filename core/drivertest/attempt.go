@@ -50,13 +50,22 @@ func call(t T, f func(ctx context.Context) error) error {
 }
 
 func (a *attempt) try(t T) error {
-	return call(t, func(ctx context.Context) error {
+	err := call(t, func(ctx context.Context) error {
 		token, err := a.b.TryAcquire(ctx, a.Request)
 		if err == nil {
 			a.Token = token
 		}
 		return err
 	})
+	a.did(t, "TryAcquire", err)
+	return err
+}
+
+// did notes an operation that has succeeded as a step of the case.
+func (a *attempt) did(t T, op string, err error) {
+	if err == nil {
+		step(t, "%s of %q by owner %s, token %d", op, a.Name, a.Owner, a.Token)
+	}
 }
 
 // must is try of a lock that has to be free.
@@ -69,7 +78,9 @@ func (a *attempt) must(t T) *attempt {
 }
 
 func (a *attempt) renew(t T) error {
-	return call(t, func(ctx context.Context) error { return a.b.Renew(ctx, a.Request) })
+	err := call(t, func(ctx context.Context) error { return a.b.Renew(ctx, a.Request) })
+	a.did(t, "Renew", err)
+	return err
 }
 
 // mustRenew renews a lease that has to be there.
@@ -81,7 +92,9 @@ func (a *attempt) mustRenew(t T) {
 }
 
 func (a *attempt) release(t T) error {
-	return call(t, func(ctx context.Context) error { return a.b.Release(ctx, a.Request) })
+	err := call(t, func(ctx context.Context) error { return a.b.Release(ctx, a.Request) })
+	a.did(t, "Release", err)
+	return err
 }
 
 // mustRelease releases a lease that has to be there.
@@ -108,6 +121,7 @@ func (a *attempt) withdraw(t T) {
 	if err := call(t, func(ctx context.Context) error { return a.b.Withdraw(ctx, a.Name, a.Owner) }); err != nil {
 		t.Fatalf("withdrawing owner %s from %q: %v", a.Owner, a.Name, err)
 	}
+	a.did(t, "Withdraw", nil)
 }
 
 func (a *attempt) proclaim(t T) error {

@@ -141,6 +141,7 @@ func (c *client) mustTry(t T, name string, o core.LockOptions) held {
 	if err != nil {
 		t.Fatalf("TryAcquire of the free lock %q: %v%s", name, err, c.holding(t, name))
 	}
+	step(t, "TryAcquire of %q, token %d", name, l.Token())
 	return l
 }
 
@@ -150,6 +151,7 @@ func mustRelease(t T, l held) {
 	if err := l.Release(t.Context()); err != nil {
 		t.Fatalf("Release of token %d: %v", l.Token(), err)
 	}
+	step(t, "Release of token %d", l.Token())
 }
 
 // wantCause fails unless l has ended for one of causes.

@@ -55,6 +55,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 		}
 		pause(t, pollEvery)
 	}
+	step(t, "%s", what)
 }
 
 // throughout polls for all of d, and fails the case as soon as wrong returns
@@ -156,6 +157,7 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
 	if x, ok := t.(*trial); ok {
+		what += x.after()
 		if stalled := x.heartbeat.Stalled(now.Add(-d), now); stalled > max(tolerance, d/stallShare) {
 			x.leaveOpen("this process stalled for %v of the last %v: %s", stalled, d, what)
 		}

@@ -142,9 +142,11 @@ func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 	t.Helper()
 	throughout(t, ttl*3/2, func() string {
 		other := h.attempt(b, "jobs", ttl)
-		if err := other.try(t); !errors.Is(err, driver.ErrHeld) {
-			mistimed(t, ttl, "the callback has not returned, and another asked and got token %d, %v", other.Token, err)
+		err := other.try(t)
+		if err == nil {
+			mistimed(t, ttl, "the callback has not returned, and another asked and got token %d", other.Token)
 		}
+		wantHeld(t, err, "the callback has not returned, and another asked")
 		return ""
 	})
 }

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -42,6 +43,7 @@ func (w *fixture) harness() *Harness {
 		Other:     func(t T) driver.Backend { return w.open(t, w.other) },
 		Store:     w,
 		Plugin:    func(b driver.Backend) Process { return b.(*process) },
+		Stacks:    func(b driver.Backend) string { return fmt.Sprintf("stacks of plugin %d", b.(*process).Pid()) },
 		Host:      w.host,
 		Leftovers: func(t T) []string { return w.names() },
 		hook:      w.bug.hook,

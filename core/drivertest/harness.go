@@ -36,6 +36,9 @@ type Harness struct {
 	NoServer bool
 	// Plugin returns the control of the process behind a backend from Open.
 	Plugin func(b driver.Backend) Process
+	// Stacks returns what the process behind a backend from Open does, for a case that
+	// hangs. It may end the process.
+	Stacks func(b driver.Backend) string
 	// Host starts another host process with its own plugin on the same store.
 	// That plugin releases the locks of a dead host after delay, 0: at once.
 	Host func(t T, delay time.Duration) Host

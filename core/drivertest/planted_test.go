@@ -166,9 +166,17 @@ func TestEveryCaseCanFail(t *testing.T) {
 
 func TestHangingCaseIsReported(t *testing.T) {
 	hangs := Case{Rule: "K1", Name: "K1 hangs", Explain: "it must not", Limit: time.Second}
-	hangs.Run = func(t T, h *Harness) { <-h.Open(t).(*process).w.over }
+	hangs.Run = func(t T, h *Harness) {
+		a := h.attempt(h.Open(t), "jobs", time.Second).must(t)
+		<-a.b.(*process).w.over
+	}
 	r := judgeCase(t, hangs, bug{})
-	if r.Outcome != Fail || !strings.Contains(r.Log, "hangs") || !strings.Contains(r.Log, "goroutine ") {
-		t.Errorf("a case that hangs is %v:\n%s", r.Outcome, r.Log)
+	for _, want := range []string{"hangs", "the last step was: TryAcquire", "drivertest.TestHangingCaseIsReported.func1", "stacks of plugin 10"} {
+		if r.Outcome != Fail || !strings.Contains(r.Log, want) {
+			t.Errorf("a case that hangs is %v, and %q is not said:\n%s", r.Outcome, want, r.Log)
+		}
+	}
+	if strings.Contains(r.Log, "testing.tRunner") || strings.Count(r.Log, "\n") > 60 {
+		t.Errorf("a case that hangs shows what is not its own:\n%s", r.Log)
 	}
 }

@@ -135,18 +135,32 @@ func wakesOne(t T, h *Harness) {
 	})
 }
 
-// wantWoken waits until as many as want are woken, and fails unless it is them, in that
-// order: another one was woken in turn only where the first span ran out on this process.
+// wantWoken waits until those of want are woken, in that order. Another one is woken in
+// turn only where the first span ran out on this process.
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second
-	for start := time.Now(); len(woken()) < len(want); pause(t, pollEvery) {
-		if ranSince(t, start) > limit {
-			mistimed(t, limit, "%v after %s waiters %v should have been woken, and %v were", limit, when, want, woken())
+	for start := time.Now(); ; pause(t, pollEvery) {
+		who := woken()
+		switch {
+		case slices.Equal(who, want):
+			return
+		case !slices.Equal(who, want[:min(len(who), len(want))]):
+			mistimed(t, h.props.FirstSpan, "after %s waiters %v should have been woken, and %v were", when, want, who)
+		case ranSince(t, start) > limit:
+			mistimed(t, limit, "%v after %s waiters %v should have been woken, and %v were", limit, when, want, who)
 		}
 	}
-	if who := woken(); !slices.Equal(who, want) {
-		mistimed(t, h.props.FirstSpan, "after %s waiters %v should have been woken, and %v were", when, want, who)
+}
+
+// wantTurn fails unless a, whose turn it is, is granted the lock.
+func (h *Harness) wantTurn(t T, waiter int, a *attempt) {
+	t.Helper()
+	switch err := a.try(t); {
+	case errors.Is(err, driver.ErrHeld):
+		mistimed(t, h.props.FirstSpan, "it is the turn of waiter %d, owner %s: %v", waiter, a.Owner, err)
+	case err != nil:
+		t.Fatalf("it is the turn of waiter %d, owner %s: %v", waiter, a.Owner, err)
 	}
 }
 
@@ -161,9 +175,7 @@ func hostOrder(t T, h *Harness) {
 				t.Fatalf("it is the turn of waiter %d, and a stranger from the host of waiter %d asked: %v", turn, turn+1+i, err)
 			}
 		}
-		if err := a.try(t); err != nil {
-			mistimed(t, h.props.FirstSpan, "it is the turn of waiter %d, owner %s: %v", turn, a.Owner, err)
-		}
+		h.wantTurn(t, turn, a)
 		holder = a
 	}
 }
@@ -179,9 +191,7 @@ func passesOn(t T, h *Harness) {
 	h.wantWoken(t, woken, "the release", 0)
 	all[0].withdraw(t)
 	h.wantWoken(t, woken, "the withdrawal of waiter 0, which had been woken,", 0, 2)
-	if err := all[2].try(t); err != nil {
-		mistimed(t, h.props.FirstSpan, "it is the turn of waiter 2, owner %s: %v", all[2].Owner, err)
-	}
+	h.wantTurn(t, 2, all[2])
 }
 
 func vanished(t T, h *Harness) {

@@ -104,6 +104,7 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	passed, undecided, log := t.run(c.limit(), func() {
 		h := s.mk(t)
 		h.props = s.props
+		t.watch(h)
 		if o, reason := h.lacks(c.Needs); reason != "" {
 			r.Outcome, r.Reason = o, reason
 			return

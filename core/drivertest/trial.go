@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -32,8 +35,10 @@ type trial struct {
 	log      strings.Builder
 	failed   bool
 	open     string // why the case could not be judged, "" when it was
+	step     string // what the case has done last
 	over     bool
 	cleanups []func()
+	dumps    []func() string // of the plugins
 	helpers  map[string]bool
 }
 
@@ -48,13 +53,13 @@ func newTrial(ctx context.Context) *trial {
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()
-	if !t.within(limit, f) {
-		t.Errorf("the case hangs: it should have ended within %v\n%s", limit, goroutines())
+	if stacks := t.within(limit, f); stacks != "" {
+		t.Errorf("the case hangs: it should have ended within %v%s\n%s", limit, t.after(), stacks)
 	}
 	t.cancel()
 	for c := t.pop(); c != nil; c = t.pop() {
-		if !t.within(cleanupLimit, c) {
-			t.Errorf("a clean-up hangs: it should have ended within %v\n%s", cleanupLimit, goroutines())
+		if stacks := t.within(cleanupLimit, c); stacks != "" {
+			t.Errorf("a clean-up hangs: it should have ended within %v%s\n%s", cleanupLimit, t.after(), stacks)
 			break
 		}
 	}
@@ -64,12 +69,13 @@ func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log 
 	return !t.failed, t.open, t.log.String()
 }
 
-// within runs f in a goroutine and reports whether it ended in time. One that
-// hangs is left behind: nothing can end it.
-func (t *trial) within(limit time.Duration, f func()) bool {
+// within runs f in a goroutine and returns "" if it ended in time, or what hangs. That
+// is left behind: nothing can end it.
+func (t *trial) within(limit time.Duration, f func()) (stacks string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		pprof.SetGoroutineLabels(pprof.WithLabels(t.ctx, pprof.Labels("case", t.label())))
 		defer func() {
 			if p := recover(); p != nil {
 				stack := make([]byte, 16<<10)
@@ -79,11 +85,12 @@ func (t *trial) within(limit time.Duration, f func()) bool {
 		f()
 	}()
 	if _, ended := receive(t, done, limit); ended {
-		return true
+		return ""
 	}
+	stacks = t.stacks()
 	t.cancel()
 	receive(t, done, hangGrace)
-	return false
+	return stacks
 }
 
 func (t *trial) pop() func() {
@@ -125,6 +132,52 @@ func (t *trial) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
+// step notes what a case has done, for what then does not come.
+func step(t T, format string, args ...any) {
+	if x, ok := t.(*trial); ok {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.step = fmt.Sprintf(format, args...)
+	}
+}
+
+// after says what the case has done last.
+func (t *trial) after() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.step == "" {
+		return ""
+	}
+	return "; the last step was: " + t.step
+}
+
+// watch notes what the case does to the server and to plugins.
+func (t *trial) watch(h *Harness) {
+	if store := h.Store; store != nil {
+		h.Store = noted{store}
+	}
+	if open, stacks := h.Open, h.Stacks; stacks != nil {
+		h.Open = func(on T) driver.Backend {
+			b := open(on)
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.dumps = append(t.dumps, func() string { return stacks(b) })
+			return b
+		}
+	}
+}
+
+// noted is a Store of which each change is a step.
+type noted struct{ Store }
+
+func (s noted) Stop(t T)   { s.Store.Stop(t); step(t, "the server was stopped") }
+func (s noted) Freeze(t T) { s.Store.Freeze(t); step(t, "the server was frozen") }
+func (s noted) Resume(t T) { s.Store.Resume(t); step(t, "the server was resumed") }
+func (s noted) Start(t T, keepData bool) {
+	s.Store.Start(t, keepData)
+	step(t, "the server was started, with its data: %t", keepData)
+}
+
 // leaveOpen ends the case's goroutine without a judgement.
 func (t *trial) leaveOpen(format string, args ...any) {
 	t.mu.Lock()
@@ -162,8 +215,22 @@ func (t *trial) Failed() bool {
 	return t.failed
 }
 
-// goroutines is a dump of all goroutines, to show where something hangs.
-func goroutines() string {
-	buf := make([]byte, 256<<10)
-	return string(buf[:runtime.Stack(buf, true)])
+// label marks the goroutines of the case, and those that they start.
+func (t *trial) label() string { return fmt.Sprintf("%p", t) }
+
+// stacks says where the case waits, and what the plugins that it has opened do
+// meanwhile. A backend in this process has only goroutines of the case.
+func (t *trial) stacks() string {
+	var all, plugins strings.Builder
+	t.mu.Lock()
+	dumps := slices.Clone(t.dumps)
+	t.mu.Unlock()
+	for _, dump := range dumps {
+		plugins.WriteString("\n" + dump())
+	}
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a Builder takes everything
+	own := slices.DeleteFunc(strings.Split(all.String(), "\n\n"), func(stack string) bool {
+		return !strings.Contains(stack, t.label()) || plugins.Len() > 0 && !strings.Contains(stack, "/drivertest.")
+	})
+	return strings.Join(own, "\n\n") + plugins.String()
 }

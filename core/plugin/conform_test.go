@@ -30,6 +30,18 @@ func TestConformLoopback(t *testing.T) {
 	}
 }
 
+// TestStacksOfPlugin: what a case that hangs shows is what the plugin does, also where that is frozen.
+func TestStacksOfPlugin(t *testing.T) {
+	t.Parallel()
+	store := newStore(t)
+	h := plugintest.Binary(link(t, "far"), func(drivertest.T) driver.Config { return store.config() })(t)
+	b := h.Open(t)
+	h.Plugin(b).Freeze(t)
+	if s := h.Stacks(b); !strings.Contains(s, "SIGQUIT") || !strings.Contains(s, "serve.Main") {
+		t.Errorf("a plugin that is asked for its stacks prints %q", s)
+	}
+}
+
 // told is a store without a queue that tells of releases, in a lock that memory has.
 type told struct{ driver.Backend }
 

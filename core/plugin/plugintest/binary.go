@@ -2,9 +2,13 @@ package plugintest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -19,6 +23,8 @@ const (
 	// startTimeout is patient: many plugins start at a time in a test run,
 	// under the race detector, and how long that takes is tested elsewhere.
 	startTimeout = 30 * time.Second
+	// dumpTime bounds what a plugin may take to print its stacks.
+	dumpTime = 2 * time.Second
 )
 
 // Binary makes harnesses for the plugin binary at path, which must be called
@@ -48,10 +54,21 @@ func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *driverte
 func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	opts.Path = path
 	return func(drivertest.T) *drivertest.Harness {
+		var printed sync.Map // *dump by backend
 		return &drivertest.Harness{
 			Open: func(t drivertest.T) driver.Backend {
 				t.Helper()
-				return Open(t, name, &opts)
+				own, d := opts, &dump{}
+				own.Logger = slog.New(d)
+				b := Open(t, name, &own)
+				printed.Store(b, d)
+				return b
+			},
+			Stacks: func(b driver.Backend) string {
+				if d, ok := printed.Load(b); ok {
+					return d.(*dump).of(pluginPid(b))
+				}
+				return "" // the caller has opened it in another way
 			},
 			Plugin: func(b driver.Backend) drivertest.Process { return process{pluginPid(b)} },
 			Host: func(t drivertest.T, delay time.Duration) drivertest.Host {
@@ -93,4 +110,43 @@ func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
 func pluginPid(b driver.Backend) int {
 	pid, _ := plugin.ProcessOf(b)
 	return pid
+}
+
+// dump is the log of a plugin from the moment on in which it is asked for its stacks.
+type dump struct {
+	asked atomic.Bool
+	mu    sync.Mutex
+	text  strings.Builder
+}
+
+// of has process pid print its stacks, as Go does at SIGQUIT, which ends it.
+func (d *dump) of(pid int) string {
+	if pid <= 0 {
+		return "the plugin is down"
+	}
+	d.asked.Store(true)
+	_ = syscall.Kill(pid, syscall.SIGQUIT)
+	_ = syscall.Kill(pid, syscall.SIGCONT)
+	read := func() string { d.mu.Lock(); defer d.mu.Unlock(); return d.text.String() }
+	last, since := "", time.Now()
+	for end := since.Add(dumpTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if now := read(); now != last || Running(pid) {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) > dumpTime/20 { // its end has no mark
+			break
+		}
+	}
+	return fmt.Sprintf("plugin process %d:\n%s", pid, last)
+}
+
+func (d *dump) Enabled(context.Context, slog.Level) bool { return d.asked.Load() }
+func (d *dump) WithAttrs([]slog.Attr) slog.Handler       { return d }
+func (d *dump) WithGroup(string) slog.Handler            { return d }
+
+func (d *dump) Handle(_ context.Context, r slog.Record) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.text.WriteString(r.Message + "\n")
+	return nil
 }
