@@ -104,6 +104,11 @@ func grantBugs() []bug {
 			caught: []string{"K2 a refused try leaves nothing behind"},
 		},
 		{
+			name:   "keeps an entry for each name",
+			plant:  keeps(func(name string) string { return "entry of " + name }),
+			caught: []string{"K2 a refused try leaves nothing behind", "K3 acquires cancelled at random leave nothing and block no client"},
+		},
+		{
 			name:   "inspect shows the label as the owner",
 			plant:  each(func(c *calls) { onInspect(c, func(h driver.Holder) driver.Holder { h.Owner = h.Label; return h }) }),
 			caught: []string{"K2 inspect says what the store knows", "L1 every grant has an owner of its own"},
@@ -178,4 +183,15 @@ func onInspect(c *calls, change func(driver.Holder) driver.Holder) {
 		h, err := inner(ctx, name)
 		return change(h), err
 	}
+}
+
+// keeps makes an entry in the store for a name that is acquired.
+func keeps(entry func(name string) string) func(*fixture) func(*calls) {
+	return each(func(c *calls) {
+		inner := c.acquire
+		c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
+			_, _ = inner(ctx, driver.Request{Name: entry(r.Name), Owner: r.Owner, TTL: time.Hour})
+			return inner(ctx, r)
+		}
+	})
 }

@@ -44,6 +44,7 @@ func requestBugs() []bug {
 			}),
 			caught: []string{"K8 try fails fast when the server is down", "K8 calls end with their ctx when the server is frozen"},
 		},
+		{name: "a refusal reported as an outage", hidesRefusal: true, caught: []string{"K8 a client that the server refuses is told so"}},
 		{name: "nobody reconnects", neverBack: true, caught: []string{
 			"K8 acquire gets the lock when the server is back", "K8 try fails fast when the server is down",
 			"E3 elected, updated, vacant, stale in order with a server that stops",

@@ -18,6 +18,7 @@ const (
 	NeedPlugin Need = "a plugin process that may be killed (Harness.Plugin)"
 	NeedHost   Need = "host processes (Harness.Host)"
 	NeedOther  Need = "a second namespace (Harness.Other)"
+	NeedDenied Need = "a client that the server refuses (Harness.Denied)"
 )
 
 // Case checks one side of a rule.
@@ -100,13 +101,15 @@ func ruleOf(id string) Rule { return Rules()[ruleIndex(id)] }
 
 // lacks names the first ability that h is without.
 func (h *Harness) lacks(needs []Need) (Outcome, string) {
-	has := map[Need]bool{NeedStore: h.Store != nil, NeedPlugin: h.Plugin != nil, NeedHost: h.Host != nil, NeedOther: h.Other != nil}
+	has := map[Need]bool{NeedStore: h.Store != nil, NeedPlugin: h.Plugin != nil, NeedHost: h.Host != nil, NeedOther: h.Other != nil, NeedDenied: h.Denied != nil}
 	for _, n := range needs {
 		process := n == NeedPlugin || n == NeedHost
 		switch {
 		case has[n]:
 		case n == NeedOther:
 			return NA, "the backend has no namespaces"
+		case n == NeedDenied:
+			return NA, "no client is known that the server refuses (Harness.Denied)"
 		case !process && h.props.Scope == driver.ScopeHost:
 			return NA, "scope host: the store is inside the plugin, no other process reaches it"
 		case n == NeedStore && h.NoServer:

@@ -41,6 +41,7 @@ func (w *fixture) harness() *Harness {
 	return &Harness{
 		Open:      func(t T) driver.Backend { return w.open(t, w.store) },
 		Other:     func(t T) driver.Backend { return w.open(t, w.other) },
+		Denied:    w.denied,
 		Store:     w,
 		Plugin:    func(b driver.Backend) Process { return b.(*process) },
 		Stacks:    func(b driver.Backend) string { return fmt.Sprintf("stacks of plugin %d", b.(*process).Pid()) },
@@ -48,6 +49,17 @@ func (w *fixture) harness() *Harness {
 		Leftovers: func(t T) []string { return w.names() },
 		hook:      w.bug.hook,
 	}
+}
+
+func (w *fixture) denied(t T) driver.Backend {
+	cause := driver.ErrDenied
+	if w.bug.hidesRefusal {
+		cause = driver.ErrUnavailable
+	}
+	c := callsOf(w.store.Open().(whole))
+	c.check = func(context.Context) error { return cause }
+	c.acquire = func(context.Context, driver.Request) (uint64, error) { return 0, cause }
+	return c
 }
 
 func fixtureProperties(b bug) driver.Properties {

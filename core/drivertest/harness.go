@@ -30,6 +30,9 @@ type Harness struct {
 	// Other is Open in another namespace of the same store: same names there
 	// never collide with those here. Nil when the backend has no namespaces.
 	Other func(t T) driver.Backend
+	// Denied is Open of a client that the server refuses: wrong password, missing
+	// right. Nil when the server refuses none.
+	Denied func(t T) driver.Backend
 	// Store controls the server behind the backend. NoServer reports whether there is
 	// none to control, as of a store that is files: the cases about it are n/a.
 	Store    Store
@@ -43,8 +46,8 @@ type Harness struct {
 	// That plugin releases the locks of a dead host after delay, 0: at once.
 	Host func(t T, delay time.Duration) Host
 	// Leftovers lists what the case's namespace holds in the store: keys,
-	// rows. Entries that expire by themselves within two minutes and whose
-	// number does not grow with that of the names are left out.
+	// rows. Those that expire by themselves within two minutes are left out.
+	// The suite compares what one name leaves with what many do.
 	Leftovers func(t T) []string
 	// InProcess reports whether the backend runs in the process of the test, so
 	// that there is nothing to kill: the cases about processes are n/a here

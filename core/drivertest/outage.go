@@ -31,6 +31,13 @@ func outageCases() []Case {
 			Run:     serverFrozen,
 		},
 		{
+			Name: "K8 a client that the server refuses is told so",
+			Explain: `A password that is wrong and a right that is missing are ErrDenied, within the 3 s of a TryAcquire: no other owner holds the
+lock, and waiting does not help. So Check fails, and so does an Acquire that would wait, of a client that was never served.`,
+			Needs: []Need{NeedDenied},
+			Run:   clientDenied,
+		},
+		{
 			Name:    "K8 a call whose ctx has ended returns",
 			Explain: `Every method returns soon after its ctx has ended, with an error, and an acquire that never left did nothing.`,
 			Run:     deadCalls,
@@ -66,6 +73,24 @@ func serverDown(t T, h *Harness) {
 		l, err := c.try(t, "jobs", h.lasting())
 		return err == nil && l.Valid()
 	})
+}
+
+func clientDenied(t T, h *Harness) {
+	c := h.clientOn(t, h.Denied(t))
+	for _, ask := range []struct {
+		of string
+		do func(context.Context) error
+	}{
+		{"TryAcquire", func(context.Context) error { _, err := c.try(t, "jobs", h.lasting()); return err }},
+		{"Acquire", func(ctx context.Context) error { _, err := c.acquire(ctx, t, "jobs", h.lasting()); return err }},
+		{"Check", c.Check},
+	} {
+		start := time.Now()
+		if err := call(t, ask.do); !errors.Is(err, core.ErrDenied) || errors.Is(err, core.ErrHeld) {
+			t.Errorf("%s by a client that the server refuses: %v; want ErrDenied", ask.of, err)
+		}
+		wantWithin(t, start, time.Now(), 3*time.Second, ask.of+" by a client that the server refuses")
+	}
 }
 
 func serverBack(t T, h *Harness) {

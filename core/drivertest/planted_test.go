@@ -34,6 +34,7 @@ type bug struct {
 	pluginRenews     bool // the plugin of a frozen host renews
 	abandons         bool // a dead host's locks are left to expire
 	forgetsDelay     bool // and so are those of one that asked for a delay
+	hidesRefusal     bool // of a client, which takes it for an outage
 	neverBack        bool // nobody reaches the server again after a stop
 	sameNamespace    bool // two namespaces are one
 
@@ -95,6 +96,16 @@ func TestHintsBeforeSleep(t *testing.T) {
 		"K5 a release wakes one waiter", "K5 waiters of different hosts are granted in their order", "K5 a waiter that withdraws passes its turn on",
 	} {
 		if r := judgeCase(t, caseNamed(t, name), hints); r.Outcome != Pass {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// TestEntryForAllNames: an entry that a namespace needs once is no leftover.
+func TestEntryForAllNames(t *testing.T) {
+	once := bug{plant: keeps(func(string) string { return "entry" })}
+	for _, name := range []string{"K2 a refused try leaves nothing behind", "K3 acquires cancelled at random leave nothing and block no client"} {
+		if r := judgeCase(t, caseNamed(t, name), once); r.Outcome != Pass {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}

@@ -21,16 +21,16 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// serve starts a server of the version in go.mod.
+// serve starts a server of the version in go.mod, which knows one user.
 func serve(t *testing.T) (*plugintest.Server, string) {
 	binary, port := plugintest.Build(t, "github.com/nats-io/nats-server/v2"), plugintest.Port(t)
 	address, dir := fmt.Sprintf("127.0.0.1:%d", port), t.TempDir()
 	server := &plugintest.Server{
 		Command: func() *exec.Cmd {
-			return exec.Command(binary, "--addr", "127.0.0.1", "--port", strconv.Itoa(port), "--jetstream", "--store_dir", dir)
+			return exec.Command(binary, "--addr", "127.0.0.1", "--port", strconv.Itoa(port), "--jetstream", "--store_dir", dir, "--user", "locks", "--pass", "secret")
 		},
 		Ready: func(ctx context.Context) error {
-			conn, err := natsgo.Connect(address)
+			conn, err := natsgo.Connect(address, natsgo.UserInfo("locks", "secret"))
 			if err != nil {
 				return err
 			}
@@ -54,14 +54,14 @@ func TestConformance(t *testing.T) {
 	server, address := serve(t)
 	binary := plugintest.Build(t, "./lockplugin-nats")
 	var buckets atomic.Int32
-	config := func() driver.Config {
-		return driver.Config{"address": address, "prefix": fmt.Sprintf("test-%d", buckets.Add(1))}
+	config := func(password string) driver.Config {
+		return driver.Config{"address": address, "username": "locks", "password": password, "prefix": fmt.Sprintf("test-%d", buckets.Add(1))}
 	}
 	conform := func(t *testing.T, harness func(driver.Config) func(drivertest.T) *drivertest.Harness) {
 		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
-			cfg, other := config(), config()
+			cfg := config("secret")
 			h := harness(cfg)(t)
-			h.Other = opener(other)
+			h.Other, h.Denied = opener(config("secret")), harness(config("wrong"))(t).Open
 			h.Store = server
 			h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, cfg["prefix"]) }
 			return h
@@ -100,7 +100,7 @@ func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
 // leftovers are the messages of a bucket that do not expire within two minutes.
 func leftovers(t drivertest.T, address, bucket string) (left []string) {
 	t.Helper()
-	conn, err := natsgo.Connect(address)
+	conn, err := natsgo.Connect(address, natsgo.UserInfo("locks", "secret"))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

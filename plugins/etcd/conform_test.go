@@ -13,6 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 	"github.com/lockbench/lockbench/internal/conform"
+	"github.com/lockbench/lockbench/internal/servers"
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
@@ -46,21 +47,29 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// withPassword starts a server that refuses who has no password.
+func withPassword(t *testing.T, binary string) *servers.Server {
+	s := start(t, &etcdserver.Options{Binary: binary})
+	withUsers(t, s, "mine/")
+	return s
+}
+
 func ofLibrary(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {
-		server := start(t, &etcdserver.Options{Binary: binary})
+		server, users := start(t, &etcdserver.Options{Binary: binary}), withPassword(t, binary)
 		client := plain(t, server)
 		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 			prefix := freshPrefix()
-			open := func(prefix string) func(drivertest.T) driver.Backend {
+			open := func(s *servers.Server, prefix string) func(drivertest.T) driver.Backend {
 				return func(t drivertest.T) driver.Backend {
-					b, err := Open(&Options{Address: []string{server.Addr()}, Prefix: prefix})
+					b, err := Open(&Options{Address: []string{s.Addr()}, Prefix: prefix})
 					must(t, err)
 					return backendtest.CloseAfter(t, b)
 				}
 			}
 			return &drivertest.Harness{
-				Open: open(prefix), Other: open(freshPrefix()), Store: conform.Store(nil, server), InProcess: true,
+				Open: open(server, prefix), Other: open(server, freshPrefix()), Denied: open(users, prefix),
+				Store: conform.Store(nil, server), InProcess: true,
 				Leftovers: func(t drivertest.T) []string { return leftovers(t, client, prefix) },
 			}
 		})
@@ -69,14 +78,18 @@ func ofLibrary(t *testing.T) {
 
 func ofPlugin(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {
-		server := start(t, &etcdserver.Options{Binary: binary})
+		server, users := start(t, &etcdserver.Options{Binary: binary}), withPassword(t, binary)
 		client := plain(t, server)
 		binary = plugintest.Build(t, "./lockplugin-etcd")
 		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 			mine := freshPrefix()
-			h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
-				return driver.Config{"address": server.Addr(), "prefix": mine}
-			})(t)
+			on := func(s *servers.Server) *drivertest.Harness {
+				return plugintest.Binary(binary, func(drivertest.T) driver.Config {
+					return driver.Config{"address": s.Addr(), "prefix": mine}
+				})(t)
+			}
+			h := on(server)
+			h.Denied = on(users).Open
 			h.Store = conform.Store(nil, server)
 			h.Leftovers = func(t drivertest.T) []string { return leftovers(t, client, mine) }
 			return h

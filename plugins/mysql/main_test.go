@@ -113,6 +113,9 @@ func connect(t drivertest.T, address string) *sql.DB {
 	return sql.OpenDB(connector)
 }
 
+// denied is address with a user whom the server does not know.
+func denied(address string) string { return servers.LoginTo(address, "nobody:secret") }
+
 // complete adds to h what the test knows of the server.
 func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness {
 	h.Cancels = number("LOCKBENCH_MYSQL_CANCELS", 0)
@@ -164,12 +167,14 @@ func TestConformance(t *testing.T) {
 	address := address(t)
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		here, there := fresh(t, address), fresh(t, address)
-		opener := func(prefix string) func(drivertest.T) driver.Backend {
+		opener := func(address, prefix string) func(drivertest.T) driver.Backend {
 			return func(t drivertest.T) driver.Backend {
 				return open(t, mysql.Options{Address: address, Prefix: prefix})
 			}
 		}
-		return complete(&drivertest.Harness{Open: opener(here), Other: opener(there), InProcess: true}, address, here)
+		return complete(&drivertest.Harness{
+			Open: opener(address, here), Other: opener(address, there), Denied: opener(denied(address), here), InProcess: true,
+		}, address, here)
 	})
 }
 
@@ -178,9 +183,13 @@ func TestConformanceOfBinary(t *testing.T) {
 	binary := plugintest.Build(t, "./lockplugin-mysql")
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		here := fresh(t, address)
-		h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
-			return driver.Config{"address": address, "prefix": here}
-		})(t)
+		on := func(address string) *drivertest.Harness {
+			return plugintest.Binary(binary, func(drivertest.T) driver.Config {
+				return driver.Config{"address": address, "prefix": here}
+			})(t)
+		}
+		h := on(address)
+		h.Denied = on(denied(address)).Open
 		return complete(h, address, here)
 	})
 }

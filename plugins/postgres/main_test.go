@@ -80,6 +80,11 @@ func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
 	return c
 }
 
+// denied is the address of s with a wrong password.
+func denied(s *servers.Server) string {
+	return servers.LoginTo(postgresserver.Address(s), "postgres://lockbench:secret")
+}
+
 // leftovers are rows that are held, and places in queues. A free row is none: it keeps
 // its last token for a day.
 func leftovers(t drivertest.T, s *servers.Server, prefix string) []string {
@@ -101,13 +106,14 @@ func TestConformance(t *testing.T) {
 	s := server(t)
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		here, there := fresh(), fresh()
-		opener := func(prefix string) func(drivertest.T) driver.Backend {
+		opener := func(address, prefix string) func(drivertest.T) driver.Backend {
 			return func(t drivertest.T) driver.Backend {
-				return open(t, postgres.Options{Address: postgresserver.Address(s), Prefix: prefix})
+				return open(t, postgres.Options{Address: address, Prefix: prefix})
 			}
 		}
+		address := postgresserver.Address(s)
 		return &drivertest.Harness{
-			Open: opener(here), Other: opener(there), InProcess: true,
+			Open: opener(address, here), Other: opener(address, there), Denied: opener(denied(s), here), InProcess: true,
 			Store: conform.Store(nil, s), Leftovers: func(t drivertest.T) []string { return leftovers(t, s, here) },
 		}
 	})
@@ -118,9 +124,13 @@ func TestConformanceOfBinary(t *testing.T) {
 	binary := plugintest.Build(t, "./lockplugin-postgres")
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		here := fresh()
-		h := plugintest.Binary(binary, func(drivertest.T) driver.Config {
-			return driver.Config{"address": postgresserver.Address(s), "prefix": here}
-		})(t)
+		on := func(address string) *drivertest.Harness {
+			return plugintest.Binary(binary, func(drivertest.T) driver.Config {
+				return driver.Config{"address": address, "prefix": here}
+			})(t)
+		}
+		h := on(postgresserver.Address(s))
+		h.Denied = on(denied(s)).Open
 		h.Store, h.Leftovers = conform.Store(nil, s), func(t drivertest.T) []string { return leftovers(t, s, here) }
 		return h
 	})

@@ -87,9 +87,16 @@ func (s store) config(prefix string) driver.Config {
 	return driver.Config{"address": s.Addr(), "prefix": prefix, "node_timeout": "100ms"}
 }
 
-func (s store) open(t drivertest.T, prefix string) driver.Backend {
+// denied is the configuration of a user that the server does not know.
+func (s store) denied() driver.Config {
+	cfg := s.config("case:")
+	cfg["username"], cfg["password"] = "nobody", "secret"
+	return cfg
+}
+
+func opened(t drivertest.T, cfg driver.Config) driver.Backend {
 	t.Helper()
-	cfg, err := Spec.CheckConfig(s.config(prefix))
+	cfg, err := Spec.CheckConfig(cfg)
 	must(t, err)
 	b, err := Spec.Open(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	must(t, err)
@@ -103,8 +110,9 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		s := newStore(t)
 		return &drivertest.Harness{
-			Open:      func(t drivertest.T) driver.Backend { return s.open(t, "case:") },
-			Other:     func(t drivertest.T) driver.Backend { return s.open(t, "other:") },
+			Open:      func(t drivertest.T) driver.Backend { return opened(t, s.config("case:")) },
+			Other:     func(t drivertest.T) driver.Backend { return opened(t, s.config("other:")) },
+			Denied:    func(t drivertest.T) driver.Backend { return opened(t, s.denied()) },
 			Store:     conform.Store(s.admit, s.Nodes...),
 			Leftovers: s.leftovers,
 			InProcess: true,
@@ -122,6 +130,7 @@ func TestConformanceOfPlugin(t *testing.T) {
 		s := newStore(t)
 		h := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("case:") })(t)
 		other := plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.config("other:") })(t)
+		h.Denied = plugintest.Binary(binary, func(drivertest.T) driver.Config { return s.denied() })(t).Open
 		h.Other, h.Store, h.Leftovers = other.Open, conform.Store(s.admit, s.Nodes...), s.leftovers
 		h.Cancels = cancels
 		return h
