@@ -80,6 +80,10 @@ func open(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backen
 		defer close(s.connected)
 		if s.conn, s.refused = nats.Connect(strings.Join(o.Address, ","), options...); s.refused == nil {
 			s.js, s.refused = jetstream.New(s.conn)
+			// The client keeps no reason of a first attempt that failed, but that of the second.
+			for end := time.Now().Add(5 * retryFor); !s.conn.IsConnected() && s.conn.LastError() == nil && time.Now().Before(end); {
+				time.Sleep(retryFor / 10)
+			}
 		}
 	}()
 	return cas.New(s, properties, o.RequestTimeout), nil
