@@ -156,6 +156,9 @@ func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = noted{store}
 	}
+	if of := h.Plugin; of != nil {
+		h.Plugin = func(b driver.Backend) Process { return harmed{of(b)} }
+	}
 	if open, stacks := h.Open, h.Stacks; stacks != nil {
 		h.Open = func(on T) driver.Backend {
 			b := open(on)
@@ -177,6 +180,13 @@ func (s noted) Start(t T, keepData bool) {
 	s.Store.Start(t, keepData)
 	step(t, "the server was started, with its data: %t", keepData)
 }
+
+// harmed is the Process of a plugin, likewise.
+type harmed struct{ Process }
+
+func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }
+func (p harmed) Freeze(t T) { p.Process.Freeze(t); step(t, "the plugin was frozen") }
+func (p harmed) Resume(t T) { p.Process.Resume(t); step(t, "the plugin was resumed") }
 
 // leaveOpen ends the case's goroutine without a judgement.
 func (t *trial) leaveOpen(format string, args ...any) {
@@ -232,5 +242,5 @@ func (t *trial) stacks() string {
 	own := slices.DeleteFunc(strings.Split(all.String(), "\n\n"), func(stack string) bool {
 		return !strings.Contains(stack, t.label()) || plugins.Len() > 0 && !strings.Contains(stack, "/drivertest.")
 	})
-	return strings.Join(own, "\n\n") + plugins.String()
+	return "it is here:\n" + strings.Join(own, "\n\n") + plugins.String()
 }
