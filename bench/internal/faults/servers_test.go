@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestServerActions: each action that is done to servers, those of operators among
-// them, is injected and healed while a host works; then they serve that host, are
+// them, is injected and healed while two hosts work; then they serve both, are
 // as they began, and keep nothing of its locks.
 func TestServerActions(t *testing.T) {
 	for _, of := range kinds.All() {
@@ -29,24 +30,28 @@ func TestServerActions(t *testing.T) {
 func testServerActions(t *testing.T, of *servers.Kind, setting string) {
 	t.Parallel()
 	w, start := openSystem(t, of.Name, servers.Requirements{Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}})
-	h := start(t, "")
+	h, rival := start(t, ""), start(t, "")
 	for _, a := range slices.Concat(serverActions, drawnOperations()) {
 		if a.fits(of.Name, setting) == "" {
-			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, h, a) })
+			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, []*Host{h, rival}, a) })
 		}
 	}
 	if err := w.EndBackground(); err != nil {
 		t.Error(err)
 	}
 	closeHost(t, h)
+	closeHost(t, rival)
 }
 
-func testServerAction(t *testing.T, w *System, h *Host, a Action) {
+func testServerAction(t *testing.T, w *System, hosts []*Host, a Action) {
 	prefix := a.Name + "-"
-	err := h.Work(host.Workload{
-		Kind: results.OpLock, Prefix: prefix, Names: 4, Callers: 3, TTL: 2 * time.Second,
-		Limit: host.Range{timeout, timeout}, Hold: host.Range{0, 20 * time.Millisecond},
-	})
+	var err error
+	for _, h := range hosts {
+		err = errors.Join(err, h.Work(host.Workload{
+			Kind: results.OpLock, Prefix: prefix, Names: 4, Callers: 3, TTL: 2 * time.Second,
+			Limit: host.Range{timeout, timeout}, Hold: host.Range{0, 20 * time.Millisecond},
+		}))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +71,13 @@ func testServerAction(t *testing.T, w *System, h *Host, a Action) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	if err := h.Release(ctx); err != nil {
-		t.Error(err)
+	for _, h := range hosts {
+		if err := h.Release(ctx); err != nil {
+			t.Error(err)
+		}
+		h.Forget()
+		works(t, h, "after")
 	}
-	h.Forget()
-	works(t, h, "after")
 	if w.Shifted {
 		if w.Healthy(t.Context()) == nil {
 			t.Error("a clock that was moved is healthy")

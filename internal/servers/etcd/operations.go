@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -95,7 +97,9 @@ var operations = []servers.Operation{
 		Name: "generation", Does: "the generation key is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
 		Do: deleted(etcdPrefix + "\xffe"),
 	},
-	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: asked(deleteHold)},
+	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: deletedFrom(0)},
+	// The lock is another one's, before and after: every claim holds.
+	{Name: "entry-deleted", Does: "the queue entry of a waiter is deleted by hand", Do: deletedFrom(1)},
 	{
 		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []claim.Condition{claim.DataLost},
 		Do: deleted(etcdPrefix, clientv3.WithPrefix()),
@@ -115,24 +119,41 @@ func compact(ctx context.Context, c *clientv3.Client) error {
 	return err
 }
 
-// deleteHold deletes the key of one lock that is held.
-func deleteHold(ctx context.Context, c *clientv3.Client) error {
-	keys, err := c.Get(ctx, etcdNames, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		return err
-	}
-	var held []string
-	for _, kv := range keys.Kvs {
-		if key := string(kv.Key); strings.HasSuffix(key, "\xffha") || strings.HasSuffix(key, "\xffhb") {
-			held = append(held, key)
-		}
-	}
-	if len(held) == 0 {
-		return nil
-	}
-	_, err = c.Delete(ctx, held[rand.IntN(len(held))])
-	return err
+// deletedFrom deletes one entry of a queue, chosen at random: its first, which is the
+// lock, or one of those that wait, from place 1 on. The first of the queue is there
+// meanwhile, so that no waiter was granted the lock. It waits a while until there is one.
+func deletedFrom(place int) servers.Step {
+	return asked(func(ctx context.Context, c *clientv3.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		return servers.Retry(ctx, "an entry is deleted", func() error {
+			keys, err := c.Get(ctx, etcdNames, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+			if err != nil {
+				return err
+			}
+			queues := map[string][]*mvccpb.KeyValue{}
+			for _, kv := range keys.Kvs {
+				name := kv.Key[:bytes.LastIndexByte(kv.Key, '\xff')]
+				queues[string(name)] = append(queues[string(name)], kv)
+			}
+			for _, q := range queues { // in any order
+				if len(q) <= place {
+					continue
+				}
+				one := q[place+rand.IntN(max(1, place*(len(q)-place)))]
+				now := func(kv *mvccpb.KeyValue) clientv3.Cmp {
+					return clientv3.Compare(clientv3.CreateRevision(string(kv.Key)), "=", kv.CreateRevision)
+				}
+				if resp, err := c.Txn(ctx).If(now(q[0]), now(one)).Then(clientv3.OpDelete(string(one.Key))).Commit(); err != nil || resp.Succeeded {
+					return err
+				}
+			}
+			return errNoEntry
+		})
+	})
 }
+
+var errNoEntry = errors.New("no lock has such an entry")
 
 func moveLeader(ctx context.Context, s *store, n int) error {
 	leader, err := s.Leader(ctx)
