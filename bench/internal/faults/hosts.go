@@ -62,6 +62,11 @@ var hostActions = []Action{
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
 	{
+		// The last pauses before a start take longer than the leases of some.
+		Name: "kill-waiter", Does: "the plugin of %s is killed each second, when a caller waits", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
+		Lasts: Span{2 * time.Second, 6 * time.Second}, Stops: StopsHost, Recovers: 3 * time.Second, Inject: ofHost(killWaiter), Heal: end,
+	},
+	{
 		Name: "kill-wrapper", Does: "what stands between %s and its plugin is killed", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore, Wrapped: true,
 		Recovers: time.Second, Inject: ofHost(func(_ *System, h *Host, e Event) error {
 			chain := h.pluginChain()
@@ -132,6 +137,20 @@ func crashLoop(w *System, h *Host, e Event) error {
 			killed++
 		}
 		return killed < 3 && h.Alive() && proc.Sleep(ctx, time.Millisecond)
+	}, func() error { return err })
+	return nil
+}
+
+// killWaiter kills the plugin of a host that asks for a lock, once a second.
+func killWaiter(w *System, h *Host, e Event) error {
+	var err error
+	w.WhileRunning(e, func(ctx context.Context) bool {
+		pause := time.Millisecond
+		if asking, _ := h.Asking(); asking {
+			err = kill(h.plugin())
+			pause = time.Second
+		}
+		return err == nil && h.Alive() && proc.Sleep(ctx, pause)
 	}, func() error { return err })
 	return nil
 }

@@ -100,7 +100,7 @@ func (h *History) setting(group int, b Backend) claim.Setting {
 		if m.From == 0 {
 			continue
 		}
-		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody
+		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody && a.Uses != UsesPlugin // whose end is seen at once
 		if a.On == OnHost && a.Stops != StopsNobody {
 			s.Absent += h.Schedule.Hosts[m.Target].Callers[group]
 		}
