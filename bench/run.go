@@ -321,7 +321,7 @@ func (r *runner) input(c cell, run int) measure.Input {
 	return measure.Input{
 		Workload: c.Workload, Locker: c.subject.locker, Host: c.subject.host, Clock: r.clock, TTL: c.subject.ttl,
 		Tick: r.plan.Tick, For: r.plan.For / time.Duration(r.plan.Runs), Server: c.subject.server,
-		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate, Commands: c.subject.commands(),
+		Seed: r.plan.Seed + uint64(run)<<32, Rate: r.plan.Rate, Commands: c.subject.commands(), Relays: c.subject.relays,
 		Names: c.subject.names[:n], WarmUp: r.plan.WarmUp, Measure: r.plan.Measure,
 	}
 }

@@ -154,6 +154,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 // floor, at a distance from them. One whose connections cannot be led through a
 // relay is a line in the report.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
+	first := len(s.relays)
 	if rtt > 0 {
 		f.config, err = s.relayed(f.Name, f.config, rtt)
 		if errors.Is(err, kinds.ErrNoRoute) {
@@ -172,7 +173,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 		return err
 	}
 	sub := s.pluginSubject(b, f)
-	sub.server, sub.rtt = harm, rtt
+	sub.server, sub.rtt, sub.relays = harm, rtt, s.relays[first:]
 	s.subjects = append(s.subjects, sub)
 	s.openCounter(ctx, sub)
 	if err := s.openOther(ctx, f, sub); err != nil {
@@ -229,7 +230,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 		if err != nil {
 			return err
 		}
-		sub.counter, sub.rtt = of.counter, of.rtt
+		sub.counter, sub.rtt, sub.relays = of.counter, of.rtt, of.relays
 		s.subjects = append(s.subjects, sub)
 		if !slices.Contains(s.baselines, name) {
 			s.baselines = append(s.baselines, name)
@@ -333,7 +334,7 @@ func (s *session) openOther(ctx context.Context, d described, of *subject) error
 	}
 	sub := s.pluginSubject(b, d)
 	sub.Name, sub.BuildOf, sub.Reference = of.Name+results.OtherBuild, of.Name, of.Reference
-	sub.series, sub.counter, sub.server, sub.rtt = 1, of.counter, of.server, of.rtt
+	sub.series, sub.counter, sub.server, sub.rtt, sub.relays = 1, of.counter, of.server, of.rtt, of.relays
 	s.subjects = append(s.subjects, sub)
 	s.binaries[d.Name+results.OtherBuild] = d.Path
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
@@ -42,8 +43,9 @@ type subject struct {
 	counter *servers.Counter
 	// address is that of its server as configured: it may hold a password.
 	address string
-	rtt     time.Duration // to its store, beyond that of the network
-	host    host.Spec     // to start processes with; zero for a floor
+	rtt     time.Duration   // to its store, beyond that of the network
+	relays  []*inject.Proxy // that it passes through
+	host    host.Spec       // to start processes with; zero for a floor
 	ttl     time.Duration
 	server  *servers.Server // to be harmed; nil for none
 }

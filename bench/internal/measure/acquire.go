@@ -37,16 +37,24 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	bounded, cancel := context.WithTimeout(ctx, total+openFor(in)+graceOf(in.Measure))
 	defer cancel()
 
+	if in.Clients > 1 { // whose turns cannot be told from each other
+		in.Relays = nil
+	}
+	passing := in.watch()
+	defer passing.end()
 	from := in.Clock.Now() + int64(in.WarmUp)
 	until := from + int64(in.Measure)
 	load.Workers(in.Clients, func(i int) { cs[i].Cycle(bounded, from, until, 0, nil) })
 	cycles, _ := load.Collect(cs)
 	acquires, releases, last := measured(cycles, from)
-	cell := results.Cell{Cycles: len(releases), Elapsed: time.Duration(max(last, until) - from)}
+	cell := results.Cell{Cycles: len(releases), Elapsed: time.Duration(max(last, until) - from), Latencies: map[string][]int64{}}
 	rate := float64(cell.Cycles) / cell.Elapsed.Seconds()
 	renewals := renew(bounded, cs, in.Measure/renewShare)
-	cell.Latencies = map[string][]int64{"acquire": acquires, "release": releases, "renew": renewals}
+	passing.end()
 	cell.Values = map[string]float64{"cycles/s": rate}
+	passing.note(&cell, "acquire", acquires)
+	passing.note(&cell, "release", releases)
+	passing.note(&cell, "renew", renewals)
 	longest(&cell, "acquire", "release", "renew")
 	if in.Rate > 0 {
 		rate = in.Rate / openLoad
@@ -66,9 +74,9 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 }
 
 // renew lets every caller hold a lease and renew it for the given time, and
-// returns how long the renewals took.
-func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []int64 {
-	took := make([][]int64, len(cs))
+// returns when each renewal was under way.
+func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
+	renewals := make([][]span, len(cs))
 	until := cs[0].Clock.Now() + int64(d)
 	load.Workers(len(cs), func(i int) {
 		c := cs[i]
@@ -77,29 +85,30 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []int64 {
 			return
 		}
 		for ctx.Err() == nil {
-			ns, ok := c.Renew(ctx, lease)
+			sent := c.Clock.Now()
+			took, ok := c.Renew(ctx, lease)
 			if !ok {
 				break
 			}
-			took[i] = append(took[i], ns)
+			renewals[i] = append(renewals[i], span{sent, sent + took})
 			if c.Clock.Now() >= until {
 				break
 			}
 		}
 		c.Release(context.WithoutCancel(ctx), lease)
 	})
-	return slices.Concat(took...)
+	return slices.Concat(renewals...)
 }
 
-// measured picks the latencies of the cycles that began at or after from, and
+// measured picks the acquires and releases of the cycles that began at or after from, and
 // tells when the last one was done.
-func measured(attempts []results.Attempt, from int64) (acquires, releases []int64, last int64) {
+func measured(attempts []results.Attempt, from int64) (acquires, releases []span, last int64) {
 	for _, a := range attempts {
 		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
 			continue
 		}
-		acquires = append(acquires, a.Answered-a.Asked)
-		releases = append(releases, a.Done-a.Ended)
+		acquires = append(acquires, span{a.Asked, a.Answered})
+		releases = append(releases, span{a.Ended, a.Done})
 		last = max(last, a.Done)
 	}
 	return acquires, releases, last

@@ -91,14 +91,16 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	defer stop()
 	turns := &turns{next: make(chan struct{})}
 	counted := in.count(bounded, from, until-int64(span/10)) // before all give up
+	passing := in.watch()
 	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Workload) })
+	passing.end()
 	c := <-counted
 
 	attempts, first := load.Collect(cs)
 	cell = results.Cell{Attempts: attempts, Elapsed: span}
 	grants := grantsIn(attempts, from, until)
 	cell.Cycles = len(grants)
-	cell.Latencies = map[string][]int64{"handoff": handoffs(grants), "wait": waits(grants)}
+	cell.Latencies = map[string][]int64{"wait": waits(grants)}
 	if ctx.Err() != nil {
 		return cell, ctx.Err()
 	}
@@ -109,6 +111,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 		"grants/s": float64(len(grants)) / span.Seconds(),
 		"jain":     jain(grants, len(cs)),
 	}
+	passing.note(&cell, "handoff", handoffs(grants))
 	longest(&cell, "wait")
 	if in.Commands == nil {
 		return cell, nil
@@ -203,10 +206,10 @@ func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 }
 
 // handoffs are the times from a release's sending to the next grant's return.
-func handoffs(grants []results.Attempt) []int64 {
-	var out []int64
+func handoffs(grants []results.Attempt) []span {
+	var out []span
 	for i := 1; i < len(grants); i++ {
-		out = append(out, max(0, grants[i].Answered-grants[i-1].Ended))
+		out = append(out, span{grants[i-1].Ended, grants[i].Answered})
 	}
 	return out
 }

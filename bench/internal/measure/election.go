@@ -27,6 +27,8 @@ type election struct {
 	slack    time.Duration // from the end of the TTL to the upper end of the band
 	kept     int           // names that were led on by the leader that was harmed
 	earliest time.Duration // the most by which a takeover came early
+	passing  *trips
+	taken    []span // takeovers
 
 	system *faults.System // its hosts campaign; used by the goroutine that runs the cell
 

@@ -97,6 +97,8 @@ type Input struct {
 	Server *servers.Server
 	// Commands reads what a server has done; nil when its servers do not count.
 	Commands func(ctx context.Context) (servers.Served, error)
+	// Relays are what passes through between the hosts and a store that is RTT away.
+	Relays []*inject.Proxy
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
 	// WarmUp precedes Measure. What happens in it is checked, not measured.

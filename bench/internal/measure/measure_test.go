@@ -284,7 +284,7 @@ func TestHandoffsAndFairness(t *testing.T) {
 	}
 	all := []results.Attempt{g(1, 0, 30, 40), g(0, 0, 10, 20), g(0, 50, 60, 70), {Outcome: results.Refused, Answered: 65}}
 	grants := grantsIn(all, 0, 100)
-	if got := handoffs(grants); len(got) != 2 || got[0] != 10 || got[1] != 20 {
+	if got := handoffs(grants); len(got) != 2 || got[0][1]-got[0][0] != 10 || got[1][1]-got[1][0] != 20 {
 		t.Errorf("handoffs %v, want 10 and 20", got)
 	}
 	if got := waits(grants); len(got) != 3 || got[0] != 10 || got[1] != 30 || got[2] != 10 {

@@ -86,6 +86,11 @@ func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
 	s := newElection(in, m)
 	s.system.Dir = filepath.Join(scratch.Dir(), "hosts")
 	s.system.AtEnd(scratch.Close)
+	if m.waits != nil || in.Host.Baseline != "" { // for a time, and not for the store
+		in.Relays = nil
+	}
+	s.passing = in.watch()
+	defer s.passing.end()
 	began := in.Clock.Now()
 	err = s.run(ctx)
 	err = errors.Join(err, s.end(ctx))

@@ -79,7 +79,7 @@ func (s *election) sample(h *incident) {
 			continue
 		}
 		t := s.terms[after]
-		s.took(tookOver, t.GrantedNs-h.from)
+		s.taken = append(s.taken, span{h.from, t.GrantedNs})
 		if s.mode.expires {
 			s.judge(h, s.terms[before], t.GrantedNs)
 		}
@@ -140,6 +140,7 @@ func (s *election) measured(elapsed time.Duration) results.Cell {
 	defer s.mu.Unlock()
 	c := s.cell
 	c.Elapsed = elapsed
+	s.passing.note(&c, tookOver, s.taken)
 	c.Attempts = s.failed
 	for _, t := range s.terms {
 		c.Attempts = append(c.Attempts, t.Attempt())

@@ -56,6 +56,10 @@ func TestRoundTrips(t *testing.T) {
 		acquire := cycles("redis", 1, i/3, int64(100*time.Microsecond+2*rtt+rtt/20), false)
 		contend := results.Cell{Section: section("contend", "redis", 1, i/3), Latencies: map[string][]int64{"handoff": {int64(rtt)}}, Values: map[string]float64{}}
 		inside := contend
+		contend.Values = map[string]float64{}
+		if rtt > 0 {
+			acquire.Values["trips/acquire"], contend.Values["trips/handoff"] = 2, 2
+		}
 		contend.Hosts = 2
 		for _, c := range []results.Cell{acquire, contend, inside} {
 			c.RTT = rtt
@@ -66,7 +70,10 @@ func TestRoundTrips(t *testing.T) {
 	if inside := strings.Index(text, "contend, 1 client ("); inside < strings.Index(text, "contend, 2 hosts, store 5ms") || !strings.Contains(text[inside:], "decides between no") {
 		t.Errorf("inside a host is not last: %s", text)
 	}
-	if !strings.Contains(strings.Join(strings.Fields(text), " "), "round trips to the store backend acquire hand-over redis (plugin) 2 (+0.05) 1 (+0.00) ") {
+	if !strings.Contains(strings.Join(strings.Fields(text), " "), "round trips to the store backend acquire hand-over redis (plugin) 2 (2.05) 2 (1.00) ") {
+		t.Error(text)
+	}
+	if warning := "hand-over of redis waits for 2 as counted, for 1.00 by"; !strings.Contains(strings.Join(strings.Fields(text), " "), warning) || strings.Contains(text, "acquire of redis waits") {
 		t.Error(text)
 	}
 	if text := output(t, everything(t, false), "text"); strings.Contains(text, "round trips") {

@@ -10,42 +10,104 @@ import (
 
 // operations are those whose round trips are told. The hand-over is that between
 // hosts where a subject can be in several.
-var operations = []struct{ title, scenario, unit string }{
-	{"acquire", acquireScenario, "p50-ns/acquire"},
-	{"renew", acquireScenario, "p50-ns/renew"},
-	{"release", acquireScenario, "p50-ns/release"},
-	{"hand-over", contendScenario, "p50-ns/handoff"},
-	{"takeover", takeoverScenario, "p50-ns/takeover"},
+var operations = []struct{ title, scenario, name string }{
+	{"acquire", acquireScenario, "acquire"},
+	{"renew", acquireScenario, "renew"},
+	{"release", acquireScenario, "release"},
+	{"hand-over", contendScenario, "handoff"},
+	{"takeover", takeoverScenario, "takeover"},
 }
 
-// roundTrips has a row for each subject that was measured at several distances.
+// tripsOf are the round trips that an operation of a subject waits for: those that
+// were counted, and the slope over the distance that checks them. NaN stands for what
+// is not known.
+type tripsOf struct {
+	Backend   string   `json:"backend"`
+	Operation string   `json:"operation"`
+	Counted   *float64 `json:"counted"`
+	Slope     *float64 `json:"slope"` // null with few runs, or one distance
+
+	counted, slope float64
+}
+
+// apart is by how much both may differ.
+const apart = 0.3
+
+// cell shows both.
+func (t tripsOf) cell() cell {
+	text := func(v float64, format string) string {
+		if math.IsNaN(v) {
+			return unsupported
+		}
+		return fmt.Sprintf(format, v)
+	}
+	if math.IsNaN(t.counted) && math.IsNaN(t.slope) {
+		return cell{}
+	}
+	return numeric(fmt.Sprintf("%s (%s)", text(t.counted, "%.0f"), text(t.slope, "%.2f")), t.counted)
+}
+
+// allTrips has one element for each subject and operation of which something is known.
+func (r Report) allTrips() (all []tripsOf) {
+	for _, s := range r.Manifest.Subjects {
+		for _, op := range operations {
+			if t := r.trips(op.scenario, op.name, s); t.cell().Text != "" {
+				t.Backend, t.Operation, t.Counted, t.Slope = s.Name, op.title, finite(t.counted), finite(t.slope)
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+// roundTrips has a row for each subject that was measured at a distance.
 func (r Report) roundTrips() grid {
+	all := r.allTrips()
 	columns := []column[results.Subject]{{gridColumn{"backend", false}, subject}}
 	for _, op := range operations {
-		columns = append(columns, numberColumn(op.title, func(s results.Subject) cell { return r.trips(op.scenario, op.unit, s) }))
+		of := func(s results.Subject) func(tripsOf) bool {
+			return func(t tripsOf) bool { return t.Operation == op.title && (s.Name == "" || t.Backend == s.Name) }
+		}
+		if !slices.ContainsFunc(all, of(results.Subject{})) {
+			continue
+		}
+		columns = append(columns, numberColumn(op.title, func(s results.Subject) cell {
+			if i := slices.IndexFunc(all, of(s)); i >= 0 {
+				return all[i].cell()
+			}
+			return cell{}
+		}))
 	}
-	says := func(s results.Subject) bool {
-		return slices.ContainsFunc(columns[1:], func(c column[results.Subject]) bool { return c.cell(s).Text != "" })
-	}
-	subjects := filter(r.Manifest.Subjects, says)
-	columns = slices.DeleteFunc(columns, func(c column[results.Subject]) bool {
-		return !slices.ContainsFunc(subjects, func(s results.Subject) bool { return c.cell(s).Text != "" })
+	subjects := filter(r.Manifest.Subjects, func(s results.Subject) bool {
+		return slices.ContainsFunc(all, func(t tripsOf) bool { return t.Backend == s.Name })
 	})
 	return tabulate(grid{
 		Title: "round trips to the store",
-		Note: "For how many an operation waits, one after the other: by how many times the added distance its p50 grows, that of the best run at each distance, " +
-			"at the fewest callers. In brackets what rounding has left; ~ where that is much, or the runs are few.",
+		Note: "For how many most operations wait, one after the other, at the fewest callers, as the relay counts them: an answer that comes after its request, and a request that comes after that answer. " +
+			"In brackets what checks it: by how many times the added distance the p50 grows, that of the best run at each distance; ~ where the runs are few.",
 	}, columns, subjects)
 }
 
-// trips is by how many distances a latency of a subject grows, from the nearest store
-// behind a relay to the farthest, or from the one without a relay. What does not ask
-// the store once more for each step of the way shows in what rounding leaves.
-func (r Report) trips(scenario, unit string, s results.Subject) cell {
+// tripWarnings name the operations of which the count and the slope differ.
+func (r Report) tripWarnings() (out []string) {
+	for _, t := range r.allTrips() {
+		if math.Abs(t.counted-t.slope) > apart { // of what is not known nothing is
+			out = append(out, fmt.Sprintf("round trips: %s of %s waits for %.0f as counted, for %.2f by its latency at several distances", t.Operation, t.Backend, t.counted, t.slope))
+		}
+	}
+	return out
+}
+
+// trips are those of one operation. The slope is by how many distances its p50 grows,
+// from the nearest store behind a relay to the farthest, or from the one without a
+// relay; the count is that at the farthest.
+func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
+	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
 	var loads []results.CellName // without a distance
 	at, few := map[results.CellName][][2]float64{}, false
+	counts := map[results.CellName]float64{}
 	for _, t := range r.of(scenario) {
-		i := slices.IndexFunc(t.Rows, func(row Row) bool { return row.Name == s.Name && row.Figures[unit].N > 0 })
+		i := slices.IndexFunc(t.Rows, func(row Row) bool { return row.Name == s.Name && row.Figures["p50-ns/"+op].N > 0 })
 		ours := s.Kind == results.KindPlugin
 		waits := scenario == takeoverScenario && (!ours || t.Mode != "kill-host") // for the TTL
 		if i < 0 || ours && t.insideHost() || waits {
@@ -56,24 +118,26 @@ func (r Report) trips(scenario, unit string, s results.Subject) cell {
 		if at[load] == nil {
 			loads = append(loads, load)
 		}
-		e := t.Rows[i].Figures[unit]
+		e := t.Rows[i].Figures["p50-ns/"+op]
 		at[load], few = append(at[load], [2]float64{float64(t.RTT), e.Min}), few || e.N < fewestRuns
+		if counted := t.Rows[i].Figures["trips/"+op]; counted.N > 0 {
+			counts[load] = counted.Center
+		}
 	}
 	if len(loads) == 0 {
-		return cell{}
+		return out
 	}
-	points := at[slices.MinFunc(loads, byLoad)] // from near to far
+	least := slices.MinFunc(loads, byLoad)
+	points := at[least] // from near to far
+	if counted, ok := counts[least]; ok {
+		out.counted = counted
+	}
 	if len(points) > 2 && points[0][0] == 0 {
 		points = points[1:]
 	}
-	if len(points) < 2 {
-		return cell{}
+	if len(points) > 1 && !few {
+		near, far := points[0], points[len(points)-1]
+		out.slope = (far[1] - near[1]) / (far[0] - near[0])
 	}
-	near, far := points[0], points[len(points)-1]
-	slope := (far[1] - near[1]) / (far[0] - near[0])
-	whole := math.Round(slope)
-	if few || whole < 0 || math.Abs(slope-whole) > 0.25 {
-		return word(unsupported)
-	}
-	return numeric(fmt.Sprintf("%.0f (%+.2f)", whole, slope-whole), slope)
+	return out
 }

@@ -130,7 +130,7 @@ func (r Report) warnings() []string {
 	if r.Verdict.Truncated != nil {
 		out = append(out, r.Verdict.Truncated.Error())
 	}
-	return slices.Concat(out, r.Manifest.Busy(), r.stalls())
+	return slices.Concat(out, r.Manifest.Busy(), r.stalls(), r.tripWarnings())
 }
 
 // remarks are what neither the verdict nor a table says, one line each.

@@ -88,8 +88,9 @@ func (r Report) json(w io.Writer) error {
 		Safety     []check.Cell     `json:"safety,omitempty"`
 		Advice     []choice         `json:"advice"`
 		AdviceNote string           `json:"advice_note,omitempty"`
+		Trips      []tripsOf        `json:"round_trips,omitempty"`
 		Figures    []flat           `json:"figures"`
-	}{Advice: append([]choice{}, r.choices()...), AdviceNote: r.choiceNote(), Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat(), Warnings: append([]string{}, r.warnings()...)}
+	}{Trips: r.allTrips(), Advice: append([]choice{}, r.choices()...), AdviceNote: r.choiceNote(), Safety: r.Verdict.Cells, Run: r.Manifest, Grants: r.Verdict.Granted(), Unsafe: r.Verdict.Unsafe(), Violations: []violation{}, Figures: r.flat(), Warnings: append([]string{}, r.warnings()...)}
 	for _, v := range r.Verdict.Violations {
 		doc.Violations = append(doc.Violations, violation{string(v.Rule), v.Backend, v.String()})
 	}

@@ -1,0 +1,95 @@
+package measure
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/inject"
+	"github.com/lockbench/lockbench/internal/proc"
+)
+
+// span is when an operation began and ended, on the run's clock.
+type span [2]int64
+
+// tripsOf is the unit of the round trips that an operation has waited for.
+func tripsOf(op string) string { return "trips/" + op }
+
+// trips are what passes between the hosts of a cell and its store.
+type trips struct {
+	clock proc.Clock
+	half  int64 // of a round trip, in nanoseconds
+	ends  []func()
+
+	mu     sync.Mutex
+	passed []passage // in the order of their times
+}
+
+// passage is a piece of data that has come to a relay.
+type passage struct {
+	at  int64
+	way inject.Direction
+}
+
+// watch notes from now on what comes to the relays of the cell, if there are any.
+func (in Input) watch() *trips {
+	t := &trips{clock: in.Clock, half: int64(in.RTT / 2)}
+	for _, relay := range in.Relays {
+		t.ends = append(t.ends, relay.Observe(func(way inject.Direction) {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.passed = append(t.passed, passage{t.clock.Now(), way})
+		}))
+	}
+	return t
+}
+
+func (t *trips) end() {
+	for _, end := range t.ends {
+		end()
+	}
+}
+
+// in counts the round trips that an operation has waited for: the turns of a request, an
+// answer, a request that came after it, and so on, over all connections. A piece is
+// there half a round trip after it came to its relay. What came before that was sent
+// without it, so that nodes that are asked together make one turn. What goes on beside
+// adds one only to an operation that takes as long for another reason.
+func (t *trips) in(s span) (n int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(t.passed, s[0], func(p passage, at int64) int { return cmp.Compare(p.at, at) })
+	next, there := inject.Requests, s[0]
+	for _, p := range t.passed[i:] {
+		if p.at+t.half > s[1] {
+			break
+		}
+		if p.way != next || p.at < there {
+			continue
+		}
+		there, next = p.at+t.half, inject.Replies
+		if p.way == inject.Replies {
+			n, next = n+1, inject.Requests
+		}
+	}
+	return n
+}
+
+// note gives a cell the latencies of an operation, and how many round trips most of
+// them have waited for.
+func (t *trips) note(cell *results.Cell, op string, all []span) {
+	var took, turns []int64
+	for _, s := range all {
+		took = append(took, max(0, s[1]-s[0]))
+		if len(t.ends) > 0 {
+			turns = append(turns, t.in(s))
+		}
+	}
+	if len(all) > 0 {
+		cell.Latencies[op] = took
+	}
+	if slices.Sort(turns); len(turns) > 0 {
+		cell.Values[tripsOf(op)] = float64(results.Quantile(turns, 0.5))
+	}
+}
