@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/baseline"
@@ -199,6 +201,9 @@ func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) 
 // wants them. Servers that do not say are a line in the report.
 func (s *session) openCounter(ctx context.Context, sub *subject) {
 	open := kinds.Of(sub.Name).Counter
+	if open == nil && len(sub.relays) > 0 {
+		open = func(driver.Config) (*servers.Counter, error) { return relayCounter(sub.relays), nil }
+	}
 	if open == nil || !slices.Contains(s.plan.Scenarios, "contend") {
 		return
 	}
@@ -214,6 +219,24 @@ func (s *session) openCounter(ctx context.Context, sub *subject) {
 		return
 	}
 	sub.counter = counter
+}
+
+// relayCounter counts what clients send through relays, where the servers tell nothing:
+// one command for each piece of data that comes.
+func relayCounter(relays []*inject.Proxy) *servers.Counter {
+	c := &servers.Counter{End: func() error { return nil }} // with the relays
+	for _, relay := range relays {
+		var sent atomic.Int64
+		relay.Observe(func(way inject.Direction) {
+			if way == inject.Requests {
+				sent.Add(1)
+			}
+		})
+		c.Nodes = append(c.Nodes, func(context.Context) (servers.Served, error) {
+			return servers.Served{Run: math.NaN(), Sent: float64(sent.Load()), Busy: math.NaN()}, nil
+		})
+	}
+	return c
 }
 
 func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Config) error {

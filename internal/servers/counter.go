@@ -25,7 +25,8 @@ func (s Served) Since(before Served) Served {
 // (total_commands_processed of INFO); MySQL and MariaDB count statements (Questions);
 // etcd counts messages that it received, requests as well as those in streams
 // (grpc_server_msg_received_total of its metrics). PostgreSQL tells what it has done up
-// to ten seconds late, and has none.
+// to ten seconds late, and has none; where it is at a distance, the relay counts what
+// clients send, a pipeline of statements once.
 type Counter struct {
 	Own   float64 // what one reading adds to each node
 	Reads float64 // how many there were, with the one under way

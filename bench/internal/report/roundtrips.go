@@ -83,8 +83,8 @@ func (r Report) roundTrips() grid {
 	})
 	return tabulate(grid{
 		Title: "round trips to the store",
-		Note: "For how many most operations wait, one after the other, at the fewest callers, as the relay counts them: an answer that comes after its request, and a request that comes after that answer. " +
-			"In brackets what checks it: by how many times the added distance the p50 grows, that of the best run at each distance; ~ where the runs are few.",
+		Note: "For how many an operation waits, at the fewest callers, as the relay counts them: a request, its answer, then the next request; of takeovers, where several names change hands, at most. " +
+			"In brackets the check: by how many times the added distance the best p50 grows; ~ where the runs are few.",
 	}, columns, subjects)
 }
 
