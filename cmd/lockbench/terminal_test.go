@@ -18,6 +18,7 @@ import (
 // terminal is a shell with job control on a terminal of its own.
 type terminal struct {
 	t      *testing.T
+	fd     int // of the master; the File's own Fd would make it block, and its end wait
 	master *os.File
 	mu     sync.Mutex
 	shown  bytes.Buffer
@@ -25,11 +26,11 @@ type terminal struct {
 
 func startTerminal(t *testing.T) *terminal {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd := int(master.Fd())
+	master := os.NewFile(uintptr(fd), "/dev/ptmx")
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func startTerminal(t *testing.T) *terminal {
 	if err := shell.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &terminal{t: t, master: master}
+	c := &terminal{t: t, fd: fd, master: master}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for b := make([]byte, 4096); ; {
@@ -110,11 +111,24 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types("fg; echo st''atus $?\n", "status 4")
 	// In the background, and with a window that changes.
 	c.types(under("sh -c 'trap \"stty size\" WINCH; echo ready; while :; do sleep 0.05; done'"), "\nready")
-	if err := unix.IoctlSetWinsize(int(c.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 99}); err != nil {
+	if err := unix.IoctlSetWinsize(c.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 99}); err != nil {
 		t.Fatal(err)
 	}
 	c.types("", "33 99")
 	c.types(ctrlC, "^C")
 	c.types(strings.TrimSuffix(under("cat"), "\n")+" & wait; jobs\n", "Stopped") // cat reads
 	c.types("kill %1; fg; echo st''atus $?\n", "status 143")
+}
+
+// TestLockWithoutItsTerminal: a connection of ssh -t that is lost ends the command with
+// all of its group, as it would without a lock.
+func TestLockWithoutItsTerminal(t *testing.T) {
+	g := startGuarded(t)
+	c := startTerminal(t)
+	c.types("exec "+g.binary+" lock redis gone --target redis="+g.server.Addr()+" --plugin-dir "+g.dir+
+		" -- sh -c 'sleep 600 & echo ready; wait'\n", "\nready")
+	if err := c.master.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.acquire(t, "gone", func() {})
 }

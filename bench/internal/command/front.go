@@ -56,6 +56,8 @@ type front struct {
 	token   uint64 // of the last lease
 	plugin  plug   // of the keeper, when it got that lease
 	stopped bool   // the keeper was when we last looked
+	leads   bool   // the session of a terminal
+	hungUp  bool   // a hang-up has been sent to the group, and comes back to us
 }
 
 // Run runs s to its end. What it has to say meanwhile goes to out. It handles the
@@ -77,7 +79,7 @@ func Run(s Spec, out *Out) End {
 		}
 		s.Stdio[i] = uintptr(fd)
 	}
-	f := &front{spec: s, keeper: &proc.Child{Role: role, Name: called}, out: out}
+	f := &front{spec: s, keeper: &proc.Child{Role: role, Name: called}, out: out, leads: leadsTerminal()}
 	f.lines = make(chan line, 64) // the keeper may be through before Start is
 	defer signal.Stop(signals)
 	if err := proc.Start(context.Background(), f.keeper, s, func(l line) { f.lines <- l }); err != nil {
@@ -98,13 +100,42 @@ func (f *front) serve(signals <-chan os.Signal) End {
 			}
 			f.take(l)
 		case sig := <-signals:
-			_ = f.keeper.Send(order{sig.(syscall.Signal), fromTerminal(sig)}) // it fails when the keeper has ended
+			f.signal(sig.(syscall.Signal))
 		case <-look.C:
 			f.look()
 		case <-f.keeper.Ended():
 			return f.replace()
 		}
 	}
+}
+
+// signal hands a signal on to the command.
+func (f *front) signal(sig syscall.Signal) {
+	knows := fromTerminal(sig)
+	if sig == syscall.SIGHUP && f.hungUp {
+		f.hungUp = false
+		return
+	}
+	if sig == syscall.SIGHUP && f.leads && !leadsTerminal() {
+		// The kernel tells the leader alone that the terminal is gone, and its group when
+		// the leader ends. We end after all that the command has started.
+		f.leads, f.hungUp, knows = false, true, true
+		_ = syscall.Kill(0, sig) // we are in that group
+	}
+	_ = f.keeper.Send(order{sig, knows}) // it fails when the keeper has ended
+}
+
+// leadsTerminal reports whether this process leads the session of a terminal, as the
+// command of ssh -t does.
+func leadsTerminal() bool {
+	if sid, err := unix.Getsid(0); err != nil || sid != os.Getpid() {
+		return false
+	}
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false
+	}
+	return tty.Close() == nil
 }
 
 // look kills a keeper that is stopped by a signal at two looks: it does not renew, and
@@ -185,7 +216,7 @@ func (f *front) free() error {
 // fromTerminal reports whether the command has got sig, too: a terminal sends it to all
 // of its foreground group. Note: a signal from elsewhere looks the same then, and
 // is not handed on.
-func fromTerminal(sig os.Signal) bool {
+func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false
 	}
