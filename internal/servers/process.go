@@ -118,6 +118,9 @@ func tail(dir string) string {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	if i := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, " got signal ") }); i >= 0 {
+		return strings.Join(lines[i:min(len(lines), i+60)], "\n") // a crash, with its stack
+	}
 	marked := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.Contains(line, "[ERROR]") })
 	if len(marked) > 0 {
 		lines = marked

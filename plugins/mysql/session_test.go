@@ -47,24 +47,40 @@ func TestSessionVariables(t *testing.T) {
 	if testing.Short() {
 		todo = todo[:known+40]
 	}
-	refused := 0
-	for i := 0; i < len(todo) && !t.Failed(); i++ { // one at a time: a MySQL has crashed while four were tried
+	refused, crashed := 0, -1
+	for i := 0; i < len(todo) && !t.Failed(); i++ {
 		b, err := mysql.OpenAfter(mysql.Options{Address: w.address, Prefix: w.prefix, Connections: 2, Logger: slog.New(slog.DiscardHandler)}, todo[i])
 		must(t, err)
 		if err := b.Check(t.Context()); errors.Is(err, mysql.ErrPrelude) {
 			refused++
-		} else if got := decisions(t.Context(), b, w.db, w.prefix, fmt.Sprint("n", i)); got != want {
-			t.Errorf("after %s\n got %s\nwant %s", todo[i], got, want)
+		} else if got := decisions(t.Context(), b, w.db, w.prefix, fmt.Sprintf("n%d-%d", i, crashed)); got == want {
+		} else if crash := crash(); crash != nil && crashed != i {
+			// MySQL 9.7.4 has done so, after SET SESSION lc_messages='de_DE' once and in none
+			// of some fifty other runs. What two servers do at one assignment is no chance.
+			t.Logf("after %s: %v", todo[i], crash)
+			must(t, shared.server.Stop())
+			must(t, shared.server.Start(t.Context(), true))
+			crashed, i = i, i-1
+		} else {
+			t.Errorf("after %s\n got %s\nwant %s\n%v", todo[i], got, want, crash)
 		}
 		_ = b.Close(context.Background())
-	}
-	if t.Failed() && shared.server != nil {
-		t.Logf("the server: %v", shared.server.Resume())
 	}
 	t.Logf("%d assignments, %d of them refused by the server", len(todo), refused)
 	if refused > len(todo)/2 {
 		t.Errorf("%d of %d assignments were refused: that is hardly a test", refused, len(todo))
 	}
+}
+
+// crash is how the shared server has ended, if a signal of its own has ended it.
+func crash() error {
+	if shared.server == nil {
+		return nil
+	}
+	if err := shared.server.Resume(); err != nil && strings.Contains(err.Error(), " got signal ") {
+		return err
+	}
+	return nil
 }
 
 // decisions is what comes of a few requests to b, and what db, another
