@@ -17,11 +17,11 @@ var mysql = Terms{
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
-			Why: "replication is asynchronous: the replica misses the last commits. The next token is higher as far as its clock is not behind",
+			Why: "replication is asynchronous unless it is configured otherwise: the replica misses the last commits. The next token is higher as far as its clock is not behind",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},
-			Why: "rows end at a time of the server's UTC_TIMESTAMP. So even a failover in order grants twice when the promoted server's clock is ahead. " +
+			Why: "rows end at a time of the server's clock. So even a failover in order grants twice when the promoted server's clock is ahead. " +
 				"Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
 		},
 		{

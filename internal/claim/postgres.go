@@ -5,7 +5,7 @@ var postgres = Terms{
 	Exceptions: []Exception{
 		{
 			Rules: Twice(), All: []Condition{DataLost},
-			Why: "the row is lost with the data, and free at once. Tokens go on above the server's clock",
+			Why: "the row is lost with the data. Tokens go on above the server's clock",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{WritesLost},
@@ -13,15 +13,15 @@ var postgres = Terms{
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{OldData},
-			Why: "a grant younger than the dump or the snapshot is not in it",
+			Why: "a grant younger than what was restored is not in it",
 		},
 		{
 			Rules: TwiceForLong(), All: []Condition{ReplicaPromoted},
-			Why: "a standby that is not synchronous misses the last commits. The next token is higher as far as its clock is not behind",
+			Why: "replication is asynchronous unless it is configured otherwise: the replica misses the last commits. The next token is higher as far as its clock is not behind",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},
-			Why: "rows end at a time of the server's clock_timestamp(). So even a switchover in order grants twice when the promoted server's clock is ahead. " +
+			Why: "rows end at a time of the server's clock. So even a failover in order grants twice when the promoted server's clock is ahead. " +
 				"Keep the servers' clocks together, or wait for the longest TTL before the new one takes writes",
 		},
 		{

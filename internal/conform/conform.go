@@ -64,7 +64,7 @@ func (o Options) namespace() driver.Config {
 	cfg := driver.Config{}
 	maps.Copy(cfg, o.Config)
 	if o.Namespaces {
-		cfg["prefix"] += "conform-" + strings.ToLower(rand.Text()[:12]) + ":"
+		cfg["prefix"] += "conform-" + strings.ToLower(rand.Text()[:12]) + "_"
 	}
 	return cfg
 }
