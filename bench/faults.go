@@ -155,7 +155,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 		return nil, m, err
 	}
 	m = results.Manifest{Lockbench: Version(), Machine: machine()}
-	m.Plan = results.Plan{Scenarios: []string{scenario}, Runs: runs, Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal, Commands: p.Commands}
+	m.Plan = results.Plan{Scenarios: []string{scenario}, Runs: runs, Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal, Commands: p.Commands, Claims: p.claimed, Config: p.configured()}
 	binaries := map[string]string{}
 	for _, d := range described {
 		if served && !kinds.Of(d.Name).Known() {

@@ -287,7 +287,7 @@ func (p Plan) recorded(backends, baselines []string) results.Plan {
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
 		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(), Parts: p.Parts, ForMs: p.For.Milliseconds(), Stress: p.Stress,
 		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: slices.Sorted(maps.Keys(p.own)),
-		Commands: p.Commands,
+		Commands: p.Commands, Config: p.configured(),
 	}
 }
 

@@ -65,6 +65,7 @@ func (s *Servers) readStrangers(only []string) error {
 		if err != nil {
 			return Hinted(usagef("--claims: %s: %v", file, err), "docs/safety.md says what the rules and conditions are; \"double grant\" and \"late grant\" are several")
 		}
+		s.claimed = append(s.claimed, name)
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ type Servers struct {
 	starts    bool // throwaway servers, so that it may be told how
 	noMTLS    bool // of plugins that are asked whether these serve
 	strangers map[string]*stranger
+	claimed   []string // backends with claims
 }
 
 // The forms of targets and configuration. What is of another form may be a part of
@@ -49,6 +50,15 @@ var (
 	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
 )
+
+// configured are the keys that Config sets, BACKEND.KEY.
+func (s *Servers) configured() (keys []string) {
+	for _, c := range s.Config {
+		key, _, _ := strings.Cut(c, "=")
+		keys = append(keys, key)
+	}
+	return keys
+}
 
 // read reads targets and configuration. A password that can be seen in the list of
 // processes is refused in a target, and warned of elsewhere. The backends are those that

@@ -156,6 +156,11 @@ func TestCommandRepeatsThePlan(t *testing.T) {
 	if got := r.command(); strings.Contains(got, "--measure") {
 		t.Errorf("the usual measured time needs no flag: %s", got)
 	}
+	p := &r.Manifest.Plan
+	p.Claims, p.Config, p.MTLS = []string{"mine"}, []string{"mine.url"}, false
+	if got := r.command(); !strings.Contains(got, "--backends=redis,etcd --claims=mine=FILE --config=mine.url=VALUE --mtls=off --") {
+		t.Errorf("what a plugin needs is missing: %s", got)
+	}
 }
 
 // TestDrawingOrdersByPromise: a lane for each promise, the strongest on top, and

@@ -66,8 +66,8 @@ func (r Report) environment() grid {
 	return g
 }
 
-// command is the command line that carries out the same plan again. Addresses
-// are not recorded, so the reader fills them in.
+// command is the command line that carries out the same plan again. Addresses,
+// files and values are not recorded, so the reader fills them in.
 func (r Report) command() string {
 	p := r.Manifest.Plan
 	args := []string{"lockbench", "run"}
@@ -86,6 +86,15 @@ func (r Report) command() string {
 	flag("backends", p.Backends...)
 	for _, command := range p.Commands {
 		flag("server", quoted(command))
+	}
+	for _, name := range p.Claims {
+		flag("claims", name+"=FILE")
+	}
+	for _, key := range p.Config {
+		flag("config", key+"=VALUE")
+	}
+	if !p.MTLS {
+		flag("mtls", "off")
 	}
 	if len(faults) > 0 {
 		flag("faults", faults...)
@@ -113,9 +122,6 @@ func (r Report) command() string {
 	flag("parts", given(p.Parts))
 	if p.Env != "local" {
 		flag("env", p.Env)
-	}
-	if !p.MTLS {
-		flag("mtls", "off")
 	}
 	for _, t := range p.OwnTargets {
 		flag("target", t+"=ADDRESS")

@@ -99,6 +99,8 @@ type Plan struct {
 	Env        string          `json:"env"`
 	OwnTargets []string        `json:"own_targets,omitempty"` // backends with --target
 	Commands   []string        `json:"commands,omitempty"`    // of --server
+	Claims     []string        `json:"claims,omitempty"`      // backends with --claims
+	Config     []string        `json:"config,omitempty"`      // of --config, BACKEND.KEY: values may be secret
 }
 
 // Machine is what the run ran on. It names nobody and no network.
