@@ -168,8 +168,8 @@ func (c *Client) question(ctx context.Context, op, name string, ask func(context
 	return c.wrap(op, clip(name), ask(ctx))
 }
 
-// Inspect returns who holds the lock of that name: the zero Holder when nobody
-// does. It waits 5 s at most, as do Check, Break, Leader and Proclaim.
+// Inspect returns the holder of the lock name, or the zero Holder if it is
+// free. It waits 5 s at most, as do Check, Break, Leader and Proclaim.
 func (c *Client) Inspect(ctx context.Context, name string) (Holder, error) {
 	return c.inspect(ctx, "inspect", name)
 }

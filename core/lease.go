@@ -76,7 +76,7 @@ type leaseCtx struct {
 
 // end cancels the context. That ends with calls of Done and Value of its parent,
 // which may be a type of the application and block: the context is over before
-// them, and nobody waits for the rest.
+// them, and no caller waits for the rest.
 func (e *leaseCtx) end(cause error) {
 	go e.cancel(cause)
 	<-e.ctx.Done()

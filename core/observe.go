@@ -91,7 +91,7 @@ func (o *observer) lose(err error) {
 }
 
 // put makes ch the newest change. Its kind is seen from the last change that
-// was read: one that nobody has read is replaced.
+// was read: an unread change is replaced.
 func (o *observer) put(ch Change) {
 	select {
 	case <-o.out: // unread

@@ -171,8 +171,8 @@ type Grant struct {
 // not declared, core inspects the lock ten times a second.
 type Observer interface {
 	// Observe calls emit with the present holder of name, and again after each
-	// change of owner, token or value; the zero Holder means that nobody
-	// holds it. Calls are made one at a time, in the order of the changes, and
+	// change of owner, token or value; the zero Holder means that the
+	// lock is free. Calls are made one at a time, in the order of the changes, and
 	// tokens never go back; changes that follow each other closely may be
 	// merged into the newest. It returns ctx.Err() when ctx ends, and the
 	// cause as soon as it can no longer see the store: also when a server does

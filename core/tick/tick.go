@@ -55,7 +55,7 @@
 // the store did not make B's. Between answer and function B may be paused for any
 // time: no other host is granted the tick meanwhile that could still run it.
 //
-// Why one host tells that a tick was missed: a host that is too late to run it, but
+// Why only one host reports a missed tick: a host that is too late to run it, but
 // not later than Keep/2, acquires NAME@T all the same. By the argument above it is
 // granted only if no host has run the tick, and afterwards none can.
 package tick
