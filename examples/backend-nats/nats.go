@@ -5,6 +5,11 @@
 // Times are the clock of the server that leads the bucket's stream. A stream of one
 // replica forgets its last two minutes when its machine crashes, unless the server
 // says sync_interval: always; one of three replicas does when two do.
+//
+// With nats-server and lockplugin-nats built into bin, this judges it:
+//
+//	bin/lockbench faults --backends nats --plugin-dir bin --claims examples/backend-nats/claims.json \
+//		--server "$PWD/bin/nats-server --addr 127.0.0.1 --port {port} --jetstream --store_dir {dir}"
 package nats
 
 import (

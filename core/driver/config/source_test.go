@@ -1,4 +1,4 @@
-package kit_test
+package config_test
 
 import (
 	"crypto/tls"
@@ -185,68 +185,9 @@ func connect(addr string, cfg *tls.Config) error {
 	return tls.Client(c, cfg).Handshake()
 }
 
-// TestTLSKeys: on every backend any key about TLS turns it on, one that says
-// no TLS beside one that needs it is refused, naming both, and so are two
-// passwords.
-func TestTLSKeys(t *testing.T) {
-	c, _ := secured(t)
-	address := map[string]string{
-		"redis": "127.0.0.1:1", "redlock": "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "mysql": "u@tcp(127.0.0.1:1)/app",
-		"postgres": "postgres://u@127.0.0.1:1/app", "etcd": "127.0.0.1:1",
-	}
-	for _, s := range specs()[:5] {
-		open := func(cfg driver.Config) error {
-			cfg["address"] = address[s.Name]
-			full, err := s.CheckConfig(cfg)
-			if err != nil {
-				return err
-			}
-			b, err := s.Open(t.Context(), full, slog.New(slog.DiscardHandler))
-			if err != nil {
-				return err
-			}
-			return b.Close(t.Context())
-		}
-		for _, tc := range []struct {
-			cfg  driver.Config
-			says []string // nil when it opens
-		}{
-			{driver.Config{"tls_enabled": "true"}, nil},
-			{driver.Config{"tls_enabled": "false"}, nil},
-			{driver.Config{"tls_ca_file": c.TLSCAFile}, nil},
-			{driver.Config{"tls_server_name": "x.test"}, nil},
-			{driver.Config{"tls_insecure": "true"}, nil},
-			{driver.Config{"tls_cert_file": c.TLSCertFile, "tls_key_file": c.TLSKeyFile}, nil},
-			{driver.Config{"tls_cert_file": c.TLSCertFile}, []string{"tls_cert_file", "tls_key_file"}},
-			{driver.Config{"tls_enabled": "false", "tls_ca_file": c.TLSCAFile}, []string{"tls_enabled=false", "tls_ca_file"}},
-			{driver.Config{"tls_enabled": "false", "tls_server_name": "x"}, []string{"tls_enabled=false", "tls_server_name"}},
-			{driver.Config{"tls_enabled": "false", "tls_insecure": "true"}, []string{"tls_enabled=false", "tls_insecure"}},
-			{driver.Config{"tls_ca_file": "/nonexistent/ca.pem"}, []string{"tls_ca_file", "/nonexistent/ca.pem"}},
-			{driver.Config{"tls_ca_file": c.PasswordFile}, []string{"tls_ca_file", c.PasswordFile}},
-			{driver.Config{"username": "u", "password_file": c.PasswordFile}, nil},
-			{driver.Config{"username": "u", "password_file": "/nonexistent/password"}, []string{"password_file", "/nonexistent/password"}},
-			{driver.Config{"username": "u", "password": "p", "password_file": c.PasswordFile}, []string{"password", "password_file"}},
-			{driver.Config{"request_timeout": "-1s"}, []string{"request_timeout", "-1s"}},
-			{driver.Config{"dial_timeout": "1h"}, []string{"dial_timeout", "1h"}},
-			{driver.Config{"read_timeout": "1s"}, []string{"read_timeout"}},
-		} {
-			err := open(tc.cfg)
-			delete(tc.cfg, "address")
-			if tc.says == nil {
-				if err != nil {
-					t.Errorf("%s: %v: %v", s.Name, tc.cfg, err)
-				}
-				continue
-			}
-			if !errors.Is(err, driver.ErrConfig) {
-				t.Errorf("%s: %v: %v", s.Name, tc.cfg, err)
-				continue
-			}
-			for _, says := range tc.says {
-				if !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "first-secret") {
-					t.Errorf("%s: %v: %v", s.Name, tc.cfg, err)
-				}
-			}
-		}
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
