@@ -76,28 +76,21 @@ func open(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backen
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
-	s := &store{bucket: o.Prefix, replicas: o.Replicas, connected: make(chan struct{}), watches: map[*func()]bool{}}
+	s := &store{bucket: o.Prefix, replicas: o.Replicas, tried: make(chan struct{}), connecting: make(chan struct{}), watches: map[*func()]bool{}}
 	options, err := s.options(o, source, log)
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w: address: %w", driver.ErrConfig, err)
 	}
-	go func() { // the first attempt takes dial_timeout where no server answers
-		defer close(s.connected)
-		if s.conn, s.refused = nats.Connect(strings.Join(o.Address, ","), options...); s.refused == nil {
-			s.js, s.refused = jetstream.New(s.conn)
-			// The client keeps no reason of a first attempt that failed, but that of the second.
-			for end := time.Now().Add(5 * retryFor); !s.conn.IsConnected() && s.conn.LastError() == nil && time.Now().Before(end); {
-				time.Sleep(retryFor / 10)
-			}
-		}
-	}()
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go s.connect(ctx, strings.Join(o.Address, ","), options)
 	return cas.New(s, properties, o.RequestTimeout), nil
 }
 
 // options are those of the connection, which is made anew until it is closed.
 func (s *store) options(o Options, source *config.Source, log *slog.Logger) ([]nats.Option, error) {
 	options := []nats.Option{
-		nats.Name("lockbench"), nats.Timeout(o.DialTimeout), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.Name("lockbench"), nats.Timeout(o.DialTimeout), nats.MaxReconnects(-1),
 		nats.ReconnectWait(retryFor), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectBufSize(-1), // what cannot be sent now is not sent
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
@@ -129,14 +122,41 @@ type store struct {
 	bucket   string
 	replicas int
 
-	connected chan struct{} // closed when the next three are set
-	conn      *nats.Conn
-	js        jetstream.JetStream
-	refused   error
+	stop       context.CancelFunc // of connect
+	tried      chan struct{}      // closed after its first attempt
+	connecting chan struct{}      // closed when it ends
 
 	mu      sync.Mutex
+	conn    *nats.Conn // nil until it was there once
+	refused error      // of the last attempt until then
+	js      jetstream.JetStream
 	stream  jetstream.Stream // nil while unknown
 	watches map[*func()]bool
+}
+
+// connect tries until the first connection is there: the client's own attempts keep no
+// reason of the first that failed.
+func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
+	defer close(s.connecting)
+	for first := true; ; first = false {
+		conn, err := nats.Connect(addresses, options...)
+		s.mu.Lock()
+		if s.conn, s.refused = conn, err; err == nil {
+			s.js, s.refused = jetstream.New(conn)
+		}
+		s.mu.Unlock()
+		if first {
+			close(s.tried)
+		}
+		if err == nil {
+			return
+		}
+		select {
+		case <-time.After(retryFor):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (s *store) subject(key string) string { return "$KV." + s.bucket + "." + key }
@@ -145,19 +165,21 @@ func (s *store) changes(key string) string { return "lockbench.changes." + s.buc
 // open returns the stream of the bucket, and makes it where there is none.
 func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 	select {
-	case <-s.connected:
+	case <-s.tried:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if s.refused != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrConfig, s.refused)
-	}
-	if !s.conn.IsConnected() {
-		return nil, s.away()
-	}
 	s.mu.Lock()
-	stream := s.stream
+	conn, refused, stream := s.conn, s.refused, s.stream
 	s.mu.Unlock()
+	switch {
+	case conn == nil || refused != nil:
+		return nil, away(refused)
+	case conn.IsClosed():
+		return nil, driver.ErrClosed
+	case !conn.IsConnected():
+		return nil, away(conn.LastError())
+	}
 	if stream != nil {
 		return stream, nil
 	}
@@ -222,12 +244,9 @@ func (s *store) explain(err error) error {
 	return err
 }
 
-// away is the error while there is no connection.
-func (s *store) away() error {
-	err := s.conn.LastError()
+// away is the error while there is no connection, because of err.
+func away(err error) error {
 	switch {
-	case s.conn.IsClosed():
-		return driver.ErrClosed
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return fmt.Errorf("%w: %w: see username and password: %w", driver.ErrDenied, driver.ErrNotSent, err)
 	case err == nil:
@@ -333,15 +352,13 @@ func (s *store) Check(ctx context.Context) (cas.About, error) {
 // Watch subscribes to what the stream publishes again after it has stored it. The
 // connection keeps the order: a Read that begins later is asked later.
 func (s *store) Watch(key string, changed func()) (func(), error) {
-	select {
-	case <-s.connected:
-	default:
+	s.mu.Lock()
+	conn := s.conn
+	s.mu.Unlock()
+	if conn == nil {
 		return nil, fmt.Errorf("%w: %w: not connected yet", driver.ErrUnavailable, driver.ErrNotSent)
 	}
-	if s.refused != nil {
-		return nil, fmt.Errorf("%w: %w", driver.ErrConfig, s.refused)
-	}
-	sub, err := s.conn.Subscribe(s.changes(key), func(*nats.Msg) { changed() })
+	sub, err := conn.Subscribe(s.changes(key), func(*nats.Msg) { changed() })
 	if err != nil {
 		return nil, err
 	}
@@ -366,8 +383,9 @@ func (s *store) missed() {
 }
 
 func (s *store) Close(ctx context.Context) error {
+	s.stop()
 	select {
-	case <-s.connected:
+	case <-s.connecting:
 	case <-ctx.Done():
 		return ctx.Err()
 	}

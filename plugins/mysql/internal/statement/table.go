@@ -21,12 +21,13 @@ func Create(table string) string {
 ) ENGINE=InnoDB`
 }
 
-// unused rows were free for a day, and their last token is as old. Tokens are
+// unused rows were free for a day, and their last token is as old. Who is in the
+// queue of one is dead: a living waiter asks each second. Tokens are
 // never below the server's clock, so a purged row is missed only when the clock is
 // turned back by more than that. The token is looked at besides the end: one that
 // was granted while the clock was ahead is above it for as long as it was ahead.
 const (
-	unused = "expires_at<" + dayAgo + " AND queue='' AND barred_since<" + dayAgo +
+	unused = "expires_at<" + dayAgo + " AND barred_since<" + dayAgo +
 		" AND token<TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + dayAgo + ")"
 	dayAgo = Now + "-INTERVAL 1 DAY"
 )
