@@ -20,7 +20,7 @@ var etcd = Terms{
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{WritesLost},
-			Why: "a member that runs with `--unsafe-no-fsync` may forget what it has promised, and revisions, of which tokens are made, are given again",
+			Why: "a member that runs with `--unsafe-no-fsync` may forget what it has promised, and gives revisions (the source of tokens) again",
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{OldData},
