@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,6 +48,10 @@ func startTerminal(t *testing.T) *terminal {
 	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	shell.Env = append(os.Environ(), "PS1=", "ENV=")
+	// Under nohup it is ignored, and would be in the shell.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	if err := shell.Start(); err != nil {
 		t.Fatal(err)
 	}
