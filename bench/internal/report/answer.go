@@ -215,13 +215,17 @@ func (r Report) choiceNote() string {
 
 // Table has a row for each choice.
 func (a answer) Table() grid {
-	return tabulate(grid{Title: "which one should I use", Note: a.Note}, []column[choice]{
+	columns := []column[choice]{
 		textColumn("what counts most", func(c choice) string { return c.Need }),
 		textColumn("take", func(c choice) string { return strings.Join(c.Take, ", ") }),
 		textColumn("measured", func(c choice) string { return c.Measured }),
 		textColumn("the others", func(c choice) string { return c.Others }),
-		textColumn("libraries", func(c choice) string { return c.Libraries }),
-	}, a.Choices)
+	}
+	libraries := func(c choice) string { return c.Libraries }
+	if slices.ContainsFunc(a.Choices, func(c choice) bool { return libraries(c) != "" }) {
+		columns = append(columns, textColumn("libraries", libraries))
+	}
+	return tabulate(grid{Title: "which one should I use", Note: a.Note}, columns, a.Choices)
 }
 
 // highlight is a figure that stands for a scenario where there is room for

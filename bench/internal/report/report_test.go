@@ -196,7 +196,9 @@ func TestStallsShow(t *testing.T) {
 	r := reported(t, acquires(1, false))
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}
 	r.Tables = []Table{{CellName: results.CellName{Scenario: acquireScenario, Clients: 8}, Rows: []Row{
-		row(results.Subject{Name: "redis", Kind: results.KindPlugin}, map[string][]float64{"max-ns/acquire": maxima}, nil),
+		row(results.Subject{Name: "redis", Kind: results.KindPlugin}, map[string][]float64{
+			"max-ns/acquire": maxima, "max-ns/renew": maxima, "max-ns/release": maxima, "max-ns/wait": maxima,
+		}, nil),
 		row(results.Subject{Name: "etcd", Kind: results.KindPlugin}, map[string][]float64{"max-ns/acquire": {9e7, 1e6, 1e6}}, nil),
 	}}}
 	for _, out := range []string{
@@ -204,7 +206,7 @@ func TestStallsShow(t *testing.T) {
 		output(t, r, "html"),
 	} {
 		out = strings.Join(strings.Fields(out), " ")
-		for _, want := range []string{"worst", "run 4 of 6 differs from the rest: an acquire of redis took 6.01s (acquire, 8 clients); the longest of the median run took 1.50ms"} {
+		for _, want := range []string{"worst", "run 4 of 6 differs from the rest: an acquire of redis took 6.01s (acquire, 8 clients); the longest of the median run took 1.50ms; so do a renewal of redis 6.01s (acquire, 8 clients, run 4), a release of redis 6.01s (acquire, 8 clients, run 4) and 1 more"} {
 			if !strings.Contains(out, want) {
 				t.Errorf("no %q in\n%s", want, out)
 			}

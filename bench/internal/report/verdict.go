@@ -223,7 +223,7 @@ type stall struct {
 func (s stall) took() string { return bare(s.unit, s.Max) }
 
 // stalls say in one line what stalled in one run and not in the others, the
-// longest first; none when nothing did.
+// longest first, three by name; none when nothing did.
 func (r Report) stalls() []string {
 	all := r.stalled()
 	if len(all) == 0 {
@@ -235,6 +235,10 @@ func (r Report) stalls() []string {
 		s.run, s.N, s.what, s.row, s.took(), s.cell, bare(s.unit, s.Center))
 	var others []string
 	for _, s := range all[1:] {
+		if len(others) == 2 {
+			others = append(others, fmt.Sprintf("%d more", len(all)-3))
+			break
+		}
 		others = append(others, fmt.Sprintf("%s of %s %s (%s, run %d)", s.what, s.row, s.took(), s.cell, s.run))
 	}
 	if len(others) > 0 {
