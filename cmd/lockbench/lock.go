@@ -28,9 +28,9 @@ The command has LOCKBENCH_LOCK, LOCKBENCH_TOKEN (higher with every grant: let
 what it writes to refuse lower ones) and LOCKBENCH_LEASE_UNTIL, the end of the
 lease unless it is renewed, which it is while the command runs; with --tick also
 LOCKBENCH_TICK, the time for which it runs.`,
-		Example: `  lockbench lock redis nightly --try --target redis=10.0.0.7:6379 -- ./report
+		Example: `  lockbench lock redis nightly --tick 1m --target redis=10.0.0.7:6379 -- ./report
   lockbench lock etcd jobs/refresh --wait 30s --target etcd=@/etc/lockbench/etcd -- make refresh
-  lockbench lock mysql tick --tick 1m --target mysql=env:DSN -- ./tick`,
+  lockbench lock mysql backup --try --target mysql=env:DSN -- ./backup`,
 	}, &l)
 	fl := cmd.Flags()
 	fl.BoolVar(&l.Try, "try", false, "do not wait when the lock is held")
