@@ -221,9 +221,8 @@ func (a answer) Table() grid {
 		textColumn("measured", func(c choice) string { return c.Measured }),
 		textColumn("the others", func(c choice) string { return c.Others }),
 	}
-	libraries := func(c choice) string { return c.Libraries }
-	if slices.ContainsFunc(a.Choices, func(c choice) bool { return libraries(c) != "" }) {
-		columns = append(columns, textColumn("libraries", libraries))
+	if slices.ContainsFunc(a.Choices, func(c choice) bool { return c.Libraries != "" }) {
+		columns = append(columns, textColumn("libraries", func(c choice) string { return c.Libraries }))
 	}
 	return tabulate(grid{Title: "which one should I use", Note: a.Note}, columns, a.Choices)
 }

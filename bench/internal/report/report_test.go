@@ -196,9 +196,7 @@ func TestStallsShow(t *testing.T) {
 	r := reported(t, acquires(1, false))
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}
 	r.Tables = []Table{{CellName: results.CellName{Scenario: acquireScenario, Clients: 8}, Rows: []Row{
-		row(results.Subject{Name: "redis", Kind: results.KindPlugin}, map[string][]float64{
-			"max-ns/acquire": maxima, "max-ns/renew": maxima, "max-ns/release": maxima, "max-ns/wait": maxima,
-		}, nil),
+		row(results.Subject{Name: "redis", Kind: results.KindPlugin}, map[string][]float64{"max-ns/acquire": maxima, "max-ns/renew": maxima, "max-ns/release": maxima, "max-ns/wait": maxima}, nil),
 		row(results.Subject{Name: "etcd", Kind: results.KindPlugin}, map[string][]float64{"max-ns/acquire": {9e7, 1e6, 1e6}}, nil),
 	}}}
 	for _, out := range []string{

@@ -234,12 +234,11 @@ func (r Report) stalls() []string {
 	line := fmt.Sprintf("run %d of %d differs from the rest: %s of %s took %s (%s); the longest of the median run took %s",
 		s.run, s.N, s.what, s.row, s.took(), s.cell, bare(s.unit, s.Center))
 	var others []string
-	for _, s := range all[1:] {
-		if len(others) == 2 {
-			others = append(others, fmt.Sprintf("%d more", len(all)-3))
-			break
-		}
+	for _, s := range all[1:min(3, len(all))] {
 		others = append(others, fmt.Sprintf("%s of %s %s (%s, run %d)", s.what, s.row, s.took(), s.cell, s.run))
+	}
+	if len(all) > 3 {
+		others = append(others, fmt.Sprintf("%d more", len(all)-3))
 	}
 	if len(others) > 0 {
 		line += "; so do " + listed(others)
