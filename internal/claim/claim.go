@@ -181,8 +181,8 @@ var everywhere = []Exception{
 	},
 	{
 		Rules: TwiceForLong(Token), All: []Condition{TwoStores},
-		Why: "two hosts may each be at one of them, which no host can notice. One host compares what it connects to, stays at one, " +
-			"warns, and its Check fails",
+		Why: "two hosts may each be at one of them, which neither can notice. " +
+			"A host that is led to both warns, its Check fails, and it uses one at most",
 	},
 	{Rules: Late(Survives, Deadline), All: []Condition{HostStopped}},
 }

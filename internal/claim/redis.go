@@ -26,8 +26,7 @@ var redis = Terms{
 		},
 		{
 			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
-			Why: "each server grants its locks. A host stays at the first server that it was led to, refuses connections to another one while that serves, and its check fails; " +
-				"hosts that were led to different servers do not notice. An address must lead to one master, and in a Cluster to nodes of one",
+			Why: "each server grants its locks. An address must lead to one master, and in a Cluster to nodes of one",
 		},
 		{
 			Rules: Twice(), All: []Condition{ClockForward},
