@@ -90,7 +90,7 @@ func (c *Client) join(ctx context.Context) error {
 	case <-joined:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("%w: a goroutine does not return from the backend or a health check", ctx.Err())
+		return fmt.Errorf("%w: a call of the backend or of a health check has not returned", ctx.Err())
 	}
 }
 

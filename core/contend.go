@@ -138,7 +138,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("others of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
+	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
 // contend takes turns of waiting in this host and asking the store.

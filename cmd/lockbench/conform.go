@@ -12,7 +12,7 @@ func conformCommand() *cobra.Command {
 	var mtls string
 	cmd := &cobra.Command{
 		Use:   "conform NAME|PATH",
-		Short: "Hold a plugin to the rules of the contract",
+		Short: "Check a plugin against the rules of the contract",
 		Long: `conform runs the conformance suite against a plugin binary, in whatever language
 it is written, and prints one line for each rule: pass, fail, n/a with the
 property of the backend that excuses it, or not run with what is missing.

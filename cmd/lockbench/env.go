@@ -25,7 +25,7 @@ func envCommand() *cobra.Command {
 		Long: `env keeps throwaway servers up between runs, which start faster with them and
 measure warm servers. lockbench run uses them when they are up, and its result
 says so. They end with lockbench env down, or with the process that keeps them.
-Which they are stands in $LOCKBENCH_STATE, else lockbench/env.json in your cache
+They are listed in $LOCKBENCH_STATE, else in lockbench/env.json in your cache
 directory.`,
 		Example: `  lockbench env doctor
   lockbench env up

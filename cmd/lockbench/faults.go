@@ -26,8 +26,8 @@ func (f *faultsFlags) command() *cobra.Command {
 		Short: "Break hosts, networks and servers, and judge whether locks stay locks",
 		Long: `faults plays the table of faults: one process holds 20 locks, another one wants
 them, and a fault is injected. It gives a verdict for each backend and fault.
---search draws schedules that no list has, and makes one small that breaks
-a claim of docs/safety.md; --replay plays such a reproducer again; --soak draws
+--search draws random schedules, and shrinks one that breaks a claim of
+docs/safety.md; --replay plays such a reproducer again; --soak draws
 schedules for hosts that live on in one environment. Servers are lockbench's
 own, on free ports, and are removed afterwards. It exits with 6 if a claim was
 broken.`,

@@ -14,10 +14,10 @@ func lockCommand() *cobra.Command {
 		Use:   "lock BACKEND NAME [flags] -- COMMAND [ARG...]",
 		Short: "Run a command under a lock",
 		Long: `lock waits for a lock, runs a command, and gives the lock back when the command
-and all that it has started have ended. It says nothing but errors, and ends
+and all that it has started have ended. It prints only errors, and ends
 with the command's status: 128 + n when signal n ended it, 126 or 127 when it
 cannot be run. Its own are 75 when the lock is held, 79 when it was lost and the
-command ended for that, 2 and 3 as ever.
+command ended for that, 2 and 3 as for all commands.
 
 With --tick 1m, which suits every crontab, the command runs once in each minute
 for which some machine asks, whatever pauses or dies: 75 says that another
@@ -68,7 +68,7 @@ func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 	fl.DurationVar(&l.TTL, "ttl", 0, "how long others wait when this machine is lost, a `time` (default 10s)")
 	fl.DurationVar(&l.MaxHold, "max-hold", 0, "end the command after this `time`, by SIGTERM, and by SIGKILL 10s later")
 	fl.StringVar(&l.Label, "label", "", "who holds the lock, for people (default: host name and process id)")
-	fl.BoolVarP(&l.Verbose, "verbose", "v", false, "tell of waiting, renewals and the end of the lease")
+	fl.BoolVarP(&l.Verbose, "verbose", "v", false, "report waiting, renewals and the end of the lease")
 	serversVar(fl, &l.Servers)
 	cmd.ValidArgsFunction = lockNames
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

@@ -72,8 +72,8 @@ func locksBreakCommand() *cobra.Command {
 		Use:   "break BACKEND NAME",
 		Short: "End a lease by force",
 		Long: `break ends the lease of a lock, and lets the next one have it. The holder goes
-on until it notices, which a resource that checks tokens is safe against, and
-others are not: make sure that it is dead, or that its work does no harm.
+on until it notices. A resource that checks tokens is safe against that, others
+are not: make sure that it is dead, or that its work does no harm.
 
 It compares the token in the store, so that a lease that was granted meanwhile
 is not ended. It asks first; where there is no terminal it needs --yes.`,

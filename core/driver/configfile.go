@@ -81,7 +81,7 @@ func readJSON(text []byte) (Config, error) {
 		case string, json.Number, bool:
 			cfg[key] = fmt.Sprint(v)
 		default:
-			return nil, fmt.Errorf("%w: a value is not a text, number or truth value", ErrConfig)
+			return nil, fmt.Errorf("%w: a value is not a string, number or boolean", ErrConfig)
 		}
 	}
 	return cfg, nil

@@ -50,7 +50,7 @@ func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
 // below the logger's level.
 func (a *appLog) deliver(r slog.Record, dropped uint64) {
 	if dropped > 0 {
-		a.log.Warn("the logger was too slow for lines of the plugin", "dropped", dropped)
+		a.log.Warn("the logger is too slow, and lines of the plugin were dropped", "dropped", dropped)
 	}
 	ctx := context.Background()
 	if a.log.Enabled(ctx, r.Level) {

@@ -96,7 +96,7 @@ func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 	}
 }
 
-var errNotFollowed = errors.New("the election is followed no more")
+var errNotFollowed = errors.New("the election is no longer followed")
 
 // after returns what is seen once change has come.
 func (l Leader) after(change core.Change, now time.Time) Leader {

@@ -53,9 +53,9 @@ func (o Options) check() error {
 	case o.Address == "":
 		return errors.New("address is missing")
 	case len(o.Prefix) > 48 || strings.Trim(o.Prefix, "abcdefghijklmnopqrstuvwxyz0123456789_-.:") != "":
-		return errors.New("prefix is not at most 48 of lower-case letters, digits and the signs _-.: in any order")
+		return errors.New("prefix may have at most 48 lower-case letters, digits and the signs _-.:")
 	case o.Connections < 2 || o.Connections > 1000:
-		return fmt.Errorf("connections %d is not 2 to 1000", o.Connections)
+		return fmt.Errorf("connections %d is not between 2 and 1000", o.Connections)
 	case o.WaitConnections > 1000:
 		return fmt.Errorf("wait_connections %d is above 1000", o.WaitConnections)
 	}
@@ -88,7 +88,7 @@ func (o Options) target() (*mysqldriver.Config, error) {
 		return nil, errAddress
 	}
 	if cfg.DBName == "" {
-		return nil, errors.New("address names no database: it ends in /database")
+		return nil, errors.New("address names no database: append /NAME")
 	}
 	if cfg.Net == "tcp" {
 		if _, _, err := net.SplitHostPort(cfg.Addr); err != nil {

@@ -55,9 +55,9 @@ func (o Options) check() error {
 	case o.Address == "":
 		return errors.New("address is missing")
 	case len(o.Prefix) > 48 || strings.Trim(o.Prefix, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:") != "":
-		return errors.New("prefix is not at most 48 of letters, digits and the signs _-.: in any order")
+		return errors.New("prefix may have at most 48 letters, digits and the signs _-.:")
 	case o.Connections < 2 || o.Connections > 1000:
-		return fmt.Errorf("connections %d is not 2 to 1000", o.Connections)
+		return fmt.Errorf("connections %d is not between 2 and 1000", o.Connections)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 		return nil, nil, bad
 	}
 	if c.ConnConfig.Database == "" {
-		return nil, nil, fmt.Errorf("%s names no database: it ends in /database", key)
+		return nil, nil, fmt.Errorf("%s names no database: append /NAME", key)
 	}
 	_, written := u.User.Password()
 	switch {

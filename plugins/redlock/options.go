@@ -87,7 +87,7 @@ func (o Options) check() error {
 	n := len(o.Address)
 	say(n < 3 || n > 9, "address lists %d nodes; 3 to 9 are needed", n)
 	say(n >= 3 && n <= 9 && n%2 == 0, "address lists %d nodes; an even number survives no more losses than %d would", n, n-1)
-	say(o.Prefix != "" && strings.HasPrefix(markerKey, o.Prefix), "prefix %q begins the key %s, which is no lock", o.Prefix, markerKey)
+	say(o.Prefix != "" && strings.HasPrefix(markerKey, o.Prefix), "prefix %q is reserved, because the key %s begins with it", o.Prefix, markerKey)
 	say(o.DB < 0, "db is %d, less than 0", o.DB)
 	say(o.NodeTimeout < time.Millisecond, "node_timeout is %v, less than 1ms", o.NodeTimeout)
 	say(o.MaxTTL < o.ttlMin(), "max_ttl %v is less than %d times node_timeout %v", o.MaxTTL, leastTTL, o.NodeTimeout)

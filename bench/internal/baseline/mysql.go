@@ -208,7 +208,7 @@ func (l connLease) ask(ctx context.Context, statement string) error {
 		return err
 	}
 	if !yes.Bool {
-		return fmt.Errorf("%w: the server says no", driver.ErrNotHeld)
+		return fmt.Errorf("%w: the server refused", driver.ErrNotHeld)
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func advisory(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease, e
 			defer c.Release()
 			var was bool
 			if err := c.QueryRow(ctx, "SELECT pg_advisory_unlock($1)", key).Scan(&was); err != nil || !was {
-				return lives(errors.Join(err, errors.New("the server says no")))
+				return lives(errors.Join(err, errors.New("the server refused")))
 			}
 			return nil
 		},

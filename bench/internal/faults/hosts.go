@@ -67,7 +67,7 @@ var hostActions = []Action{
 		Lasts: Span{2 * time.Second, 6 * time.Second}, Stops: StopsHost, Recovers: 3 * time.Second, Inject: ofHost(killWaiter), Heal: end,
 	},
 	{
-		Name: "kill-wrapper", Does: "what stands between %s and its plugin is killed", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore, Wrapped: true,
+		Name: "kill-wrapper", Does: "the wrapper between %s and its plugin is killed", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore, Wrapped: true,
 		Recovers: time.Second, Inject: ofHost(func(_ *System, h *Host, e Event) error {
 			chain := h.pluginChain()
 			if len(chain) == 1 {

@@ -47,10 +47,10 @@ var impairments = []impairment{
 	{name: "delay-replies", does: "answers are late between %s and the servers", lasts: while, do: func(p *inject.Proxy, x float64) error {
 		return p.Delay(late(x), 0)
 	}},
-	{name: "lose-pushes", pushes: true, does: "what tells the waiters of %s that they have a lock does not come", lasts: while, mild: true, do: func(p *inject.Proxy, _ float64) error {
+	{name: "lose-pushes", pushes: true, does: "the wake-ups of the waiters of %s are lost", lasts: while, mild: true, do: func(p *inject.Proxy, _ float64) error {
 		return p.DelayPushes(0)
 	}},
-	{name: "late-pushes", pushes: true, does: "what tells the waiters of %s that they have a lock is late", lasts: while, mild: true, do: func(p *inject.Proxy, x float64) error {
+	{name: "late-pushes", pushes: true, does: "the wake-ups of the waiters of %s are late", lasts: while, mild: true, do: func(p *inject.Proxy, x float64) error {
 		return p.DelayPushes(time.Duration((0.2 + 1.8*x) * float64(time.Second)))
 	}},
 	{name: "jitter", does: "answers are now and then late between %s and the servers", lasts: while, mild: true, do: func(p *inject.Proxy, x float64) error {

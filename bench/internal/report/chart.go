@@ -227,7 +227,7 @@ func (r Report) distributions(scenario string) []chart {
 	}
 	latencies := chart{
 		ID: scenario + "-latency", X: axisPercentile, Title: "Latency by percentile",
-		Note: fmt.Sprintf("All runs together. A percentile is drawn where at least %d samples lie beyond it. Baselines other than the references are there to be switched on.", beyond),
+		Note: fmt.Sprintf("All runs together. A percentile is drawn where at least %d samples lie beyond it. Baselines other than the references can be switched on.", beyond),
 	}
 	for _, key := range r.cellsOf(scenario) {
 		if all := r.samplesOf(key); key.Op == takeoverOp {

@@ -83,7 +83,7 @@ func (r Report) roundTrips() grid {
 	})
 	return tabulate(grid{
 		Title: "round trips to the store",
-		Note: "For how many an operation waits, at the fewest callers, as the relay counts them: a request, its answer, then the next request; of takeovers, where several names change hands, at most. " +
+		Note: "Round trips that an operation waits for, one after the other, at the fewest callers, as the relay counts them; of takeovers, where several names change hands, at most. " +
 			"In brackets the check: by how many times the added distance the best p50 grows; ~ where the runs are few.",
 	}, columns, subjects)
 }

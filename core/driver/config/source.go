@@ -144,7 +144,7 @@ func (k *lastGood[T]) get(log *slog.Logger) T {
 	case err == nil:
 		k.last = value
 	case k.err == nil:
-		log.Warn("what was read before stays in use", "err", err)
+		log.Warn("the last good text stays in use", "err", err)
 	}
 	k.err = err
 	return k.last
@@ -252,7 +252,7 @@ func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr 
 func (s *Source) handshake(server string, err error) error {
 	explained := Unanswered(server, err)
 	if stale := s.Stale(); stale != nil {
-		return fmt.Errorf("%w (in use is what was read before: %w)", explained, stale)
+		return fmt.Errorf("%w (the last good text stays in use: %w)", explained, stale)
 	}
 	return explained
 }

@@ -38,7 +38,7 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	l.pipe = os.NewFile(uintptr(fd), "lifeline")
 	l.hostPid, _ = strconv.Atoi(os.Getenv(wire.EnvHostPid))
 	if l.host, err = findHost(l.hostPid, os.Getenv(wire.EnvHostStart)); err != nil {
-		log.Warn("host is out of sight: when it dies, its locks are left to their TTL", "err", err)
+		log.Warn("host process cannot be watched: when it dies, its locks are free after their TTL", "err", err)
 	}
 	return l, nil
 }

@@ -125,7 +125,7 @@ func (p *process) abandoned() {
 	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
 		return
 	}
-	p.log.Warn("no host can reach this plugin; it ends, and leaves its locks to their TTL", "alone", aloneFor)
+	p.log.Warn("no host can reach this plugin: it ends, and its locks are free after their TTL", "alone", aloneFor)
 	p.exit()
 }
 

@@ -28,7 +28,7 @@ func (p *process) releaseAll(t *tracker) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseBudget)
 	defer cancel()
 	if left := t.releaseAll(ctx); left > 0 {
-		p.log.Warn("host died; some locks are left to their TTL", "locks", count, "left", left)
+		p.log.Warn("host died; some locks are free only after their TTL", "locks", count, "left", left)
 		return
 	}
 	p.log.Info("host died; its locks are released", "locks", count, "took", time.Since(start))

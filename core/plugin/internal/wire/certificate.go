@@ -77,7 +77,7 @@ func (c *Certificate) Client() *tls.Config {
 func (c *Certificate) Server(clientPEM string) (*tls.Config, error) {
 	clients := x509.NewCertPool()
 	if !clients.AppendCertsFromPEM([]byte(clientPEM)) {
-		return nil, fmt.Errorf("certificate: %s is none", EnvClientCert)
+		return nil, fmt.Errorf("certificate: %s holds no certificate", EnvClientCert)
 	}
 	return &tls.Config{
 		Certificates: []tls.Certificate{c.pair}, MinVersion: tls.VersionTLS12,

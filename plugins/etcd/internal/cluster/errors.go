@@ -87,7 +87,7 @@ func (c *Cluster) Wrap(err error) error {
 	text := native.Error()
 	if explained := config.ExplainTLS(native); explained != nil {
 		if stale := c.opts.Source.Stale(); stale != nil {
-			explained = fmt.Errorf("%w (in use is what was read before: %w)", explained, stale)
+			explained = fmt.Errorf("%w (the last good text stays in use: %w)", explained, stale)
 		}
 		return fmt.Errorf("etcd: %s: %w", c.addresses(), explained)
 	}
