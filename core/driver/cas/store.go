@@ -80,7 +80,9 @@ type Entry struct {
 	// in microseconds since 1970, or add that time: less than a million changes are made
 	// in a second, so that later data has higher ones.
 	Revision uint64
-	// Now is the store's clock, read after the method was called.
+	// Now is the store's clock, read after the method was called and before it returns;
+	// Read alone must say it. Leases end on its grid: with a clock of whole seconds claim
+	// a TTLMin and a TTLStep of seconds.
 	Now time.Time
 	// Written is the store's clock when it handled the Put that wrote Value, zero
 	// where it does not say. A renewal that the network has delayed past the end of its
