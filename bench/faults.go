@@ -33,7 +33,7 @@ const (
 // and Replay means something in every mode.
 type FaultsPlan struct {
 	Mode FaultsMode
-	// Length is for how long FaultsSearch searches, on all backends together, and
+	// Length is how long FaultsSearch searches, on all backends together, and
 	// FaultsSoak soaks each of them.
 	Length time.Duration
 	// Replay are reproducers: names of kept ones, files, or all.

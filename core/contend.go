@@ -385,7 +385,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 // doubts reports whether the store's own grant g, which a wait has brought that began
 // at began, is a question as a hint is. Its renewal might come too late. It is too short
 // for a lock that must stay taken (AtLeast) although its holder's machine is lost. Or it
-// is counted back over a suspend, of which the plugin's clock knows nothing.
+// is counted back over a suspend that the plugin's clock did not see.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)

@@ -37,7 +37,7 @@ func ExampleLock_Do() {
 	// <nil>
 }
 
-// A job that at most one host shall run: the others skip it, and know who has it.
+// At most one host runs the job. The others skip it, and know which host runs it.
 func ExampleLock_TryDo() {
 	ctx := context.Background()
 	store := memory.NewStore()

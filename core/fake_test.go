@@ -18,7 +18,7 @@ type fake struct {
 	// after runs when the store has done a call; an error replaces its answer.
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
-	// own is for how long the store grants a lock to a waiter by itself, age how old
+	// own is how long the store grants a lock to a waiter by itself, age how old
 	// the last sign of life is by then. Zero: it only wakes.
 	own, age time.Duration
 

@@ -312,9 +312,9 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes the lease that a has after l. What the store has confirmed
-// for l counts for it, and so does the renewal that is on its way. Where none
-// is, it is renewed at once.
+// successor makes the lease that a has after l. It takes over what the store has
+// confirmed for l, and a renewal that is on its way. Without one on its way it is
+// renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
 	g.token++

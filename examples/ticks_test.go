@@ -33,7 +33,7 @@ const (
 	enough = 600 * time.Millisecond
 	// stall is a look at the store that took so long.
 	stall = 100 * time.Millisecond
-	// storeAway is for how long the store is away.
+	// storeAway is how long the store is away.
 	storeAway = 5 * time.Second
 	// back is the longest pause between two tries to reach a store that was away.
 	back = 600 * time.Millisecond

@@ -128,7 +128,7 @@ type Properties struct {
 	// order. Beside that core hands a lock over inside a host for a while, and
 	// a waiter whose plugin dies begins anew at the end.
 	FIFO bool
-	// FirstSpan is for how long the store itself grants a lock to a waiter that
+	// FirstSpan is how long the store itself grants a lock to a waiter that
 	// is near at most ([Grant] For), some round trips more and 2 s at most to one
 	// that is far away; zero where it only wakes waiters.
 	FirstSpan time.Duration

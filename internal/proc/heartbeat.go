@@ -65,7 +65,7 @@ func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	return stall
 }
 
-// Stalled is for how long of the time between the two instants the process
+// Stalled is how long of the time between the two instants the process
 // stalled.
 func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
 	h.note(time.Now()) // the goroutine that asks may be back before the ticker's

@@ -145,7 +145,7 @@ func Running(pid int) bool {
 // Stopped reports whether a signal has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' }
 
-// Waited is for how long each thread of process pid has been able to run and had
+// Waited is how long each thread of process pid has been able to run and had
 // no processor, since it began; a wait that goes on is not in it. It is empty
 // where the system does not tell (proc_pid_schedstat, Linux).
 func Waited(pid int) map[int]time.Duration {

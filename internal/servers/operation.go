@@ -23,7 +23,7 @@ type Operation struct {
 	Lasts [2]time.Duration
 	// Stops reports whether the store may serve nobody while it lasts, or for
 	// StopsFor at most, if that is not zero; StopsGrants, whether it may grant
-	// nothing, and renews. Recovers is for how long after its end.
+	// nothing, and renews. Recovers is how long after its end.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
 	// Makes are the conditions that it makes, under which claims may not hold.

@@ -22,7 +22,7 @@ import (
 // a create revision compares owner and token in one, within a generation: see
 // txn.Step.In.
 //
-// Note: an owner, of which each grant has another, is not part of the keys of
+// Note: the owner, another one for each grant, is not part of the keys of
 // entries. The server keeps deleted keys in its index until it compacts, and a Txn
 // that asks whether N is free would look at each: a lock taken a hundred times a
 // second would be slow within minutes.

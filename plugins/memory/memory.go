@@ -18,7 +18,7 @@ const (
 	// placeFor is how long a place in the queue outlives its last Wait or
 	// TryAcquire.
 	placeFor = 2 * time.Second
-	// firstSpan is for how long a lock is granted to a waiter, which may not come.
+	// firstSpan is how long a lock is granted to a waiter, which may not come.
 	firstSpan = 500 * time.Millisecond
 	// tombstoneFor is how long a withdrawn owner is refused.
 	tombstoneFor = time.Minute

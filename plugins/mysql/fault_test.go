@@ -185,8 +185,8 @@ func TestFreedWhileAcquireWaits(t *testing.T) {
 	}
 }
 
-// TestGoneWaiterIsPassed has waiters of the release before first in the queue, of which
-// nothing is known: the next is granted the lock at once.
+// TestGoneWaiterIsPassed has waiters of the release before first in the queue. Nothing
+// is known of them: the next is granted the lock at once.
 func TestGoneWaiterIsPassed(t *testing.T) {
 	w := newFixture(t)
 	r := acquire(t, w.b, want("jobs", 10*time.Second))

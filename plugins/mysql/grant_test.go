@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// firstSpan is for how long the store itself grants a lock.
+// firstSpan is how long the store itself grants a lock.
 var firstSpan = mysql.Spec.Properties.FirstSpan
 
 // place enters an owner into the queue of a lock that is held, and does not wait.

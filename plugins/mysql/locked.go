@@ -29,11 +29,11 @@ import (
 // too each alone, for a short time, over and over.
 
 const (
-	// slowAfter is when a statement is taken to wait for a row that somebody
-	// else keeps locked: commits are done in far less. Renewals, of which there
-	// are many in a statement and which have time, wait for an eighth of what
-	// their callers give them, up to half of the server's own lock wait: a server
-	// that is only busy would be drowned by what is sent instead. So does what is
+	// slowAfter is when a statement is taken to wait for a row that another
+	// client keeps locked: commits are done in far less. Renewals share statements
+	// and have time. They wait for an eighth of what their callers give them, up to
+	// half of the server's own lock wait: a server that is only busy would be drowned
+	// by what is sent instead. So does what is
 	// sent again although none of its rows was locked.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond

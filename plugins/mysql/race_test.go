@@ -201,8 +201,8 @@ func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// TestLockedRowsHoldUpNoOtherRequest has a foreign transaction lock 40 rows, of which
-// the host wants something by every request that changes a row. All that it asks of another lock is
+// TestLockedRowsHoldUpNoOtherRequest has a foreign transaction lock 40 rows that every
+// kind of request of the host wants to change. All that it asks of another lock is
 // answered before the transaction ends.
 func TestLockedRowsHoldUpNoOtherRequest(t *testing.T) {
 	w := newFixture(t)

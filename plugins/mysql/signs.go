@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// signsGoOn is for how long after somebody last waited signs of life are given.
+	// signsGoOn is how long after somebody last waited signs of life are given.
 	signsGoOn = 2 * time.Second
 	// signWithin is how long the answer to one may take.
 	signWithin = kit.LongestSpan

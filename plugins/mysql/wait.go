@@ -233,7 +233,7 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
 
-// span is for how long the store is to grant r by itself.
+// span is how long the store is to grant r by itself.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
 // enter gives a waiter without a connection of its own a queue entry.

@@ -23,11 +23,11 @@ const (
 	// senders is how many calls of one kind are on their way at a time, so that the
 	// server works on one while another is written to disk.
 	senders = 2
-	// patience is for how long a call waits in the server for a row that somebody has
+	// patience is how long a call waits in the server for a row that somebody has
 	// locked. Then its operations are sent again without that row, and what asks for it
 	// alone, with more patience, as long as it is stuck.
 	patience, morePatience = "50ms", "1s"
-	// stuckFor is for how long after that a name is asked for alone.
+	// stuckFor is how long after that a name is asked for alone.
 	stuckFor = 2 * time.Second
 )
 

@@ -21,7 +21,7 @@ import (
 const (
 	// signEvery is how often a process that waits gives a sign of life, and signBeside for
 	// how long after the first span that it may be granted a lock for such a sign stands.
-	// signsGoOn is for how long after its last waiter came.
+	// signsGoOn is how long after its last waiter came.
 	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
 	// placeFor is how long a place in the queue outlives its Wait, of a process that gives
 	// signs.

@@ -40,7 +40,7 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 	return goredis.NewClient(o), nil
 }
 
-// silence is for how long a connection may be silent that was asked something.
+// silence is how long a connection may be silent that was asked something.
 func (t target) silence() time.Duration {
 	if t.opts.WaitReplicas > 0 {
 		return t.opts.RequestTimeout + t.opts.WaitTimeout // WAIT says nothing for so long

@@ -181,7 +181,7 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is for how long Close has nodes told again what they have missed. A
+// closeGrace is how long Close has nodes told again what they have missed. A
 // plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 

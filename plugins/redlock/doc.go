@@ -1,5 +1,5 @@
-// Package redlock is the backend on N independent Redis or Valkey masters, 3 to
-// 9 and odd, of which a majority decides.
+// Package redlock is the backend on 3, 5, 7 or 9 independent Redis or Valkey
+// masters. A majority of them decides.
 //
 // # The algorithm
 //

@@ -48,7 +48,7 @@ type Cell struct {
 	Beyond int `json:"beyond_forgetting,omitempty"`
 	// Undecided are the histories whose order was not found in time.
 	Undecided int `json:"undecided,omitempty"`
-	// Belief is for how long at most two found the lock theirs.
+	// Belief is how long at most two found the lock theirs.
 	Belief int64 `json:"belief_overlap_max_ns"`
 	// Margin is the smallest, of Margins, between learning of a loss and the
 	// next grant.

@@ -95,7 +95,7 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	return k, nil
 }
 
-// say tells the front, and drops what it has no room for: it may be stopped.
+// say tells the front, which may be stopped: what there is no room for is dropped.
 func (k *keeper) say(l line) {
 	select {
 	case k.said <- l:

@@ -23,7 +23,7 @@ type Schedule struct {
 	Hosts  []HostPlan `json:"hosts"`
 	Groups []Group    `json:"groups"`
 	Events []Event    `json:"events"`
-	// Length is for how long callers work at least.
+	// Length is how long callers work at least.
 	Length Duration `json:"length"`
 }
 

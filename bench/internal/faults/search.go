@@ -42,7 +42,7 @@ func Described(path string, d plugin.Description) Backend {
 
 // Options of a search.
 type Options struct {
-	// Length is for how long new schedules are begun on each backend.
+	// Length is how long new schedules are begun on each backend.
 	Length time.Duration
 	Seed   uint64
 	// Actions are the names of those that may happen; none means all.

@@ -56,7 +56,7 @@ func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, 
 	return check.Cells(rounds), starved
 }
 
-// starvation is for how long hosts of a round could not run, but for what the
+// starvation is how long hosts of a round could not run, but for what the
 // fault froze: a frozen host notes that too when it runs again.
 func starvation(r results.Round) (sum time.Duration) {
 	for _, h := range r.Halts {

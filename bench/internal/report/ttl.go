@@ -55,7 +55,7 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack is what a share of the renewals had left of the TTL, or more.
+// slack is the time of the TTL that was left, or more, at that share of the renewals.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }
@@ -100,7 +100,7 @@ func (r Report) ttlTable(ts []Table) grid {
 	}, rows)
 }
 
-// longestStall is for how long the process that held the leases stood still at most, in
+// longestStall is how long the process that held the leases stood still at most, in
 // ns; 0 when it did not.
 func longestStall(ts []Table) (stalled float64) {
 	for _, t := range ts {

@@ -14,7 +14,7 @@ type MachineLoad struct {
 	// Steal is the share of the machine's processor time that its hypervisor
 	// gave to others, from 0 to 1.
 	Steal float64 `json:"steal"`
-	// Throttled is for how long the control group was not let run, in seconds.
+	// Throttled is how long the control group was not let run, in seconds.
 	Throttled float64 `json:"throttled_s"`
 	// ClockStep is by how much the machine's clock went further than the time that
 	// passed, in seconds: it was set, or the machine was suspended. Negative when

@@ -63,7 +63,7 @@ type FailedCell struct {
 	Reason  string `json:"reason"`
 }
 
-// MeasuredFor is for how long a cell is measured unless the plan says otherwise,
+// MeasuredFor is how long a cell is measured unless the plan says otherwise,
 // in a quick plan or in another.
 func MeasuredFor(quick bool) time.Duration {
 	if quick {

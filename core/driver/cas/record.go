@@ -80,7 +80,7 @@ func (h *holder) void(e Entry) bool {
 	return h.By != 0 && !e.Written.IsZero() && e.Written.UnixNano() >= h.By
 }
 
-// needed is for how long from now on the store must keep r.
+// needed is how long from now on the store must keep r.
 func (r *record) needed(now time.Time) time.Duration {
 	var last int64
 	if r.Holder != nil {

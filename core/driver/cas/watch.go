@@ -13,7 +13,7 @@ const (
 	// lookEvery is how often a record is read that nothing was heard of: a store that
 	// is gone tells of no change, nor does a lease that expires.
 	lookEvery = time.Second
-	// lingerFor is for how long a key is watched after its last user has left, who
+	// lingerFor is how long a key is watched after its last user has left, who
 	// often comes again.
 	lingerFor = 5 * time.Second
 )

@@ -79,8 +79,8 @@ func (q *Queue[T]) put(item T, size int) {
 }
 
 // Flush waits until everything was delivered, for at most the given time; after
-// the end of ctx only for a moment. Called by a callback, of whichever queue,
-// it returns at once: it would wait for itself.
+// the end of ctx only for a moment. A callback of any queue that
+// calls it returns at once, because it would wait for itself.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// FirstSpan is for how long a store grants a lock by itself to a waiter that is
+	// FirstSpan is how long a store grants a lock by itself to a waiter that is
 	// near, and LongestSpan to one however far away.
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
@@ -33,7 +33,7 @@ func (d *Distance) Took(trip time.Duration) {
 // Trip is how long a round trip takes, zero when none is known.
 func (d *Distance) Trip() time.Duration { return time.Duration(d.trip.Load()) }
 
-// FirstSpan is for how long the store may grant a lock by itself to a waiter of this
+// FirstSpan is how long the store may grant a lock by itself to a waiter of this
 // process: FirstSpan for a round trip of up to 60 ms, LongestSpan from 340 ms on.
 func (d *Distance) FirstSpan() time.Duration {
 	span := spanBeside + spanTrips*d.Trip()

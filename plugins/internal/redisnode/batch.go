@@ -149,8 +149,8 @@ func (p *part) add(it *item, i int, lock string) {
 
 // confirmed reports whether an operation counts only when replicas have it. A
 // release that a failover loses would leave the lock taken for the rest of its
-// TTL. A withdrawal is part of an attempt that failed, of which replicas have
-// often heard nothing.
+// TTL. A withdrawal is part of an attempt that failed, and replicas have
+// often heard nothing of that.
 func confirmed(kind string) bool { return kind != "w" }
 
 // deliver writes the replies where they belong. unsafe is an error for what

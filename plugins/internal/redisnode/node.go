@@ -39,7 +39,7 @@ type Options struct {
 	// their server does not serve; nil in a Cluster, where a server that serves
 	// a key no more names the one that does.
 	Links *Links
-	// Silence is for how long a server may say nothing before it is taken for
+	// Silence is how long a server may say nothing before it is taken for
 	// one that does not serve.
 	Silence time.Duration
 	// PingEvery is how often a silent connection of wake-ups is asked whether it

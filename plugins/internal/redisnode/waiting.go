@@ -262,7 +262,7 @@ const (
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
-	// signsGoOn is for how long after its owner last waited or asked a place is kept
+	// signsGoOn is how long after its owner last waited or asked a place is kept
 	// by signs.
 	signsGoOn = 2 * time.Second
 )

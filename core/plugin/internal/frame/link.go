@@ -19,8 +19,8 @@ import (
 // many acquires and withdrawals, and a renewal must never wait for these.
 const maxUnderWay = 16 << 10
 
-// slotBits is how much of an id is the number of a slot, of which all kinds
-// together have fewer. The rest counts, so that the reply to a call that was
+// slotBits is how many bits of an id are the number of a slot: all kinds together
+// have fewer slots. The rest counts calls, so that the reply to a call that was
 // given up fits no later one.
 const (
 	slotBits = 18

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// leases answers keepalives: serve has one stream, of which it is the nth.
+// leases answers keepalives: serve is given one stream and its number.
 type leases struct {
 	pb.UnimplementedLeaseServer
 	streams chan int

@@ -16,8 +16,8 @@ func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 	return req
 }
 
-// single does without nesting, which is slower. Whether it was holds that
-// failed is read in the other branch.
+// single makes a request without nested transactions, which are slower. Where it
+// fails, its other branch reads whether holds was why.
 func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: slices.Concat(r.Compare, []*pb.Compare{holds}),

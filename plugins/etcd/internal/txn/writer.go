@@ -190,9 +190,9 @@ func (w *Writer) do(batch []*Step) {
 	}
 }
 
-// settle finds out what became of batch, sent in g, of which the server has said
+// settle finds out what became of batch, sent in g, after the server has said
 // that it has no space: it has refused batch, or done it. What puts nothing is
-// sent again, because alone it is not refused. Of the rest a read tells.
+// sent again, because alone it is not refused. A read tells about the rest.
 func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	var free, rest []*Step
 	for _, s := range batch {
