@@ -40,14 +40,13 @@ func Describe(ctx context.Context, path string) (Description, error) {
 	timed, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(timed, path, "describe", "--json")
+	cmd := exec.Command(path, "describe", "--json")
 	cmd.Env = environ(nil)
 	cmd.Stdout, cmd.Stderr = &limited{&stdout}, &limited{&stderr}
 	cmd.WaitDelay = drainFor
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run := newOSProcess(path, nil, nil)
-	cmd.Cancel = func() error { run.kill(); return nil }
-	err = run.finish(cmd)
+	err = run.finish(timed, cmd)
 	var d Description
 	switch {
 	case ctx.Err() != nil:

@@ -120,17 +120,23 @@ func (p *osProcess) reap(stderr *os.File) {
 	close(p.exited)
 }
 
-// finish runs cmd, which leads a group, to its end, and ends what is left of the
-// group. Its error is that of the start; the rest is in status.
-func (p *osProcess) finish(cmd *exec.Cmd) error {
+// finish runs cmd, which leads a group, to its end or that of ctx, and ends what is
+// left of the group. Its error is that of the start; the rest is in status.
+func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
-	err := cmd.Start()
+	err := ctx.Err()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err == nil {
 		p.id = cmd.Process.Pid
 	}
 	p.mu.Unlock()
 	if err == nil {
+		// Note: cmd has no context of its own. Its Wait, under p.mu, would wait for kill.
+		stop := context.AfterFunc(ctx, p.kill)
+		defer stop()
 		p.wait()
 	}
 	return err

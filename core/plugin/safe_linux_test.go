@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -169,6 +170,23 @@ func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	}
 	if refusals == 0 || !opened {
 		t.Errorf("%d refusals, opened: %t", refusals, opened)
+	}
+}
+
+// TestDescribeIsCancelled at any moment, that of the end of the process among them:
+// it returns.
+func TestDescribeIsCancelled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lockplugin-memory")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(i)*20*time.Microsecond, cancel)
+		if d, err := plugin.Describe(ctx, path); err == nil {
+			t.Fatalf("%+v of a script that does nothing", d)
+		}
+		cancel()
 	}
 }
 
