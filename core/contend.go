@@ -196,7 +196,7 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 			return nil, nil
 		case stepTake:
 			return a.take(ctx)
-		case stepHead: // it asks now and then: a lease may end without this host knowing
+		case stepHead: // after maxAsk it asks all the same: a lease may end without this host knowing
 			again = time.After(maxAsk)
 		}
 		a.tellWaiting(ErrHeld)
