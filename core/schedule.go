@@ -101,10 +101,10 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 
 // firstPause is how long after now a short lease is renewed first. It is
 // renewed when a third of its time left is gone, so that a lease that is
-// released soon costs no renewal. The renewal leaves at least two round trips
-// as long as the last one. Until then the deadline is that of the short span,
-// as it is while a renewal is under way. A holder need not wait for its lease
-// to be confirmed: the store keeps owner and token for all of the span.
+// released soon costs no renewal, but early enough for two round trips as
+// long as the last one. Until then the deadline is that of the short span, as
+// it is while a renewal is under way. A holder need not wait for its lease to
+// be confirmed: the store keeps owner and token for all of the span.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
