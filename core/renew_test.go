@@ -223,7 +223,7 @@ func TestL8CallGetsAThirdOfWhatIsLeft(t *testing.T) {
 			t.Errorf("%d tries before the deadline, want more than 4", len(budgets))
 		}
 		for _, b := range budgets {
-			if b > 9*time.Second*2/9+100*time.Millisecond { // the first is sent with at most 2/3 and a tenth left
+			if b > 9*time.Second*2/9+100*time.Millisecond { // the first renewal is sent with at most 2/3 and a tenth left
 				t.Errorf("a renewal was given %v", b)
 			}
 		}
