@@ -121,7 +121,7 @@ var rules = []rule{
 	{
 		dirs:    []string{"core", "plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest"}, // tests alone import these two
 		forbid:  []string{module + "bench", module + "cmd", module + "internal/"},
-		allow:   append([]string{module + "internal/ports"}, shared...), // of which plugintest takes some
+		allow:   append([]string{module + "internal/ports"}, shared...), // plugintest imports some of these
 		because: "what applications ship knows nothing of what measures and breaks it",
 	},
 	{

@@ -41,7 +41,7 @@ const (
 	maxLabel             = 256
 )
 
-// fill fills in defaults and checks what was given.
+// fill fills in defaults and checks the options.
 func (o *Options) fill() (Options, error) {
 	var out Options
 	if o != nil {

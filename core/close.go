@@ -196,7 +196,7 @@ func (c *Client) inCallback(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callbackOf{c}, true)
 }
 
-// refuseCallback returns an error when ctx is that of a callback of c.
+// refuseCallback returns an error when ctx belongs to a callback of c.
 func (c *Client) refuseCallback(ctx context.Context) error {
 	if ctx.Value(callbackOf{c}) == nil {
 		return nil

@@ -31,7 +31,7 @@ type contender struct {
 
 	// Guarded by the queue's shard.
 	waits  bool          // it waits in this host and may be handed the lock
-	lease  *Lease        // what was handed over
+	lease  *Lease        // the lease that was handed over
 	signal chan struct{} // 1 slot; made when the contender first waits
 }
 

@@ -13,7 +13,7 @@ import (
 type ElectorOptions struct {
 	TTL, RenewEvery, MaxHold time.Duration
 	Healthy                  func(context.Context) error
-	// Value is what a new leader publishes, at most 64 KiB: an address, say.
+	// Value is the value that a new leader publishes, at most 64 KiB, such as an address.
 	Value []byte
 }
 
@@ -153,7 +153,7 @@ type Term struct {
 	lease *Lease
 	ctx   context.Context
 	stop  context.CancelCauseFunc
-	run   bool // of Elector.Run, which resigns it; set before anybody else sees it
+	run   bool // a term of Elector.Run, which resigns it; set before other code sees the term
 }
 
 func newTerm(ctx context.Context, lease *Lease) *Term {

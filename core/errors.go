@@ -101,8 +101,8 @@ func CauseName(err error) string {
 	return ""
 }
 
-// Error is what every operation of this package returns: what was tried, on
-// which backend and lock, and why it failed.
+// Error is the error of every operation of this package. It says which
+// operation failed, on which backend and lock, and why.
 type Error struct {
 	Op      string // acquire, release, campaign, inspect, ...
 	Backend string // name of the backend

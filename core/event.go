@@ -61,7 +61,7 @@ func (k EventKind) level() slog.Level {
 // client. Name, Owner, Label and Token are empty for the latter two.
 type Event struct {
 	Kind EventKind
-	Time time.Time // when it happened, not when it is told
+	Time time.Time // when the event happened, not when it is delivered
 	// Context has the values of the ctx of the operation that caused the event,
 	// and never ends. For a renewal, a loss, and everything else that happens to
 	// a lease by itself, that is the ctx of the acquire. Events of the plugin

@@ -262,7 +262,7 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 			c.ops.Add(1)
 			go func() {
 				defer c.end()
-				_ = lease.Release(ctx) // an event tells of its error
+				_ = lease.Release(ctx) // an event reports its error
 			}()
 			<-lease.Done()
 		case lost == nil:
@@ -282,7 +282,7 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 	return fn(fctx, lease)
 }
 
-// afterWork joins the error of a function under a lock and that of the release.
+// afterWork joins the error of a function under a lock and the error of the release.
 func afterWork(work, release error) error {
 	if work == nil && release != nil && !errors.Is(release, ErrNotHeld) {
 		return fmt.Errorf("%w: %w", ErrUnreleased, release)

@@ -226,7 +226,7 @@ func TestDoRunsUnderTheLease(t *testing.T) {
 	})
 }
 
-// Do tells work that failed from a release that is not confirmed, and joins both.
+// Do distinguishes work that failed from a release that is not confirmed, and joins both.
 func TestDoTellsWorkFromRelease(t *testing.T) {
 	failed := errors.New("failed")
 	for name, down := range map[string]error{

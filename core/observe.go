@@ -25,7 +25,7 @@ func (k ChangeKind) String() string { return nameOf(changeNames, k) }
 
 var changeNames = []string{Elected: "elected", Updated: "updated", Vacant: "vacant", Stale: "stale"}
 
-// Change is what an observer sees.
+// Change is a change of the leader, as an observer sees it.
 type Change struct {
 	Kind   ChangeKind
 	Leader Holder    // zero for Vacant

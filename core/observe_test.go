@@ -55,7 +55,7 @@ func TestE3ObserversShare(t *testing.T) {
 		if twenty := cost(); twenty > one+1 || one == 0 {
 			t.Errorf("20 observers ask %d times in 10s, one alone %d times", twenty, one)
 		}
-		idle := e.Observe(ctx) // reads nothing, and holds up nobody
+		idle := e.Observe(ctx) // its reader never reads, and holds up no other observer
 		term, err := e.Campaign(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -111,7 +111,7 @@ func (q *queues) leave(a *contender) {
 	}
 }
 
-// waiting reports whether anybody of this host waits for name.
+// waiting reports whether a goroutine of this host waits for name.
 func (q *queues) waiting(name string) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -210,7 +210,7 @@ func (q *queues) holder(name string) *Lease {
 	return nil
 }
 
-// step is what a contender does next.
+// step is the next action of a contender.
 type step int
 
 const (
@@ -286,9 +286,9 @@ func (e *queue) remove(a *contender) {
 	}
 }
 
-// handOver ends l and gives what it holds in the store to the goroutine of this
+// handOver ends l and passes its grant in the store to the goroutine of this
 // host that has waited longest (K5). It returns false, and has done nothing,
-// when l is to be released in the store instead; see [queues].
+// when l must be released in the store instead; see [queues].
 func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

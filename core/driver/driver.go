@@ -30,8 +30,8 @@ type Request struct {
 	Label string
 	// Value is what a leader publishes, at most 64 KiB; nil for a plain lock.
 	Value []byte
-	// Token is the number of the grant; zero before it is granted. Users see
-	// another number: core adds the hand-overs inside a host as lower digits.
+	// Token is the number of the grant; zero before it is granted. Users see another
+	// number: core adds the number of the hand-over inside a host as its low bits.
 	Token uint64
 	// TTL is how long the store keeps the lease after this request. core has
 	// checked it against the minimum, step and maximum in [Properties]. The
@@ -50,14 +50,14 @@ type Lock interface {
 	// every earlier token of that name as far as [Properties] Fencing claims,
 	// and below 2^53 (L6). A grant exists until it expires by the store's own clock.
 	//
-	// It returns a [*HeldError] if another owner holds Name, or if the store
-	// reserves it for a waiter whose turn it is. Asking again with an owner
-	// that holds Name is not a renewal: it returns a HeldError too, unless the
-	// store has made that grant by itself (see [Grant]) and neither TryAcquire
-	// nor Renew has confirmed it yet. Then this call does: it returns its token,
-	// and the lease lives for TTL from now. It returns
-	// [ErrWithdrawn] for an owner that was withdrawn. An error that wraps
-	// [ErrUnavailable] means that the outcome is unknown, and the caller
+	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the
+	// store reserves it for a waiter whose turn it is. Asking again with an
+	// owner that holds Name is not a renewal and returns a HeldError too, with
+	// one exception. If the store made the grant by itself (see [Grant]) and
+	// neither TryAcquire nor Renew has confirmed it yet, this call confirms it.
+	// It then returns the grant's token, and the lease lives for TTL from now.
+	// It returns [ErrWithdrawn] for an owner that was withdrawn. An error that
+	// wraps [ErrUnavailable] means that the outcome is unknown, and the caller
 	// withdraws the owner before asking again.
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
 
@@ -117,18 +117,18 @@ type Backend interface {
 // Waiter is an optional capability: wake-ups instead of polling.
 type Waiter interface {
 	// Wait enters Owner into the queue of Name, if it is not there yet, and
-	// returns as soon as it is woken, or at once when Name is free. It returns
-	// also after max, which is what the holder has left and a second at most: an
-	// expiry wakes no waiter, so core asks then. A backend may look by itself inside a
-	// Wait, once a second say. The zero Grant is only a hint: the caller asks
-	// TryAcquire (K4). No release that follows the caller's refused TryAcquire
-	// may be missed. A release wakes one waiter, not all (K5). The place in
-	// the queue outlives the call, until a grant, a withdrawal, or some time
-	// without a Wait or TryAcquire: two seconds at least, and about that where
-	// the lock is free. A store that grants by itself (see [Grant]) is waited for
-	// without a TryAcquire first where other hosts have had the lock just now: Wait
-	// then returns when the lease that it found is over.
-	// When ctx ends it returns ctx.Err().
+	// returns as soon as it is woken, or at once when Name is free. It also
+	// returns after max, the time that the holder has left, a second at most: an
+	// expiry wakes no waiter, so core asks then. A backend may look by itself
+	// inside a Wait, for example once a second. The zero Grant is only a hint:
+	// the caller asks TryAcquire (K4). No release that follows the caller's
+	// refused TryAcquire may be missed. A release wakes one waiter, not all
+	// (K5). The place in the queue outlives the call, until a grant, a
+	// withdrawal, or some time without a Wait or TryAcquire: at least two
+	// seconds, and about that long if the lock is free. If a store grants by
+	// itself (see [Grant]) and other hosts have had the lock just now, core
+	// calls Wait without a TryAcquire first. Wait then returns when the lease
+	// that it found is over. When ctx ends it returns ctx.Err().
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 

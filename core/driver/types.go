@@ -9,8 +9,8 @@ type Holder struct {
 	Label string
 	Value []byte
 	Token uint64 // zero for a foreign holder, which has none
-	// TTL is what is left of the lease by the store's clock, rounded up to
-	// whole milliseconds; negative when the store knows no end.
+	// TTL is the rest of the lease by the store's clock, rounded up to whole
+	// milliseconds; negative when the store knows no end.
 	TTL time.Duration
 	// Waiters is how many owners wait in the store's queue; -1 when unknown.
 	Waiters int
@@ -43,7 +43,7 @@ const (
 	NoticeUp
 )
 
-// Notice is what a [Watcher] pushes.
+// Notice is a report that a [Watcher] pushes.
 type Notice struct {
 	Kind  NoticeKind
 	Name  string // of the lost lease, as are Owner and Token

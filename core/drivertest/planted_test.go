@@ -19,7 +19,7 @@ type bug struct {
 	name string
 	// plant makes, for one fixture, the function that spoils each connection to its server.
 	plant func(*fixture) func(*calls)
-	// hook spoils the leases that core tells the cases of.
+	// hook spoils the leases that core returns to the cases.
 	hook hook
 
 	// These are no bugs by themselves, but properties.

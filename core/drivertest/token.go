@@ -110,7 +110,7 @@ func mintedWithGrant(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	const grants = 60
 	var (
-		mu     sync.Mutex // guards tokens, not the lock: the lock is what is tested
+		mu     sync.Mutex // guards tokens, not the lock, because the lock is tested
 		tokens []uint64
 		wg     sync.WaitGroup
 	)

@@ -48,8 +48,8 @@ func newTrial(ctx context.Context) *trial {
 	return t
 }
 
-// run calls f and then the clean-ups. It reports whether the case has passed, or
-// why it could not be judged, and returns what it wrote.
+// run calls f and then the clean-ups. It reports whether the case has
+// passed, or why it could not be judged, and returns the output of the case.
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()
@@ -170,7 +170,7 @@ func (t *trial) watch(h *Harness) {
 	}
 }
 
-// noted is a Store of which each change is a step.
+// noted is a Store that notes each change as a step.
 type noted struct{ Store }
 
 func (s noted) Stop(t T)   { s.Store.Stop(t); step(t, "the server was stopped") }
@@ -181,7 +181,7 @@ func (s noted) Start(t T, keepData bool) {
 	step(t, "the server was started, with its data: %t", keepData)
 }
 
-// harmed is the Process of a plugin, of which each change is a step.
+// harmed is the Process of a plugin; it notes each change as a step.
 type harmed struct{ Process }
 
 func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }

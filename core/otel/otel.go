@@ -20,14 +20,14 @@
 //	lock.election.changes           {change}   new leaders, as an observer sees them
 //	lock.election.vacancy.duration  s          from one leader's end to the next one's term
 //
-// The semantic conventions have no names for locks; error.type is theirs, and
-// names and units follow their rules. Its values are those of core.CauseName
-// with underscores: expired, taken, revoked, unreachable, plugin_died,
-// unhealthy, max_hold, and released for a lease that Close did not wait for. Of
-// a failed acquire it is held, unavailable, denied, invalid, unsupported,
-// config, closed, indeterminate, or, when its ctx ended before the store was
-// asked, deadline_exceeded or canceled; _OTHER otherwise. An acquire that waited
-// until its ctx ended has what it waited for.
+// The semantic conventions have no names for locks; only error.type is theirs,
+// and names and units follow their rules. The values of error.type are those
+// of core.CauseName with underscores: expired, taken, revoked, unreachable,
+// plugin_died, unhealthy, max_hold, and released for a lease that Close did
+// not wait for. For a failed acquire the value is held, unavailable, denied,
+// invalid, unsupported, config, closed or indeterminate; deadline_exceeded or
+// canceled when its ctx ended before the store was asked; _OTHER otherwise. An
+// acquire that waited until its ctx ended has the value of its wait.
 //
 // Every counter exists from the start with 0, for every value of error.type: as
 // soon as a client is made, and with a lock.name as soon as there is an event of
@@ -230,8 +230,8 @@ func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.Ke
 	r.in.failures.Add(ctx, 0, typed(attrs, other))
 }
 
-// begin records the span of an acquire that was granted, and opens that of the
-// lease.
+// begin records the span of an acquire that was granted, and opens the span
+// of the lease.
 func (r *Recorder) begin(ctx context.Context, ev core.Event) {
 	attrs := trace.WithAttributes(
 		BackendKey.String(ev.Backend), NameKey.String(ev.Name), OwnerKey.String(ev.Owner),

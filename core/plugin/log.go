@@ -25,7 +25,7 @@ const (
 	maxTailLine = maxTail / 4
 )
 
-// tail is the last lines of a text.
+// tail holds the last lines of a text.
 type tail []string
 
 // add keeps line, and as many of the last lines as fit with it.

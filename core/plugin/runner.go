@@ -136,7 +136,7 @@ func (p *osProcess) finish(cmd *exec.Cmd) error {
 	return err
 }
 
-// kill ends the process and what it has started with SIGKILL, or keeps it from
+// kill ends the process and its children with SIGKILL, or keeps it from
 // being started. It may be called at any time, and does not wait.
 func (p *osProcess) kill() {
 	p.mu.Lock()

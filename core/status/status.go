@@ -1,4 +1,4 @@
-// Package status tells over HTTP whether a host is ready, and who leads.
+// Package status reports over HTTP whether a host is ready, and who leads.
 //
 //	var h status.Handler
 //	h.Add(client)
@@ -35,7 +35,7 @@ import (
 // give up after a second by default.
 const timeout = 800 * time.Millisecond
 
-// Leader is what this host sees of an election.
+// Leader is an election's state as this host sees it.
 type Leader struct {
 	Election string `json:"election"`
 	Held     bool   `json:"held"` // there is a leader, as far as this host knows

@@ -39,13 +39,13 @@
 //
 // # How
 //
-// A job uses two kinds of locks. NAME keeps runs apart: it is held, and renewed,
-// while the function runs. NAME@TIME is the tick's own and remembers that the tick
-// was taken: it is acquired under the first, just before the function, and the store
-// keeps it for Keep from the grant, whatever becomes of its host (core's AtLeast).
-// A host that finds it held leaves the tick alone. A host that acquires it looks at
-// its wall clock after the answer, and gives the tick up when that is later than
-// Late.
+// A job uses two kinds of locks. NAME keeps runs apart: it is held, and
+// renewed, while the function runs. NAME@TIME belongs to the tick and
+// remembers that the tick was taken. It is acquired under NAME, just before
+// the function, and the store keeps it for Keep from the grant, whatever
+// happens to its host (core's AtLeast). A host that finds it held leaves the
+// tick alone. A host that acquires it looks at its wall clock after the
+// answer, and gives the tick up if the time is past Late.
 //
 // Why no tick is run twice: suppose that the store granted NAME@T to host A and
 // then to host B, and that both ran it. A asked when its own clock showed T or later.
@@ -141,7 +141,7 @@ type Job struct {
 	opts     Options
 	lock     *core.Lock       // keeps runs apart; nil with Overlap
 	now      func() time.Time // time.Now
-	told     chan struct{}    // one slot, held while an event is told
+	told     chan struct{}    // one slot, held while an event is delivered
 }
 
 // Tick is one tick that this host runs.

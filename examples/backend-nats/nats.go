@@ -373,7 +373,7 @@ func (s *store) Watch(key string, changed func()) (func(), error) {
 	}, nil
 }
 
-// missed tells all watches that a change may have been missed.
+// missed reports to all watches that a change may have been missed.
 func (s *store) missed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

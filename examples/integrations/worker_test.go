@@ -67,7 +67,7 @@ func work(args []string) error {
 	return loops[args[0]](ctx, w)
 }
 
-// job is what every integration runs.
+// job is the job of every integration.
 func (w *worker) job(ctx context.Context, token uint64) {
 	fmt.Fprintf(w.journal, "start %d %d\n", os.Getpid(), token)
 	select {

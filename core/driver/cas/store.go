@@ -94,7 +94,7 @@ type Entry struct {
 // About describes a store in its own words.
 type About struct{ Server, Durability string }
 
-// Watcher is an optional ability of a [Store]: it tells of changes.
+// Watcher is an optional ability of a [Store] to report changes.
 type Watcher interface {
 	// Watch calls changed, which does not block, after each change of key, and
 	// whenever a change may have been missed, until stop is called. It must

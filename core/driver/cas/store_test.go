@@ -130,7 +130,7 @@ func (c *client) Check(ctx context.Context) (cas.About, error) {
 
 func (c *client) Close(context.Context) error { return nil }
 
-// watched is a client that is told of changes.
+// watched is a client whose store reports changes.
 type watched struct{ *client }
 
 func (c watched) Watch(key string, changed func()) (func(), error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Connect is what every backend needs to connect to its store. The library of
-// each embeds it in its Options.
+// Connect holds the options that every backend needs to connect to its
+// store. The library of each backend embeds it in its Options.
 type Connect struct {
 	// Username and Password log in. PasswordFile names a file with the password
 	// instead. It is read again for each connection; a newline at its end is ignored.

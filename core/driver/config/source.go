@@ -83,7 +83,7 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 // Package tls reads the authorities of a configuration once, so the server
 // is verified here, in the same way. The server's certificate must have the
 // name that the client asked for. A client does not ask for an IP address by
-// name; the certificate must then have that of any of hosts.
+// name; the certificate must then have the name of any of hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {

@@ -12,7 +12,7 @@ import "sync"
 // parent for each context. Signal costs nothing until a caller asks for Done.
 type Signal struct {
 	mu    sync.Mutex
-	ended chan struct{} // made when somebody asks for it
+	ended chan struct{} // made when a caller first asks for it
 	err   error
 	after map[*func()]struct{}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Budget and shape of the release of a dead host's locks.
+// These are the budget and shape of the release of a dead host's locks.
 const (
 	releaseBudget = time.Second
 	releaseAtOnce = 32  // concurrent calls where the backend has no Batcher

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// entry is what the store may hold for one owner.
+// entry is the state that the store may hold for one owner.
 type entry struct {
 	name, owner string
 	// granted is false while the owner waits, is being granted, or has had an
