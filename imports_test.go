@@ -31,7 +31,7 @@ var shared = []string{module + "internal/similar", module + "internal/proc", mod
 var rules = []rule{
 	{
 		dirs: []string{"core/driver"}, stdOnly: true,
-		allow:   []string{module + "core/driver", module + "internal/similar"}, // which is of the standard library alone, too
+		allow:   []string{module + "core/driver", module + "internal/similar"}, // internal/similar uses only the standard library, too
 		because: "the contract is what an author of a backend reads and compiles against: it must not drag anything in",
 	},
 	{

@@ -320,7 +320,7 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	}
 	a.retry.reset()
 	if c.queues.holder(a.lock.name) != nil {
-		return nil, false // this host holds it: waitInHost waits for that lease's end
+		return nil, false // this host holds the lock: waitInHost waits for that lease's end
 	}
 	rest := maxAsk
 	if ttl := held.Holder.TTL; ttl > 0 {

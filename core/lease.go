@@ -65,7 +65,7 @@ type Lease struct {
 	leaving    bool          // Close is about to release it
 	known      bool          // EventAcquired was not dropped
 
-	ctx context.Context // of the acquire, for its values in events; nil once stopped
+	ctx context.Context // ctx of the acquire, for its values in events; nil once stopped
 }
 
 // leaseCtx is one context made by Lease.Context.

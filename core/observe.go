@@ -147,7 +147,7 @@ type stream struct {
 	round     uint64             // number of the run under way
 	wanted    uint64             // the first run that is new enough for every observer
 	seen      bool               // the run has reported
-	end       context.CancelFunc // of the run
+	end       context.CancelFunc // ends the run
 }
 
 // join adds o to the stream of name. It returns nil when the client closes.

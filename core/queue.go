@@ -70,7 +70,7 @@ type queue struct {
 	head   *contender
 	rest   []*contender
 	holder *Lease  // the live lease of this host, or one whose end is not announced yet
-	since  instant // of the store's grant to holder, or to those before it
+	since  instant // time of the store's grant to holder, or to the leases before it
 	streak int     // hand-overs of that grant
 }
 

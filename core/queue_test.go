@@ -220,7 +220,7 @@ func failedWait(t *testing.T, failure error) {
 	}
 }
 
-// TestPlaceOfADeadPlugin checks that the place in the queue is withdrawn, and that another owner waits.
+// TestPlaceOfADeadPlugin checks that its place is withdrawn, and that another owner waits.
 func TestPlaceOfADeadPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(append(waiting, driver.CapWatcher)...)

@@ -262,7 +262,7 @@ type cleanup struct {
 	name  string                          // of the lock
 	until instant                         // the grant or lease that it cleans up is over then
 	try   func(ctx context.Context) error // tries once, and returns nil when there is nothing left to do
-	err   error                           // why it is left, as the caller was told
+	err   error                           // the error that the caller got
 }
 
 // janitorPause is how long the janitor waits before it tries again.

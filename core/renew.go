@@ -256,7 +256,7 @@ func (s *scheduler) down(n driver.Notice) {
 			ended = append(ended, l)
 			continue
 		}
-		if !l.lock.opts.NoRenew { // it depends on no answer
+		if !l.lock.opts.NoRenew { // a lease with NoRenew depends on no answer
 			s.suspect(l, why)
 		}
 	}

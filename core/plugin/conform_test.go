@@ -30,7 +30,7 @@ func TestConformLoopback(t *testing.T) {
 	}
 }
 
-// TestStacksOfPlugin checks that a case that hangs shows the plugin's stacks, even if the plugin is frozen.
+// TestStacksOfPlugin checks that a case that hangs shows the plugin's stacks, even of a frozen one.
 func TestStacksOfPlugin(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)

@@ -20,7 +20,7 @@ import (
 const (
 	closeCall = time.Second            // for the plugin to close its backend
 	closeExit = time.Second            // then for the process to end
-	killExit  = 500 * time.Millisecond // then, killed, to be gone
+	killExit  = 500 * time.Millisecond // then for the killed process to be gone
 )
 
 // process is one running plugin with its connection and heartbeats.
@@ -150,7 +150,7 @@ func (p *process) abort() {
 		p.data.Close()
 	}
 	if p.conn != nil {
-		_ = p.conn.Close() // it is ours alone, and closed once
+		_ = p.conn.Close() // conn belongs to this process alone, and is closed once
 	}
 	p.wg.Wait()
 	p.run.dir.remove()

@@ -309,7 +309,7 @@ func (p *osProcess) end() {
 		killGroup(p.cmd.Process)
 	}
 	if p.behind != nil {
-		_ = p.behind.Kill() // it fails only when that has ended
+		_ = p.behind.Kill() // Kill fails only when the process has ended
 	}
 }
 

@@ -35,8 +35,8 @@ func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	safe := copied(t, 0o755, 0o755)
 	for what, tt := range map[string]struct {
 		chain []string
-		mode  fs.FileMode // of the directory "open"
-		owner int         // of "open/sub", when it is not -1
+		mode  fs.FileMode // mode of the directory "open"
+		owner int         // owner of "open/sub", when it is not -1
 		bad   bool
 	}{
 		"a link in the middle":           {[]string{"a/b -> ../open/c", "open/c -> " + safe}, 0o777, -1, true},

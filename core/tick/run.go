@@ -172,7 +172,7 @@ func (r *run) turn(ctx context.Context, at time.Time) {
 		return
 	}
 	if late, _ := r.spans(at); ctx.Err() != nil && r.age(at) <= late {
-		return // it is not over, for others
+		return // other hosts may still run the tick
 	}
 	r.mu.Lock()
 	r.late = append(r.late, lateTick{at, res.err})

@@ -16,7 +16,7 @@ import (
 type backend struct {
 	store   Store
 	watcher Watcher       // nil where the store is none
-	timeout time.Duration // of a request
+	timeout time.Duration // bound of one request
 
 	mu     sync.Mutex
 	claims driver.Properties
@@ -204,7 +204,7 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	case s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token:
 		return &driver.NotHeldError{Holder: s.shown(e.Now)}
 	case !e.Written.IsZero() || e.Now.UnixNano() < renewed.By:
-		return nil // in time
+		return nil // the renewal was in time
 	}
 	if err := b.release(ctx, r); err != nil {
 		return err

@@ -66,7 +66,7 @@ func (r *record) tidy(e Entry) {
 		if e.Now.UnixNano() >= h.End || h.void(e) {
 			r.Holder = nil
 		}
-		h.By = 0 // it was about the write of e
+		h.By = 0 // By was about the write of e
 	}
 	for owner, until := range r.Withdrawn {
 		if e.Now.UnixNano() >= until {

@@ -20,7 +20,7 @@ const (
 
 // topic is the watch that all followers of one key share.
 type topic struct {
-	stop  func() // of Watcher.Watch
+	stop  func() // ends Watcher.Watch
 	users int    // guarded by the backend's mutex, as is idle
 	idle  *time.Timer
 

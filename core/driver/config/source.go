@@ -133,7 +133,7 @@ type lastGood[T any] struct {
 
 	mu   sync.Mutex
 	last T
-	err  error // of the newest reading
+	err  error // error of the newest reading
 }
 
 func (k *lastGood[T]) get(log *slog.Logger) T {

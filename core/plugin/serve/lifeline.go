@@ -19,7 +19,7 @@ import (
 type lifeline struct {
 	pipe    *os.File
 	parent  int   // our parent process at start: the host, or a wrapper
-	hostPid int   // what the host says is its process id; 0 when it says nothing
+	hostPid int   // process id that the host states; 0 when it states none
 	host    *host // nil when no such process can be seen from here
 	ended   chan struct{}
 }

@@ -44,9 +44,9 @@ type Link struct {
 	// Guarded by out.mu.
 	slots []*call // by number; nil: free
 	free  []int
-	count uint64 // of ids
+	count uint64 // number of ids used
 	under load   // requests under way
-	lost  error  // why the connection is over
+	lost  error  // reason why the connection is over
 	role  role
 }
 

@@ -46,7 +46,7 @@ type path struct {
 	*Link
 	failed chan error
 	far    *Listener
-	ended  chan error // what Serve returned
+	ended  chan error // the result of Serve
 }
 
 func open(t *testing.T, b driver.Backend) path {
@@ -267,7 +267,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	if _, err := Dial(t.Context(), path, os.Getppid(), nil, nil); !errors.Is(err, ErrPeer) {
 		t.Errorf("a link to another process: %v", err)
 	}
-	<-refused // of the connection that was closed at once
+	<-refused // the refusal of the connection that was closed at once
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
