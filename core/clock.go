@@ -65,8 +65,8 @@ func (c *clock) now() instant {
 }
 
 // early is now without asking the kernel for suspends, and so never later
-// than now. Only the instant of sending a request, from which a deadline is
-// counted, may be read with it.
+// than now. It is safe only for the instant of sending a request, from which
+// a deadline is counted.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }

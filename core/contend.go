@@ -85,7 +85,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	return nil, l.failed(ctx, op, a, a.giveUp(ctx, err))
 }
 
-// unaskable returns the reason for which the store need not be asked, nil for none.
+// unaskable returns the error that makes asking the store pointless, nil for none.
 func (l *Lock) unaskable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere adds to a refusal, or returns without one, that this process holds the lock.
+// heldHere adds to answer, a refusal or nil, that this process holds the lock.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer
@@ -426,7 +426,7 @@ func (a *contender) tellWaitFailed(err error) {
 	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
-// backoff makes growing pauses. Each pause is a random part of last.
+// backoff makes growing pauses. Each is random, between half of last and last.
 type backoff struct{ from, to, last time.Duration }
 
 func (b *backoff) next() time.Duration {

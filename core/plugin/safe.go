@@ -94,7 +94,7 @@ func notForOthers(dir string, entry fs.FileInfo) error {
 	return replaceable{dir, info.Mode()}
 }
 
-// replaceable is the error about a file that any user may replace.
+// replaceable is the error about a file or directory that any user may write to.
 type replaceable struct {
 	path string
 	mode fs.FileMode
