@@ -18,8 +18,8 @@ var (
 	goFile     = regexp.MustCompile(`\b[a-z]\w*\.go\b`)
 )
 
-// TestArchitectureNamesWhatIsThere: the files that the page names exist, and
-// the functions that a row of a table names are in the files of that row.
+// TestArchitectureNamesWhatIsThere checks that the files that the page names exist,
+// and that the files of a table's row contain the functions that the row names.
 func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
@@ -32,8 +32,8 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// wrongNames are the files of a line that do not exist, and the identifiers in
-// the last cell of a table's row that none of its files has.
+// wrongNames returns the files in a line that do not exist, and the identifiers
+// in the last cell of a table's row that none of the row's files contains.
 func wrongNames(line string) (wrong []string) {
 	var texts, identifiers []string
 	cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")
@@ -60,7 +60,7 @@ func wrongNames(line string) (wrong []string) {
 	return wrong
 }
 
-// TestWrongNamesAreFound: the test above can fail.
+// TestWrongNamesAreFound checks that the test above can fail.
 func TestWrongNamesAreFound(t *testing.T) {
 	for line, want := range map[string]int{
 		"see `core/lock.go`, `core` and `wherever`": 0,
@@ -75,8 +75,8 @@ func TestWrongNamesAreFound(t *testing.T) {
 	}
 }
 
-// TestEachFileHasItsPlace: a doc.go that says where is what names each file of
-// its package once, and one of a package of more than 8 files says it.
+// TestEachFileHasItsPlace checks that a doc.go with a list of files names each file
+// of its package once, and that a package of more than 8 files has such a list.
 func TestEachFileHasItsPlace(t *testing.T) {
 	packages := map[string][]string{}
 	for _, root := range []string{"core", "plugins", "bench", "cmd", "internal"} {
@@ -91,7 +91,7 @@ func TestEachFileHasItsPlace(t *testing.T) {
 		}
 	}
 	for dir, files := range packages {
-		text, _ := os.ReadFile(filepath.Join(dir, "doc.go")) // without one it says nothing
+		text, _ := os.ReadFile(filepath.Join(dir, "doc.go")) // a directory without doc.go has no list
 		_, places, says := strings.Cut(string(text), "\n// # Where is what\n")
 		if !says && len(files) <= 8 {
 			continue
@@ -102,8 +102,8 @@ func TestEachFileHasItsPlace(t *testing.T) {
 	}
 }
 
-// misplaced says which of the files places does not name once, and what it
-// names that is none of them.
+// misplaced returns the files that places does not name exactly once, and
+// the names in places that are none of the files.
 func misplaced(places string, files []string) (wrong []string) {
 	times := map[string]int{"doc.go": 1}
 	for _, name := range goFile.FindAllString(places, -1) {
@@ -120,7 +120,7 @@ func misplaced(places string, files []string) (wrong []string) {
 	return wrong
 }
 
-// TestMisplacedFilesAreFound: the test above can fail.
+// TestMisplacedFilesAreFound checks that the test above can fail.
 func TestMisplacedFilesAreFound(t *testing.T) {
 	for places, want := range map[string]int{
 		"a.go, b.go: both":      0,

@@ -13,8 +13,8 @@ import (
 
 var variable = regexp.MustCompile(`\bLOCK(?:BENCH|PLUGIN)_[A-Z0-9]+(?:_[A-Z0-9]+)*\b`)
 
-// TestEnvironmentVariablesAreListed: the table in CONTRIBUTING.md has the
-// variables that occur in the sources, each with a file that has it.
+// TestEnvironmentVariablesAreListed checks that the table in CONTRIBUTING.md
+// lists the variables of the sources, each with a file that contains it.
 func TestEnvironmentVariablesAreListed(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestEnvironmentVariablesAreListed(t *testing.T) {
 	}
 }
 
-// texts are what is in the files that a cell of a table names.
+// texts returns the contents of the files that a cell of a table names.
 func texts(t *testing.T, cell string) (found []string) {
 	t.Helper()
 	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
@@ -56,7 +56,7 @@ func texts(t *testing.T, cell string) (found []string) {
 	return found
 }
 
-// variables are those in the sources, each with one of its files.
+// variables returns the variables in the sources, each with one of its files.
 func variables(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of docs/decisions: what binds is said shortly.
+// These limits keep docs/decisions short, because decisions bind.
 const (
-	mostDecisionLines = 10  // of one decision, blank ones aside
-	mostDecisionWidth = 120 // of a line, in characters
+	mostDecisionLines = 10  // lines of one decision, without blank ones
+	mostDecisionWidth = 120 // characters of a line
 	mostDecisionWords = 9_000
 )
 
@@ -25,8 +25,8 @@ var (
 	namesDecision = regexp.MustCompile(`\bdecisions? ([a-z]+-[0-9]+)(?: and ([a-z]+-[0-9]+))?`)
 )
 
-// TestDecisions: numbers rise in each file, up to the last one that the index
-// has; every decision is short, and says what was rejected.
+// TestDecisions checks that numbers rise in each file, up to the last one in the
+// index, and that every decision is short and says which design was rejected.
 func TestDecisions(t *testing.T) {
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {
@@ -71,7 +71,7 @@ func TestDecisions(t *testing.T) {
 	t.Logf("%d words", words)
 }
 
-// decisionFiles are those that have decisions.
+// decisionFiles returns the files that contain decisions.
 func decisionFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("docs/decisions/*.md")
@@ -81,7 +81,7 @@ func decisionFiles(t *testing.T) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "README.md" })
 }
 
-// isShort looks at what a decision says.
+// isShort checks the length and parts of a decision.
 func isShort(t *testing.T, id, body string) {
 	t.Helper()
 	lines := 0
@@ -101,7 +101,7 @@ func isShort(t *testing.T, id, body string) {
 	}
 }
 
-// TestDecisionsNamedElsewhereExist: comments and pages name none that has gone.
+// TestDecisionsNamedElsewhereExist checks that comments and pages name no decision that is gone.
 func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	var known []string
 	for _, file := range decisionFiles(t) {
@@ -139,7 +139,7 @@ func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	}
 }
 
-// TestDesignIsOnePage: what does not carry the rest stands in docs/decisions.
+// TestDesignIsOnePage keeps details out of DESIGN.md; they belong in docs/decisions.
 func TestDesignIsOnePage(t *testing.T) {
 	text, err := os.ReadFile("DESIGN.md")
 	if err != nil {

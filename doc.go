@@ -1,6 +1,6 @@
 // Package lockbench is the root of a module for distributed locks and leader
-// election, with each backend in a process of its own, and of the tool that
-// says which backend to pick. It has no code; these packages have.
+// election, with each backend in a separate process, and for the tool that
+// says which backend to pick. The root has no code; these packages have.
 //
 // Applications:
 //
@@ -42,7 +42,7 @@
 // backends, breaks what is around them, checks that no lock was granted twice,
 // and shows and breaks locks.
 //
-// What the words mean is explained in docs/concepts.md of the repository, which
-// backend guarantees what in docs/backends.md, where everything is in
-// docs/architecture.md, and why it is so in DESIGN.md.
+// The words are explained in docs/concepts.md of the repository.
+// docs/backends.md says which backend guarantees what, docs/architecture.md
+// where everything is, and DESIGN.md why it is so.
 package lockbench

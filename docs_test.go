@@ -12,7 +12,7 @@ import (
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
-// TestLinksOfDocumentsLead: what a document points to is there.
+// TestLinksOfDocumentsLead checks that the targets of links in documents exist.
 func TestLinksOfDocumentsLead(t *testing.T) {
 	files, err := filepath.Glob("docs/*.md")
 	if err != nil || len(files) == 0 {
@@ -41,7 +41,7 @@ var (
 	notInAnchor = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
 
-// anchors are what links to the headings of a document end with.
+// anchors returns the anchors of a document's headings, as links end with them.
 func anchors(t *testing.T, file string) (found []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -55,7 +55,7 @@ func anchors(t *testing.T, file string) (found []string) {
 	return found
 }
 
-// TestTestsNamedInSecurityExist: the page says which test shows what.
+// TestTestsNamedInSecurityExist checks that the tests that the page names exist.
 func TestTestsNamedInSecurityExist(t *testing.T) {
 	text, err := os.ReadFile("docs/security.md")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package lockbench_test holds the tests of the house itself: who may import
-// what, and that the documents tell the truth.
+// Package lockbench_test holds the tests of the repository itself: which
+// package may import which, and that the documents are true.
 package lockbench_test
 
 import (
@@ -21,8 +21,8 @@ type rule struct {
 	forbid   []string // import prefixes
 	allow    []string // exceptions to forbid
 	because  string
-	stdOnly  bool // nothing but the standard library and allow
-	thisOnly bool // dirs are meant exactly, without what is below
+	stdOnly  bool // only the standard library and allow
+	thisOnly bool // only dirs themselves, without packages below
 }
 
 // shared may be imported by hosts, plugins and the benchmark alike.
@@ -31,7 +31,7 @@ var shared = []string{module + "internal/similar", module + "internal/proc", mod
 var rules = []rule{
 	{
 		dirs: []string{"core/driver"}, stdOnly: true,
-		allow:   []string{module + "core/driver", module + "internal/similar"}, // which is of the standard library alone, too
+		allow:   []string{module + "core/driver", module + "internal/similar"}, // internal/similar uses only the standard library, too
 		because: "the contract is what an author of a backend reads and compiles against: it must not drag anything in",
 	},
 	{
@@ -70,7 +70,7 @@ var rules = []rule{
 		forbid:  []string{module + "core", module + "plugins/", module + "bench", module + "internal/"},
 		allow:   append([]string{module + "core/driver", module + "core/internal", module + "core/plugin", "!" + module + "core/plugin/plugintest"}, shared...),
 		because: "a plugin carries driver.Backend over a wire: queues, renewal and deadlines live in core, once, on the host's side",
-		// plugintest drives core on purpose.
+		// plugintest uses core on purpose.
 		thisOnly: true,
 	},
 	{
@@ -121,7 +121,7 @@ var rules = []rule{
 	{
 		dirs:    []string{"core", "plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest"}, // tests alone import these two
 		forbid:  []string{module + "bench", module + "cmd", module + "internal/"},
-		allow:   append([]string{module + "internal/ports"}, shared...), // of which plugintest takes some
+		allow:   append([]string{module + "internal/ports"}, shared...), // plugintest imports some of these
 		because: "what applications ship knows nothing of what measures and breaks it",
 	},
 	{

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The limits of prose: what is longer is read twice.
+// These are the limits of prose, because a longer sentence is read twice.
 const (
 	mostSentenceWords  = 40
 	mostParagraphWords = 90
@@ -25,8 +25,8 @@ var (
 	banned      = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that|who has it|what it is of|which that is)\b`)
 )
 
-// TestProse: the documents have neither long sentences, nor long paragraphs, nor words
-// that name no one.
+// TestProse checks that the documents have no long sentences, no long
+// paragraphs, and no words that name no one.
 func TestProse(t *testing.T) {
 	all := documents(t)
 	maps.DeleteFunc(all, func(path, _ string) bool { return !isProse(path) })
@@ -37,14 +37,14 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// mostWords are the limits of texts; what stands in blocks of code, and the bars of
-// tables, are no words.
+// mostWords are the limits of texts. Blocks of code and the bars of tables
+// do not count as words.
 var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900, "docs/authoring.md": 2_000}
 
-// mostWordsOfUsers is that of all pages but those for authors of backends.
+// mostWordsOfUsers is the limit of all pages except those for authors of backends.
 const mostWordsOfUsers = 15_000
 
-// TestDocumentsAreShort: a fact stands once.
+// TestDocumentsAreShort keeps documents short, because a fact stands once.
 func TestDocumentsAreShort(t *testing.T) {
 	ofUsers := 0
 	for path, text := range documents(t) {
@@ -66,8 +66,8 @@ func isProse(path string) bool {
 	return path == "README.md" || path == "CONTRIBUTING.md" || filepath.Dir(path) == "docs"
 }
 
-// badProse is what a text has that is too long or banned. Tables are read in another
-// way than paragraphs, and have words only.
+// badProse returns the parts of a text that are too long or banned. Only the words
+// of tables are checked, because tables are read in another way than paragraphs.
 func badProse(text string) (wrong []string) {
 	text = remark.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
 	for _, w := range banned.FindAllString(text, -1) {
@@ -103,7 +103,7 @@ func shown(n int, what, text string) string {
 	return "a " + what + " of " + strconv.Itoa(n) + " words: " + strings.Join(first[:min(12, len(first))], " ") + " ..."
 }
 
-// TestBadProseIsFound: the test above can fail.
+// TestBadProseIsFound checks that the test above can fail.
 func TestBadProseIsFound(t *testing.T) {
 	long := strings.Repeat("word ", mostSentenceWords)
 	for text, want := range map[string]int{

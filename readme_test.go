@@ -16,7 +16,7 @@ var (
 	inline = regexp.MustCompile("`((?:lockbench|lockplugin-[a-z]+) [^`]+)`")
 )
 
-// aroundPart makes a program of a part of one, of those in README.md.
+// aroundPart makes a program of a part of a program in README.md.
 const aroundPart = `package main
 
 import (
@@ -41,7 +41,7 @@ func main() {
 }
 `
 
-// documents are the texts that users and contributors read, by path.
+// documents returns the texts that users and contributors read, by path.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -64,7 +64,7 @@ func documents(t *testing.T) map[string]string {
 	return out
 }
 
-// blocks are the fenced blocks of one language.
+// blocks returns the fenced blocks of one language.
 func blocks(text, language string) (found []string) {
 	for _, m := range fence.FindAllStringSubmatch(text, -1) {
 		if m[1] == language {
@@ -74,8 +74,8 @@ func blocks(text, language string) (found []string) {
 	return found
 }
 
-// commands are the command lines in sh blocks, one for each program that they
-// call, and those within sentences.
+// commands returns the command lines in sh blocks, one for each program that
+// they call, and the command lines within sentences.
 func commands(text string) (found []string) {
 	for _, block := range blocks(text, "sh") {
 		block = strings.ReplaceAll(block, "\\\n", " ")
@@ -103,7 +103,7 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 				program = fmt.Sprintf(aroundPart, program)
 			}
 			if !strings.HasPrefix(program, "package ") {
-				continue // a part of one
+				continue // this is a part of a program
 			}
 			programs++
 			dir := t.TempDir()
@@ -127,8 +127,8 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 	}
 }
 
-// TestDocumentedCommands asks every command in the documents for its help: a
-// command or a flag that does not exist is an error there too.
+// TestDocumentedCommands asks every command in the documents for its help,
+// because an unknown command or flag is an error there too.
 func TestDocumentedCommands(t *testing.T) {
 	lockbench := filepath.Join(t.TempDir(), "lockbench")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", lockbench, "./cmd/lockbench").CombinedOutput(); err != nil {
@@ -148,18 +148,18 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// checker says what is wrong with a command line; "" when nothing is.
+// checker returns what is wrong with a command line; "" if it is right.
 type checker struct {
 	t                   *testing.T
 	lockbench, makefile string
 }
 
-// shellWord is one word of a shell, which has quoted spaces.
+// shellWord is one word of a shell, which may contain quoted spaces.
 var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s])+`)
 
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
-// foreign are programs whose arguments this test does not know, but for the
+// foreign are programs whose arguments this test does not know, except for
 // paths of the repository among them.
 var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "benchstat"}
 
@@ -198,8 +198,8 @@ func (c checker) targets(words []string) string {
 	return ""
 }
 
-// help asks for the help of a command with all its flags; what stands behind
-// "--" or ">" is not lockbench's.
+// help asks for the help of a command with all its flags. Words after "--"
+// or ">" do not belong to lockbench.
 func (c checker) help(words []string) string {
 	for i, w := range words {
 		if w == "--" || strings.HasPrefix(w, ">") {
@@ -210,8 +210,8 @@ func (c checker) help(words []string) string {
 	return c.output(c.lockbench, append(slices.Clone(words), "--help")...)
 }
 
-// plugin knows the commands that every plugin has, and looks for the others in
-// the sources of ours.
+// plugin knows the commands that every plugin has, and looks for other
+// commands in the sources of our plugins.
 func (c checker) plugin(name string, words []string) string {
 	if len(words) == 0 || words[0] == "describe" || words[0] == "help" {
 		return ""
@@ -237,8 +237,8 @@ func (c checker) output(program string, args ...string) string {
 	return ""
 }
 
-// paths are wrong if they begin with a directory of the repository and do not
-// exist.
+// paths reports paths that begin with a directory of the repository and do
+// not exist.
 func paths(words []string) string {
 	for _, w := range words {
 		top, _, below := strings.Cut(strings.TrimPrefix(w, "./"), "/")
@@ -252,7 +252,7 @@ func paths(words []string) string {
 	return ""
 }
 
-// TestCommandCheckerFinds what documents may get wrong.
+// TestCommandCheckerFinds covers mistakes that documents may contain.
 func TestCommandCheckerFinds(t *testing.T) {
 	c := checker{t: t, lockbench: "false", makefile: "bench: build\n"}
 	for command, good := range map[string]bool{
@@ -269,7 +269,7 @@ func TestCommandCheckerFinds(t *testing.T) {
 		"docker compose -f compose.yaml": true,
 		"cp core/nothing.go .":           false,
 		"frobnicate":                     false,
-		"bin/lockbench run":              false, // it is "false" here
+		"bin/lockbench run":              false, // lockbench is the program "false" in this test
 	} {
 		if why := c.check(command); (why == "") != good {
 			t.Errorf("%s: %q", command, why)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The lines of Go that each part may have. What makes a part smaller lowers its
-// budget; none is raised but by a decision that says what the lines buy.
+// These are the lines of Go that each part may have. A change that makes a part smaller
+// lowers its budget. Only a decision that says what the lines buy may raise one.
 var sizes = []struct {
 	part        string
 	dirs        []string
@@ -22,7 +22,7 @@ var sizes = []struct {
 	{"examples", []string{"examples"}, 1_643, 1_933},
 }
 
-// TestSize: the project does not grow unawares.
+// TestSize checks that the project does not grow unnoticed.
 func TestSize(t *testing.T) {
 	for _, s := range sizes {
 		code, tests := 0, 0
@@ -39,8 +39,8 @@ func TestSize(t *testing.T) {
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// lines counts those of the Go files below dir that nobody generates, comments and
-// blank ones among them.
+// lines counts the lines of the Go files below dir that are not generated,
+// including comments and blank lines.
 func lines(t *testing.T, dir string) (code, tests int) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {

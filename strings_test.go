@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// The texts that a user may see: literals of several words, but for what a store is
-// sent and what only a contributor reads.
+// These patterns find the texts that a user may see: literals of several
+// words, without texts for a store and texts that only a contributor reads.
 var (
 	unseen   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|SET|ALTER|DO|GRANT|REVOKE|KILL|SHOW|local|FLUSH) |^--|\bredis\.call\b`)
 	unworded = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that)\b`)
@@ -23,7 +23,7 @@ var (
 )
 
 // TestStringsOfUsers prints, with -v, all texts that a user can see in errors, help,
-// reports, logs and events, each with its place, and refuses words that name no one.
+// reports, logs and events, each with its place. It refuses words that name no one.
 func TestStringsOfUsers(t *testing.T) {
 	found := 0
 	for _, dir := range []string{"core", "plugins", "internal", "bench", "cmd"} {
@@ -49,7 +49,7 @@ func TestStringsOfUsers(t *testing.T) {
 	}
 }
 
-// stringsOf are the texts in a file of Go, as its place and the text.
+// stringsOf returns the texts in a Go file, each with its place.
 func stringsOf(t *testing.T, path string) (found []string) {
 	t.Helper()
 	files := token.NewFileSet()
@@ -57,7 +57,7 @@ func stringsOf(t *testing.T, path string) (found []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var joined []ast.Node // parts of a sum, which is one text
+	var joined []ast.Node // parts of a sum, which form one text
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ImportSpec:
@@ -78,8 +78,8 @@ func stringsOf(t *testing.T, path string) (found []string) {
 	return found
 }
 
-// textOf is what an expression says as far as it stands in the source, and notes its
-// parts.
+// textOf returns the text of an expression as far as the source contains it,
+// and notes its parts.
 func textOf(e ast.Expr, parts *[]ast.Node) string {
 	*parts = append(*parts, e)
 	switch e := e.(type) {

@@ -14,15 +14,15 @@ import (
 // grant is the answer to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent: the request, or the sign of life before the store's own grant
-	span      time.Duration // for which the store keeps it from sent at least
-	epoch     uint64        // of the plugin when the call began
+	sent, got instant       // sent is when the request left, or the sign of life before the store's own grant
+	span      time.Duration // the store keeps the grant for at least this long from sent
+	epoch     uint64        // the plugin's epoch when the call began
 }
 
 // ask asks the store once for a's owner.
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
-	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not early: an idle client has not seen a suspend
+	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // now, not early: an idle client may not have seen a suspend yet
 	call := c.calls.begin(ctx, acquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
@@ -41,8 +41,8 @@ func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered makes of the store's answer to g's request a lease, or sets a.answer
-// and a.expiresBy.
+// answered turns the store's answer to g's request into a lease, or sets
+// a.answer and a.expiresBy.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -66,7 +66,7 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 }
 
 // usable refuses a grant that no caller waits for any more, or that came too
-// late: counted from sending, its time may be over.
+// late: its time, counted from the sending of the request, may be over.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -80,9 +80,9 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	return nil
 }
 
-// clean withdraws an owner whose acquire has an unknown outcome, or whose place in the
-// store's queue is that of a plugin which has died, before another owner asks (K3). It
-// need not succeed once such a grant would be over.
+// clean withdraws an owner before another owner asks (K3). It does so if the
+// outcome of the owner's acquire is unknown, or if its place in the store's queue
+// was that of a plugin that has died. It may fail once such a grant would be over.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -133,11 +133,11 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 }
 
 const (
-	// grace is how long a call in flight may still answer when its caller has
-	// given up: most do, and then there is nothing to withdraw.
+	// grace is how long a call in flight may still answer after its caller has
+	// given up: most calls do, and then there is nothing to withdraw.
 	grace = 50 * time.Millisecond
-	// tick is how often calls under way are looked at, and so by how much
-	// their end may be late.
+	// tick is how often calls under way are looked at, and so how late they may
+	// be ended.
 	tick = 10 * time.Millisecond
 )
 
@@ -160,10 +160,10 @@ type calls struct {
 	wake    chan struct{}
 }
 
-// took notes what a request took that does not wait in the store.
+// took notes how long a request took that did not wait in the store.
 func (c *Client) took(d time.Duration) { c.rtt.Store(int64(d)) }
 
-// roundTrip is what the last of them took, zero before the first.
+// roundTrip returns how long the last such request took, zero before the first.
 func (c *Client) roundTrip() time.Duration { return time.Duration(c.rtt.Load()) }
 
 func (cs *calls) init(c *Client) {
@@ -266,7 +266,7 @@ func (cs *calls) round() bool {
 	return !cs.parked
 }
 
-// close cancels all calls, and those to come.
+// close cancels all calls under way, and every later call at once.
 func (cs *calls) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -280,13 +280,13 @@ func (cs *calls) close() {
 type call struct {
 	cs     *calls
 	caller context.Context // its values are those of the call
-	// gone is the caller's Done. Only its own goroutine asks it for anything: a
-	// context may be a type of the application, and block.
+	// gone is the caller's Done. Only its own goroutine calls methods of caller:
+	// a context may be a type of the application, and block.
 	gone <-chan struct{}
 
 	// Guarded by cs.mu.
 	end        instant
-	rest       time.Duration // how long it goes on after the caller's ctx
+	rest       time.Duration // how long the call goes on after the caller's ctx has ended
 	bound      bool          // the caller's ctx has not ended yet
 	closes     bool          // a client that closes ends it as the caller's ctx does
 	prev, next *call

@@ -45,7 +45,7 @@ func cycle(b *testing.B, ctx context.Context, l *Lock) {
 	}
 }
 
-// BenchmarkCycle is what core adds to an uncontended acquire and release.
+// BenchmarkCycle measures how much core adds to an uncontended acquire and release.
 func BenchmarkCycle(b *testing.B) {
 	for name, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": b.Context()} {
 		b.Run("ctx="+name, func(b *testing.B) {
@@ -70,8 +70,8 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkHeld reports what 10,000 held leases take in memory, and one round
-// of their renewals in time.
+// BenchmarkHeld reports the memory of 10,000 held leases, and the time of
+// one round of their renewals.
 func BenchmarkHeld(b *testing.B) {
 	const n = 10_000
 	c := openNothing(b)

@@ -52,8 +52,8 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// TestCloseWaitsForCallbacks: while a callback works, nobody else is granted
-// its lock, however long it takes to finish after Close has ended its ctx.
+// TestCloseWaitsForCallbacks checks that no other owner is granted the lock while
+// a callback works, however long it takes to finish after Close has ended its ctx.
 func TestCloseWaitsForCallbacks(t *testing.T) {
 	for name, run := range callbacks {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestCloseFromACallbackIsRefused(t *testing.T) {
 		if err := c.Close(ctx); !errors.Is(err, ErrInvalid) || !l.Valid() || ctx.Err() != nil {
 			t.Errorf("%v, valid %v, ctx %v", err, l.Valid(), ctx.Err())
 		}
-		return other.Close(ctx) // of another client it is a ctx like any
+		return other.Close(ctx) // for another client it is an ordinary ctx
 	})
 	if err != nil {
 		t.Error(err)
@@ -149,8 +149,8 @@ func TestCloseFromACallbackIsRefused(t *testing.T) {
 	}
 }
 
-// TestCallbackDoesNotStartWhileCloseReleases is the moment between a grant and
-// its callback.
+// TestCallbackDoesNotStartWhileCloseReleases covers the moment between a
+// grant and its callback.
 func TestCallbackDoesNotStartWhileCloseReleases(t *testing.T) {
 	c, _ := open(t, newFake())
 	lock := lockOf(t, c, "a", nil)

@@ -18,16 +18,16 @@ import (
 
 // Options of a Client. Nil and zero fields mean the defaults.
 type Options struct {
-	// Label says for people who holds this client's locks, in at most 256
-	// bytes of UTF-8. Default "hostname:pid".
+	// Label tells people which client holds its locks, in at most 256 bytes of
+	// UTF-8. Default "hostname:pid".
 	Label string
 	// Logger gets every event: Debug for routine, Warn for suspect and lost
-	// leases, for waits that fail, and for the plugin's end and start. Whether
-	// it wants Debug is asked about once a second. Default slog.Default().
+	// leases, for waits that fail, and for the plugin's end and start. The client
+	// asks it about once a second whether it wants Debug. Default slog.Default().
 	Logger *slog.Logger
-	// OnEvent is called for each event, one at a time and in order, as Logger
-	// is just before, on a goroutine that nothing waits for but the end of
-	// Close. It may call everything, Close included. While it or Logger blocks,
+	// OnEvent is called for each event, one at a time and in order, just after
+	// Logger. Both run on a goroutine that only the end of Close waits for.
+	// OnEvent may call everything, Close included. While OnEvent or Logger blocks,
 	// some 16,000 events wait; more are dropped, and counted in Event.Dropped.
 	OnEvent func(Event)
 	// CleanupBudget is how long a clean-up (releasing, withdrawing an acquire
@@ -41,7 +41,7 @@ const (
 	maxLabel             = 256
 )
 
-// fill fills in defaults and checks what was given.
+// fill fills in defaults and checks the options.
 func (o *Options) fill() (Options, error) {
 	var out Options
 	if o != nil {
@@ -82,7 +82,7 @@ type Client struct {
 	name     string // of the backend
 	survives bool   // leases outlive the plugin process
 	opts     Options
-	invalid  error // what is wrong with them
+	invalid  error // what is wrong with the options
 
 	clock   clock
 	events  emitter
@@ -102,8 +102,8 @@ type Client struct {
 	background           sync.WaitGroup // goroutines that end with lifetime or work
 
 	served    atomic.Bool  // the store has answered an acquire or a check
-	waitsTold atomic.Int64 // instant at which a failed wait is told again
-	rtt       atomic.Int64 // what the last request took that did not wait; see took
+	waitsTold atomic.Int64 // instant from which a failed wait is reported again
+	rtt       atomic.Int64 // how long the last request took that did not wait in the store; see took
 	closing   atomic.Bool
 	ops       atomic.Int64  // public calls under way
 	idle      chan struct{} // gets a signal when ops falls to zero while closing
@@ -112,9 +112,9 @@ type Client struct {
 	closeErr  error         // set before closed
 }
 
-// New returns a Client that owns b: Close closes it. Nothing is sent. Options
-// out of range are the error of every call but Close: it wraps ErrInvalid and
-// names the bounds.
+// New returns a Client that owns b: Close closes it. New sends nothing. If
+// options are out of range, every call but Close returns an error that wraps
+// ErrInvalid and names the bounds.
 func New(b driver.Backend, opts *Options) *Client {
 	props := b.Properties()
 	filled, invalid := opts.fill()
@@ -153,8 +153,8 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook bounds single questions whose ctx has no end of its own, so that a
-// hung backend blocks no caller for ever.
+// maxLook bounds a single question whose ctx has no deadline, so that a hung
+// backend blocks no caller for ever.
 const maxLook = 5 * time.Second
 
 // question is a public operation that asks the backend once.
@@ -188,7 +188,7 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here gives a holder the token that its lease in this host has by now.
+// here returns h with the token that the lease has by now, if this host holds it.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
 	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
@@ -221,8 +221,8 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 	}
 }
 
-// Break ends the lease of name if it is still one of the grant of token,
-// whichever caller holds it, also after a hand-over inside its host.
+// Break ends the lease of name if it still belongs to the grant of token. It
+// does not matter which caller holds it, also after a hand-over inside its host.
 // Inspect returns the token. The error is a [*NotHeldError] when that lease is
 // over, and wraps ErrUnsupported where the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
@@ -262,8 +262,8 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// end closes a public operation. A lease that ran out meanwhile is ended
-// first, so that no result of this process looks newer than its loss (L3).
+// end closes a public operation. It first ends leases that ran out meanwhile,
+// so that no result of this process looks newer than their loss (L3).
 func (c *Client) end() {
 	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {
@@ -283,7 +283,7 @@ func (c *Client) expireDue() instant {
 	return now
 }
 
-// start starts what listens to the backend, before the first lock is asked for.
+// start starts the goroutines that listen to the backend, before the first lock is asked for.
 func (c *Client) start() {
 	c.started.Do(func() {
 		if c.b.watcher != nil {
@@ -292,8 +292,8 @@ func (c *Client) start() {
 	})
 }
 
-// spawn starts a goroutine that ends with lifetime or work, and for which Close
-// waits. It returns false when Close has already begun to.
+// spawn starts a goroutine that ends with lifetime or work. Close waits for
+// it. spawn returns false when Close has already begun to wait.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()
 	defer c.spawning.Unlock()

@@ -16,8 +16,8 @@ func (i instant) add(d time.Duration) instant { return i + instant(d) }
 
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
-// noise bounds what two clocks read one after the other may differ by without
-// a suspend between them.
+// noise bounds the difference that two clocks read one after the other may
+// show without a suspend between them.
 const noise = time.Millisecond
 
 // clock is the only clock by which core decides anything. It counts the time
@@ -31,7 +31,7 @@ type clock struct {
 	// suspended is the growth of boot's clock over the monotonic one, as last
 	// seen, in nanoseconds.
 	suspended atomic.Int64
-	// noted is the instant at which that has grown.
+	// noted is the instant at which suspended grew last.
 	noted atomic.Int64
 }
 
@@ -53,9 +53,9 @@ func (c *clock) now() instant {
 	if c.boot == nil {
 		return instant(time.Since(c.base))
 	}
-	// Boot time is read first: a pause of this thread between the two readings
-	// then hides growth for one call, where the other order would invent some
-	// for good.
+	// Boot time is read first. A pause of this thread between the two readings
+	// then hides growth for one call; in the other order it would add growth
+	// that never goes away.
 	total, ok := c.boot()
 	mono := time.Since(c.base)
 	if ok {
@@ -65,16 +65,16 @@ func (c *clock) now() instant {
 }
 
 // early is now without asking the kernel for suspends, and so never later
-// than now. That is safe for the instant of sending a request, from which a
-// deadline is counted, and for nothing else.
+// than now. It is safe only for the instant of sending a request, from which
+// a deadline is counted.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
 // sleptSince reports whether the machine may have been suspended between i and
-// now. An instant that another process has measured back from one of this clock
-// counts no suspend in between, and would be too late. Here the order of readings
-// is the other one: a pause may invent a suspend, and hides none.
+// now. If another process measured i back from an instant of this clock, i
+// counts no suspend in between, and would be too late. The clocks are read in
+// the other order than in now: a pause may look like a suspend, and hides none.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -84,14 +84,14 @@ func (c *clock) sleptSince(i instant) bool {
 	return ok && total-c.start-mono >= time.Duration(c.suspended.Load())+noise || i <= instant(c.noted.Load())
 }
 
-// note takes over a growth, if it is more than noise.
+// note records growth in suspended, if it is more than noise.
 func (c *clock) note(growth time.Duration) {
 	for {
 		known := c.suspended.Load()
 		if growth < time.Duration(known)+noise {
 			return
 		}
-		c.noted.Store(int64(time.Since(c.base) + growth)) // first: whoever sees the growth knows since when
+		c.noted.Store(int64(time.Since(c.base) + growth)) // first: a goroutine that sees the growth also sees its instant
 		if c.suspended.CompareAndSwap(known, int64(growth)) {
 			return
 		}
@@ -104,8 +104,8 @@ func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }
 
-// driftOf is what a deadline leaves for clocks that run at different speed: a
-// hundredth of the TTL and 2 ms, at most a tenth of it.
+// driftOf is the part of a TTL that a deadline leaves for clocks that run at
+// different speeds: a hundredth of the TTL and 2 ms, at most a tenth of the TTL.
 func driftOf(ttl time.Duration) time.Duration {
 	return min(ttl/100+2*time.Millisecond, ttl/10)
 }
@@ -116,7 +116,7 @@ func leadOf(ttl time.Duration) time.Duration {
 	return min(5*time.Millisecond, ttl/50)
 }
 
-// lifeOf is how long after sending a granted or renewed lease is ended.
+// lifeOf is how long after the sending of its request a lease is ended.
 func lifeOf(ttl time.Duration) time.Duration {
 	return ttl - driftOf(ttl) - leadOf(ttl)
 }

@@ -83,8 +83,8 @@ func TestL3SuspendedMachineFindsItsLeaseExpired(t *testing.T) {
 	}
 }
 
-// TestAcquireAfterSuspend: the time for which an idle client's machine was
-// suspended before is not the time that its acquire took.
+// TestAcquireAfterSuspend checks that a suspend of an idle client's machine
+// before an acquire does not count as time that the acquire took.
 func TestAcquireAfterSuspend(t *testing.T) {
 	f := newFake()
 	c, _ := open(t, f)

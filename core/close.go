@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// releasers is how many leases Close releases at the same time. It is many:
-// one that cannot be released, as of a row that a foreign transaction has
-// locked, keeps its place until ctx ends.
+// releasers is how many leases Close releases at the same time. It is large,
+// because a lease that cannot be released keeps its place until ctx ends,
+// for example when a foreign transaction has locked its row.
 const releasers = 1024
 
 // Close stops campaigns and observers, ends the contexts of the callbacks of
@@ -27,10 +27,10 @@ const releasers = 1024
 // after that, but not beyond the time at which it has expired: give it a ctx
 // with an end. The error says what could not be released.
 //
-// At its end Close waits until Logger and OnEvent were told everything, for at
-// most Options.CleanupBudget, and for a moment only when ctx has ended; what
-// they were not told by then, they are told afterwards. Called from OnEvent or
-// a handler of Logger it does not wait for that.
+// At its end Close waits until Logger and OnEvent have been told everything.
+// It waits for at most Options.CleanupBudget, or only a moment when ctx has
+// ended; the events left are told afterwards. Called from OnEvent or a
+// handler of Logger, Close does not wait for that.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.refuseCallback(ctx); err != nil {
 		return c.wrap("close", "", err)
@@ -59,7 +59,7 @@ func (c *Client) shutdown(ctx context.Context) error {
 	defer cancel()
 	failed := c.releaseAll(rctx)
 	err := c.drain(ctx)
-	failed = append(failed, c.releaseAll(rctx)...) // what was granted or resigned meanwhile
+	failed = append(failed, c.releaseAll(rctx)...) // leases granted or resigned meanwhile
 	err = joinErrors(firstOf(failed), err)
 	c.stopSpawning()
 	c.abandon()
@@ -69,8 +69,8 @@ func (c *Client) shutdown(ctx context.Context) error {
 	return joinErrors(err, c.b.Close(ctx))
 }
 
-// join waits for the client's goroutines. All end when work does, except one
-// that is stuck in a health check or in a backend that ignores its ctx.
+// join waits for the client's goroutines. They all end when work does, except a
+// goroutine that is stuck in a health check or in a backend that ignores its ctx.
 func (c *Client) join(ctx context.Context) error {
 	joined := make(chan struct{})
 	go func() {
@@ -82,8 +82,8 @@ func (c *Client) join(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// They have been told to end: a ctx that was dead from the start is no
-	// reason not to see it.
+	// The goroutines have been told to end, so join waits for them even if ctx
+	// was dead from the start.
 	timer := time.NewTimer(c.opts.CleanupBudget)
 	defer timer.Stop()
 	select {
@@ -106,9 +106,9 @@ func (c *Client) drain(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases every lease under which no callback works, and goes on
-// with what the janitor has not done, for as long as ctx lives. It returns what
-// it could not release, with nil for the rest.
+// releaseAll releases every lease under which no callback works, and
+// continues the clean-ups that the janitor has left, for as long as ctx
+// lives. It returns an error for each one that failed, with nil for the rest.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -130,9 +130,9 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 	return failed
 }
 
-// finish tries a clean-up until it is done or over, which returns nil, or ctx
-// ends, which returns why it was left. The caller of Release was told that;
-// the caller of Run was not.
+// finish tries a clean-up until it is done or its time is over, and then returns
+// nil. If ctx ends first, it returns the error for which the clean-up was left:
+// the caller of Release has had that error, the caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -150,7 +150,7 @@ func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	return nil
 }
 
-// firstOf returns the first error, and for how many more locks there are some.
+// firstOf returns the first error, and says how many more locks have one.
 func firstOf(failed []*Error) error {
 	var first *Error
 	names := map[string]bool{}
@@ -175,7 +175,7 @@ func firstOf(failed []*Error) error {
 // errAbandoned ends leases that outlive their client.
 var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
-// abandon ends what is still held without telling the store.
+// abandon ends the leases that are still held, without telling the store.
 func (c *Client) abandon() {
 	s := &c.sched
 	s.mu.Lock()
@@ -196,7 +196,7 @@ func (c *Client) inCallback(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callbackOf{c}, true)
 }
 
-// refuseCallback returns an error when ctx is that of a callback of c.
+// refuseCallback returns an error when ctx belongs to a callback of c.
 func (c *Client) refuseCallback(ctx context.Context) error {
 	if ctx.Value(callbackOf{c}) == nil {
 		return nil
@@ -204,9 +204,9 @@ func (c *Client) refuseCallback(ctx context.Context) error {
 	return fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 }
 
-// serve marks l as one under which a callback works: Close leaves it to the
-// callback's end. It returns false when l is over already, or Close has begun
-// to release it; then the callback must not start.
+// serve marks l as a lease under which a callback works: Close leaves its
+// release to the callback's end. It returns false when l is over already, or
+// Close has begun to release it; then the callback must not start.
 func (s *scheduler) serve(l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,15 +214,15 @@ func (s *scheduler) serve(l *Lease) bool {
 	return l.serving
 }
 
-// served takes the mark away again.
+// served removes that mark.
 func (s *scheduler) served(l *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.serving = false
 }
 
-// leaving lists the live leases under which no callback works, and sees to it
-// that none begins to.
+// leaving lists the live leases under which no callback works, and marks
+// them so that no callback begins under them.
 func (s *scheduler) leaving() []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()

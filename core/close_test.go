@@ -140,8 +140,8 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// TestCloseWithRenewalsUnderWay: they are waited for, but not by one lease after
-// another beyond the end of ctx.
+// TestCloseWithRenewalsUnderWay checks that Close waits for them, but not
+// for one lease after another beyond the end of ctx.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)
@@ -167,8 +167,8 @@ func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloseTriesWhatOthersHoldUp: leases that cannot be released do not keep
-// Close from the others.
+// TestCloseTriesWhatOthersHoldUp checks that leases that cannot be released
+// do not keep Close from releasing the others.
 func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -202,8 +202,8 @@ func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	})
 }
 
-// TestCloseReportsWhatRunLeft: Run returns no error of its release, so Close
-// does when the lock is still taken.
+// TestCloseReportsWhatRunLeft checks that Close returns the error of Run's
+// release, which Run does not return, when the lock is still taken.
 func TestCloseReportsWhatRunLeft(t *testing.T) {
 	for name, comesBack := range map[string]bool{"the store stays away": false, "the store comes back": true} {
 		t.Run(name, func(t *testing.T) {

@@ -15,23 +15,23 @@ import (
 // contender is one Acquire under way.
 type contender struct {
 	lock  *Lock
-	ctx   context.Context // of the caller, for its values in events
+	ctx   context.Context // the caller's, for its values in events
 	began instant
 
 	owner     string
 	queued    bool    // owner has a place in the store's queue
-	epoch     uint64  // of the plugin that waits there
+	epoch     uint64  // the epoch of the plugin in which owner waits
 	expiresBy instant // when not zero, owner may have been granted the lock, until then
 	answer    error   // the last answer of the store
 	announced bool    // EventWaiting is out
-	denied    bool    // it says that the store refuses this client
+	denied    bool    // EventWaiting said that the store refuses this client
 	poll      backoff
 	retry     backoff
-	ear       *ear // nil: it has not asked to hear of releases
+	ear       *ear // nil until it has asked to hear of releases
 
 	// Guarded by the queue's shard.
-	waits  bool          // in this host and may be handed the lock
-	lease  *Lease        // what was handed over
+	waits  bool          // it waits in this host and may be handed the lock
+	lease  *Lease        // the lease that was handed over
 	signal chan struct{} // 1 slot; made when the contender first waits
 }
 
@@ -72,7 +72,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 			return lease, nil
 		}
 	}
-	// Only who waits pays for a context that Close can end.
+	// Only a call that waits pays for a context that Close can end.
 	wctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.c.lifetime, func() { cancel(ErrClosed) })
 	lease, err := a.contend(wctx)
@@ -85,7 +85,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	return nil, l.failed(ctx, op, a, a.giveUp(ctx, err))
 }
 
-// unaskable is why there is nothing to ask the store for.
+// unaskable returns the error that makes asking the store pointless, nil for none.
 func (l *Lock) unaskable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -129,8 +129,8 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	return nil, l.failed(ctx, "acquire", a, a.giveUp(ctx, err))
 }
 
-// refusal is the answer to a TryAcquire while goroutines of this host wait: it
-// must not overtake them, whatever the store would say.
+// refusal is the answer to a TryAcquire while goroutines of this host wait:
+// it must not overtake them, whatever answer the store would give.
 func (l *Lock) refusal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, acquireBudget(l.opts.TTL))
 	defer cancel()
@@ -177,9 +177,9 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// waitsFirst reports whether a enters the store's queue before it has asked: other
-// hosts wanted the lock just now, and the store grants it to the first in the queue
-// by itself, also when it is free. That is one request instead of two.
+// waitsFirst reports whether a enters the store's queue before it asks. That holds
+// if other hosts wanted the lock just now: the store itself then grants it to the
+// first in the queue, also when it is free. One request then does the work of two.
 func (a *contender) waitsFirst() bool {
 	c := a.lock.c
 	return c.b.waiter != nil && c.queues.wanted(a.lock.name, c.clock.early()) && c.b.Properties().FirstSpan > 0
@@ -196,7 +196,7 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 			return nil, nil
 		case stepTake:
 			return a.take(ctx)
-		case stepHead: // asks for all: a lease may end without this host knowing
+		case stepHead: // after maxAsk it asks all the same: a lease may end without this host knowing
 			again = time.After(maxAsk)
 		}
 		a.tellWaiting(ErrHeld)
@@ -212,8 +212,8 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// take accepts the lease that was handed over, or releases it for a ctx that
-// has ended.
+// take accepts the lease that was handed over, or releases it if ctx has
+// ended.
 func (a *contender) take(ctx context.Context) (*Lease, error) {
 	if ctx.Err() == nil {
 		return a.lease, nil
@@ -222,8 +222,8 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	return nil, joinErrors(over, a.discard(ctx))
 }
 
-// discard releases the lease that was handed over. One that could not be
-// released is a grant that the caller does not know of, whatever the reason.
+// discard releases the lease that was handed over. If that fails, for
+// whatever reason, a grant remains that the caller does not know of.
 func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
@@ -232,7 +232,7 @@ func (a *contender) discard(ctx context.Context) error {
 	return err
 }
 
-// ended is the error for a ctx that has ended, with what was waited for.
+// ended returns the error for a ctx that has ended, with the answer that a was waiting on.
 func (a *contender) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -248,7 +248,7 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere adds to a refusal, or to none, that this process holds the lock.
+// heldHere adds to answer, a refusal or nil, that this process holds the lock.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer
@@ -289,25 +289,25 @@ const (
 	// maxAsk is how long the head of a queue waits at most before it asks the
 	// store again (K4).
 	maxAsk = time.Second
-	// waitSlack is how much longer than asked a wait may take: one that hangs must not
-	// hold up K4.
+	// waitSlack is how much longer than asked a wait may take: a wait that hangs
+	// must not hold up K4.
 	waitSlack = time.Second
-	// A wait and its refusal within spuriousWake and two round trips to the store,
-	// each counted as at most maxRTT, was a spurious wake-up.
+	// A wait is a spurious wake-up if it and its refusal together take less than
+	// spuriousWake and two round trips to the store, each counted as at most maxRTT.
 	spuriousWake = 2 * time.Millisecond
 	maxRTT       = 50 * time.Millisecond
-	// Pauses between asking a store that cannot wake waiters, or fails to.
+	// pollFrom and pollTo bound the pauses between questions to a store that does not wake waiters.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
-	// Pauses while the backend does not answer.
+	// retryFrom and retryTo bound the pauses while the backend does not answer.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// wantedFor is how long a lock that another host had is taken to be wanted there.
+	// wantedFor is how long other hosts are assumed to want a lock that one of them had.
 	wantedFor = time.Second
-	// tellEvery is how often a client says that waiting fails.
+	// tellEvery is how often a client reports that waiting fails.
 	tellEvery = time.Minute
 )
 
-// await pauses between two questions to the store: until the refusal is over, or
-// until the store wakes this owner or grants it the lock. Then it has asked already.
+// await pauses between two questions to the store. It ends when the refusal is over, or
+// when the store wakes this owner or grants it the lock; in that case it has already asked.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -320,7 +320,7 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	}
 	a.retry.reset()
 	if c.queues.holder(a.lock.name) != nil {
-		return nil, false // this host holds it: waitInHost waits for that lease's end
+		return nil, false // this host holds the lock: waitInHost waits for that lease's end
 	}
 	rest := maxAsk
 	if ttl := held.Holder.TTL; ttl > 0 {
@@ -333,21 +333,21 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	return a.wait(ctx, rest)
 }
 
-// wait waits in the store's queue for at most rest. A wake-up that brings no grant, or
-// one that is in doubt, is a question to the store. It returns nil, and a.answer says
-// why, unless the lock was granted. When the wait failed it has not asked.
+// wait waits in the store's queue for at most rest. After a wake-up without a grant,
+// or with a grant in doubt, it asks the store. It returns nil unless the lock was
+// granted, and a.answer says why. asked is false if the wait itself failed.
 //
 // Note: a plugin that asked by itself after its wait would spare one way to it and back.
-// It would ask for a host that is frozen, too, which then has the lock for the TTL.
+// But it would also ask for a frozen host, which would then hold the lock for the TTL.
 func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease, asked bool) {
 	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load()}
 	if a.queued && a.epoch != g.epoch {
-		return nil, false // its place is to be withdrawn first
+		return nil, false // the old place must be withdrawn first
 	}
 	a.queued, a.epoch = true, g.epoch
 	before := a.answer
-	began, at := c.clock.early(), time.Now() // in this order: what is counted from began is never too late
+	began, at := c.clock.early(), time.Now() // in this order, so that instants counted from began are never too late
 	wctx, cancel := context.WithTimeout(ctx, rest+waitSlack)
 	own, err := c.b.Wait(wctx, a.request(), rest)
 	cancel()
@@ -372,7 +372,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 		}
 		return lease, true
 	case ctx.Err() != nil:
-		a.answer = before // what was waited for
+		a.answer = before // the answer that it was waiting on
 	case !errors.Is(err, ErrHeld):
 	case !spurious:
 		a.poll.reset()
@@ -382,10 +382,10 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	return nil, true
 }
 
-// doubts reports whether the store's own grant g, which a wait has brought that began
-// at began, is a question as a hint is. Its renewal might come too late. It is too short
-// for a lock that must stay taken (AtLeast) although its holder's machine is lost. Or it
-// is counted back over a suspend that the plugin's clock did not see.
+// doubts reports whether the store's own grant g must be confirmed by a question, as a hint must.
+// began is when the wait that brought g began. g is in doubt if its renewal might come too late,
+// if it is too short for a lock that must stay taken (AtLeast) although its holder's machine is
+// lost, or if g.sent is counted back over a suspend that the plugin's clock did not see.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)
@@ -393,10 +393,10 @@ func (a *contender) doubts(g grant, began instant) bool {
 		g.sent < began && c.clock.sleptSince(g.sent)
 }
 
-// failedWait pauses after a wait that has failed with err, and reports whether asking
-// is of no use: ctx has ended, or a.answer is permanent. A wait acquires nothing, and
-// what the store may have granted, for its first span, is the same owner's who asks next
-// or is withdrawn.
+// failedWait pauses after a wait that has failed with err. It reports whether
+// asking is of no use: ctx has ended, or a.answer is permanent. A failed wait
+// acquires nothing. If the store granted the lock for its first span, the
+// grant belongs to the same owner, which asks next or is withdrawn.
 func (a *contender) failedWait(ctx context.Context, rest time.Duration, err error) bool {
 	c := a.lock.c
 	switch {
@@ -415,8 +415,8 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 	return false
 }
 
-// tellWaitFailed says so, once in tellEvery for all waiters of the client. What a
-// plugin or store that was lost meanwhile explains is not told: that fails once.
+// tellWaitFailed reports a failed wait, once in tellEvery for all waiters of the client. It is
+// silent about a plugin or store that was lost meanwhile, because such a wait fails only once.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()
@@ -426,7 +426,7 @@ func (a *contender) tellWaitFailed(err error) {
 	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
-// backoff makes growing pauses, each a random part of the last half.
+// backoff makes growing pauses. Each is random, between half of last and last.
 type backoff struct{ from, to, last time.Duration }
 
 func (b *backoff) next() time.Duration {

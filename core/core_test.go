@@ -29,7 +29,7 @@ func (r *recorder) on(ev Event) {
 	r.events = append(r.events, ev)
 }
 
-// kinds lists the events of a name in order, renewals left out.
+// kinds lists the events of a name in order, without renewals.
 func (r *recorder) kinds(name string) []EventKind {
 	r.c.events.queue.Flush(context.Background(), time.Minute)
 	r.mu.Lock()

@@ -13,11 +13,11 @@ import (
 type ElectorOptions struct {
 	TTL, RenewEvery, MaxHold time.Duration
 	Healthy                  func(context.Context) error
-	// Value is what a new leader publishes, at most 64 KiB: an address, say.
+	// Value is the value that a new leader publishes, at most 64 KiB, such as an address.
 	Value []byte
 }
 
-// Elector is an election: of all candidates for a name one is the leader. It
+// Elector is an election: one of all candidates for a name is the leader. It
 // holds nothing itself and needs no closing.
 type Elector struct {
 	c    *Client
@@ -111,7 +111,7 @@ func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	}
 }
 
-// ending adds to err why ctx has ended, if it has.
+// ending adds to err the reason for which ctx has ended, if it has.
 func ending(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {
@@ -132,8 +132,8 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 		stop()
 		term.stop(ErrReleased)
 		if term.lease.Err() == nil {
-			// A failure is in the event, and Close returns it unless the janitor
-			// releases the lock before, or it has expired.
+			// The event tells of a failure, and Close returns it unless the janitor has
+			// released the lock before, or the lock has expired.
 			_ = term.lease.Release(ctx)
 		}
 		s.served(term.lease)
@@ -153,7 +153,7 @@ type Term struct {
 	lease *Lease
 	ctx   context.Context
 	stop  context.CancelCauseFunc
-	run   bool // of Elector.Run, which resigns it; set before anybody else sees it
+	run   bool // a term of Elector.Run, which resigns it; set before other code sees the term
 }
 
 func newTerm(ctx context.Context, lease *Lease) *Term {
@@ -162,9 +162,9 @@ func newTerm(ctx context.Context, lease *Lease) *Term {
 	return t
 }
 
-// Context returns the context under which to lead. It ends when the term does:
-// lost, resigned, or, in Elector.Run, when Run is to end. It has the values of
-// the ctx that was campaigned with.
+// Context returns the context under which to lead. It ends when the term is
+// lost or resigned, and in Elector.Run also when Run is to end. It has the
+// values of the ctx of the campaign.
 func (t *Term) Context() context.Context {
 	t.lease.c.expireDue()
 	return t.ctx
@@ -189,11 +189,11 @@ func (t *Term) Err() error {
 	return context.Cause(t.ctx)
 }
 
-// Proclaim replaces the published value, at most 64 KiB, if the term is still
-// held. The error satisfies errors.Is(err, ErrNotHeld) if it is not. One that
-// wraps ErrUnavailable leaves open which value is published, and when: what was
-// sent may still arrive in the term, also after a later Proclaim that succeeded.
-// Who publishes again puts a number of its own into the value.
+// Proclaim replaces the published value, at most 64 KiB, if the term is still held.
+// The error satisfies errors.Is(err, ErrNotHeld) if it is not. After an error that
+// wraps ErrUnavailable it is unknown which value is published: the request may
+// still arrive within the term, even after a later Proclaim that succeeded. A
+// caller that publishes again puts a number of its own into the value.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	l := t.lease
 	return l.c.question(ctx, "proclaim", l.lock.name, func(ctx context.Context) error {

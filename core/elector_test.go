@@ -70,7 +70,7 @@ func TestE2RenewsUntilTheCallbackHasReturned(t *testing.T) {
 			cancel()
 			<-term.Context().Done()
 			before := f.count("renew")
-			time.Sleep(time.Minute) // finishing takes its time
+			time.Sleep(time.Minute) // the callback takes long to finish
 			if !term.Valid() || f.owner("jobs") != term.lease.owner || f.count("renew") < before+17 {
 				t.Errorf("valid %v, held by %q, %d renewals", term.Valid(), f.owner("jobs"), f.count("renew")-before)
 			}
@@ -134,7 +134,7 @@ func TestCampaignByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cancel() // was for the waiting only
+		cancel() // ctx was for the waiting only
 		time.Sleep(time.Minute)
 		if term.Context().Err() != nil || !term.Valid() {
 			t.Errorf("the term ended with its campaign's ctx: %v", term.Err())
@@ -236,7 +236,7 @@ func TestE3NewestWins(t *testing.T) {
 		name string
 		read []driver.Holder // seen and read one by one
 		seen []driver.Holder // seen without reading
-		want ChangeKind      // read then; 0 for nothing
+		want ChangeKind      // the change read then; 0 for none
 		last uint64
 	}{
 		{"elected then updated", nil, []driver.Holder{held(5, "a"), held(5, "b")}, Elected, 5},

@@ -23,13 +23,13 @@ var (
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
-// ErrReentrant: the lock is asked for with a ctx that ends with a lease of that
-// very lock, one of Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks are
-// not reentrant, so waiting could only end with that lease. Comes with ErrHeld.
+// ErrReentrant means that the caller holds the lock already: ctx ends with a lease of that
+// very lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context].
+// Locks are not reentrant, so waiting could only end with that lease. Comes with ErrHeld.
 //
-// A ctx with an end of its own that was made by context.WithoutCancel from one of
-// these looks the same, and is refused too while the lease lives: work that goes on
-// after it takes a ctx from elsewhere.
+// A ctx that context.WithoutCancel made from one of these, and that got its
+// own end later, looks the same. It is refused too while the lease lives:
+// work that goes on after the lease takes a ctx from elsewhere.
 var ErrReentrant = errors.New("lock is held by its caller")
 
 // HeldError says who holds a lock, and for how long when that is known.
@@ -45,9 +45,9 @@ type Holder = driver.Holder
 // Properties are the claims that a backend makes.
 type Properties = driver.Properties
 
-// ErrUnreleased: the function of Do or TryDo has done its work and returned nil,
-// but the store has not confirmed the release. The lock may stay taken until the
-// time that the error says.
+// ErrUnreleased means that the function of Do or TryDo has returned nil, but
+// the store has not confirmed the release. The lock may stay taken until the
+// time that the error names.
 var ErrUnreleased = errors.New("work is done, but its lock may still be taken")
 
 // Causes: why a lease or term ended, as Lease.Err, Term.Err and context.Cause
@@ -101,8 +101,8 @@ func CauseName(err error) string {
 	return ""
 }
 
-// Error is what every operation of this package returns: what was tried, on
-// which backend and lock, and why it failed.
+// Error is the error of every operation of this package. It says which
+// operation failed, on which backend and lock, and why.
 type Error struct {
 	Op      string // acquire, release, campaign, inspect, ...
 	Backend string // name of the backend
@@ -117,9 +117,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q on %s: %s", e.Op, e.Name, e.Backend, e.cause())
 }
 
-// cause is the text of Err without what e says already. A backend names itself, its
-// operation and the lock ("redis: acquire \"jobs\": ..."), because it may be used
-// without this package; core may have put words of its own before that.
+// cause returns the text of Err without the parts that e says already. A backend
+// names itself, its operation and the lock ("redis: acquire \"jobs\": ..."), because
+// it may be used without this package. core may have put its own words before that.
 func (e *Error) cause() string {
 	said, rest := "", once(e.Err.Error())
 	for {
@@ -136,7 +136,7 @@ func (e *Error) cause() string {
 		switch {
 		case ok:
 			rest = named
-		case said == "", strings.HasSuffix(before, ": "): // it begins a cause
+		case said == "", strings.HasSuffix(before, ": "): // rest begins a cause
 			rest = after
 		default:
 			said, rest = said+e.Backend+": ", after
@@ -144,8 +144,8 @@ func (e *Error) cause() string {
 	}
 }
 
-// once is text that says once what kind of failure it is, and leaves out that a
-// request had no effect: that is for programs.
+// once returns text with each kind of failure named once. It leaves out that
+// a request had no effect, because only programs need that.
 func once(text string) string {
 	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
 	for _, kind := range []error{ErrUnavailable, ErrDenied} {
@@ -163,8 +163,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // settled. Comes as an [*IndeterminateError].
 var ErrIndeterminate = errors.New("outcome is unknown")
 
-// IndeterminateError says that a lock may still be taken by the attempt or
-// the lease that failed, and until when.
+// IndeterminateError says that the attempt or lease that failed may still
+// hold the lock, and until when.
 type IndeterminateError struct {
 	// FreeAt is the latest time at which that grant is over, by the clock of
 	// this process (compare with time.Now).
@@ -185,9 +185,9 @@ func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeter
 // Unwrap returns Err.
 func (e *IndeterminateError) Unwrap() error { return e.Err }
 
-// permanent reports whether asking again cannot help (K1). What has served
-// this client once will again: a failover makes servers read-only, and
-// passwords are rotated. So a refusal counts only before that.
+// permanent reports whether asking again cannot help (K1). A store that has served
+// this client once will serve it again: failovers make servers read-only for a
+// while, and passwords are rotated. So a refusal is permanent only before that.
 func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
@@ -202,7 +202,7 @@ func (c *Client) noteServed(err error) {
 // refused reports whether the store, or the plugin, refuses this client.
 func refused(err error) bool { return errors.Is(err, ErrDenied) || errors.Is(err, ErrConfig) }
 
-// final reports whether err stays, whatever becomes of the store.
+// final reports whether err will stay the same, whatever happens to the store.
 func final(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }
@@ -213,7 +213,7 @@ func definite(err error) bool {
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)
 }
 
-// joinErrors joins two errors; one that stands alone stays as it is.
+// joinErrors joins two errors. If one is nil, it returns the other as it is.
 func joinErrors(a, b error) error {
 	switch {
 	case a == nil:

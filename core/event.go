@@ -61,28 +61,28 @@ func (k EventKind) level() slog.Level {
 // client. Name, Owner, Label and Token are empty for the latter two.
 type Event struct {
 	Kind EventKind
-	Time time.Time // when it happened, not when it is told
-	// Context has the values of the ctx of the operation that caused the
-	// event, and never ends: for a renewal or a loss, and what else happens to
-	// a lease by itself, that of the acquire; context.Background() for events
-	// of the plugin and the client.
+	Time time.Time // when the event happened, not when it is delivered
+	// Context has the values of the ctx of the operation that caused the event,
+	// and never ends. For a renewal, a loss, and everything else that happens to
+	// a lease by itself, that is the ctx of the acquire. Events of the plugin
+	// and the client have context.Background().
 	Context                     context.Context
 	Backend, Name, Owner, Label string
 	Token                       uint64
 	Took                        time.Duration
-	// Slack is set for EventRenewed: how much of the lease was left when the
-	// renewal was confirmed. One that shrinks towards zero is soon lost. It is zero
-	// for the first renewal after a grant that the store made by itself, for a moment.
+	// Slack is how much of the lease was left when the renewal was confirmed, for
+	// EventRenewed. A lease whose Slack shrinks towards zero is soon lost. Slack is
+	// zero for the first renewal after a short grant that the store made by itself.
 	Slack time.Duration
 	Err   error
-	// Dropped is how many events there were between the one before and this
-	// one that nobody was told, because too many waited for a logger or an
-	// OnEvent that is slow or blocks.
+	// Dropped is how many events were dropped between the previous event and
+	// this one, because too many waited for a logger or an OnEvent that is slow
+	// or blocks.
 	Dropped uint64
 }
 
-// maxEvents is how many events may wait to be told: all that the renewal of
-// some ten thousand leases makes at once.
+// maxEvents is how many events may wait to be told. Renewing some ten
+// thousand leases at once makes about as many.
 const maxEvents = 16 << 10
 
 // levelEvery is how often a logger is asked whether it wants routine events.
@@ -96,8 +96,8 @@ type emitter struct {
 	on    func(Event)
 	queue *deliver.Queue[Event]
 
-	// routine is the logger's answer for Debug. The hot path does not ask it:
-	// that is code of the application too, and may block.
+	// routine is the logger's answer for Debug. The hot path does not ask the
+	// logger, whose code is the application's and may block.
 	routine atomic.Bool
 	askAt   atomic.Int64 // instant of the next question; never while one is asked
 
@@ -110,7 +110,7 @@ func (e *emitter) init(c *Client) {
 	e.routine.Store(e.log.Enabled(context.Background(), slog.LevelDebug))
 }
 
-// wants reports whether anybody might want an event of this kind.
+// wants reports whether the logger or OnEvent might want an event of this kind.
 func (e *emitter) wants(kind EventKind) bool {
 	return e.on != nil || e.routine.Load() || kind.level() > slog.LevelDebug
 }
@@ -133,8 +133,8 @@ func (e *emitter) add(ev Event) bool {
 	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)
 }
 
-// addEnd queues the end of a lease, which is not dropped if its grant was not:
-// who counts both must never count a lease that is gone.
+// addEnd queues the end of a lease. It is not dropped if the event of the grant
+// was not: a reader that counts both must never count a lease that is gone.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind) {
 		e.queue.Force(e.complete(ev), 1)
@@ -153,7 +153,7 @@ func (e *emitter) complete(ev Event) Event {
 
 func (e *emitter) deliver(ev Event, dropped uint64) {
 	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
-		// OnEvent is no callback for which Close waits.
+		// OnEvent is not a callback that Close waits for.
 		ev.Context = context.WithValue(ev.Context, own, nil)
 	}
 	ev.Dropped = dropped
@@ -165,7 +165,7 @@ func (e *emitter) deliver(ev Event, dropped uint64) {
 			r.AddAttrs(slog.Uint64("dropped", e.unlogged))
 			e.unlogged = 0
 		}
-		_ = e.log.Handler().Handle(ev.Context, r) // as slog does: there is nobody to tell
+		_ = e.log.Handler().Handle(ev.Context, r) // the error is dropped, as slog does: no caller could be told
 	}
 	if e.on != nil {
 		e.on(ev)

@@ -21,7 +21,7 @@ import (
 // blocker is a slog handler and an OnEvent that both block while it is shut.
 type blocker struct {
 	shut    chan struct{} // closed to open it
-	blocked chan struct{} // closed when somebody waits at it
+	blocked chan struct{} // closed when a goroutine waits at it
 	once    sync.Once
 
 	mu     sync.Mutex
@@ -127,7 +127,7 @@ func TestOnEventMayCallEverything(t *testing.T) {
 			}
 		}})
 		var lease *Lease
-		// It waits for no callback either: this one ends with its ctx.
+		// Close waits for no callback either: this one ends with its ctx.
 		_ = lockOf(t, c, "outer", nil).Do(t.Context(), func(ctx context.Context, _ *Lease) error {
 			var err error
 			lease, err = lockOf(t, c, "a", nil).Acquire(ctx)

@@ -9,17 +9,17 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// fake is a backend whose store is a map, and whose every call can be delayed,
-// failed before it reaches the store, or have its reply lost.
+// fake is a backend whose store is a map. Each of its calls can be delayed,
+// failed before it reaches the store, or robbed of its reply.
 type fake struct {
 	props driver.Properties
-	// before runs before a call touches the store; an error fails the call.
+	// before runs before a call reaches the store; an error fails the call.
 	before func(ctx context.Context, op string, r driver.Request) error
 	// after runs when the store has done a call; an error replaces its answer.
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
-	// own is how long the store grants a lock to a waiter by itself, age how old
-	// the last sign of life is by then. Zero: it only wakes.
+	// own is how long the store grants a lock to a waiter by itself. age is the
+	// age of the last sign of life then. Zero: the store only wakes waiters.
 	own, age time.Duration
 
 	mu        sync.Mutex
@@ -308,7 +308,7 @@ func (f *fake) Break(ctx context.Context, name string, token uint64) error {
 	})
 }
 
-// times tells when an operation was called.
+// times returns when an operation was called.
 func (f *fake) times(op string) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -338,7 +338,7 @@ func (f *fake) expire(name string, at time.Time) {
 	f.held[name].expires = at
 }
 
-// owner returns who holds name in the store, "" for nobody.
+// owner returns the owner of name in the store, "" for none.
 func (f *fake) owner(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

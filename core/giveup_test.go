@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestK3CancelLeavesNothing cancels an acquire at every point of time while a
-// slow store answers, and looks for what is left.
+// TestK3CancelLeavesNothing cancels an acquire at every point of time while
+// a slow store answers, and looks for leftovers.
 func TestK3CancelLeavesNothing(t *testing.T) {
 	for _, capabilities := range [][]driver.Capability{nil, {driver.CapWaiter}} {
 		for at := time.Duration(0); at <= 130*time.Millisecond; at += 5 * time.Millisecond {
@@ -111,7 +111,7 @@ func TestK3IndeterminateNamesATimeThatHolds(t *testing.T) {
 		if in.FreeAt.Before(f.held["a"].expires) || in.FreeAt.After(began.Add(6*time.Second)) {
 			t.Errorf("free at %v after the start, expires at %v", in.FreeAt.Sub(began), f.held["a"].expires.Sub(began))
 		}
-		// The client goes on trying: it is free soon after the store is back.
+		// The client goes on trying, so the lock is free soon after the store is back.
 		f.hook(nil, nil)
 		time.Sleep(janitorPause)
 		synctest.Wait()

@@ -13,14 +13,14 @@ import (
 
 const (
 	ownSpan = 500 * time.Millisecond
-	ownAge  = 100 * time.Millisecond // of the sign of life when it is granted
+	ownAge  = 100 * time.Millisecond // age of the sign of life at the grant
 )
 
 // untilFirst is how long after the grant its first renewal is sent.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
-// granted lets a waiter of c be granted the lock of another owner by the store
-// itself, and returns its lease a moment after it has it.
+// granted lets the store itself grant a waiter of c the lock of another
+// owner. It returns the waiter's lease a moment after the waiter has it.
 func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	t.Helper()
 	f.steal("a")
@@ -60,9 +60,9 @@ func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	})
 }
 
-// TestOwnGrant: the waiter does not ask, and its deadline is that of the first span,
-// from the sign of life, until a renewal is back. That is sent when a third of what
-// was left is gone.
+// TestOwnGrant checks that the waiter does not ask. Its deadline is that of
+// the first span, from the sign of life, until a renewal is back. That
+// renewal is sent when a third of the time left is gone.
 func TestOwnGrant(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -91,8 +91,8 @@ func TestOwnGrant(t *testing.T) {
 	})
 }
 
-// TestOwnGrantIsLost: no renewal succeeds, and the lease is over before the store
-// lets it expire.
+// TestOwnGrantIsLost covers a lease whose renewals all fail. It is over
+// before the store lets it expire.
 func TestOwnGrantIsLost(t *testing.T) {
 	for _, tc := range []struct {
 		cause string
@@ -118,9 +118,9 @@ func TestOwnGrantIsLost(t *testing.T) {
 	}
 }
 
-// TestOwnGrantReleased: at once, without a renewal. Later the release does not
-// overtake the first renewal, which with Keep would lengthen what the release has
-// shortened.
+// TestOwnGrantReleased checks that an early release needs no renewal. A
+// later release does not overtake the first renewal, which with Keep would
+// lengthen the lease that the release has shortened.
 func TestOwnGrantReleased(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -145,8 +145,8 @@ func TestOwnGrantReleased(t *testing.T) {
 	})
 }
 
-// TestOwnGrantThatIsAskedFor: too little of it is left, or it must last as long as
-// AtLeast although this machine may be lost.
+// TestOwnGrantThatIsAskedFor covers grants of which too little is left, or
+// which must last as long as AtLeast although this machine may be lost.
 func TestOwnGrantThatIsAskedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		age, atLeast time.Duration
@@ -167,8 +167,8 @@ func TestOwnGrantThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestOwnGrantIsHandedOver: the short deadline and the renewal under way go with
-// it, and nothing is handed over when half of the span is gone.
+// TestOwnGrantIsHandedOver checks that the short deadline and the renewal under way
+// go with the lock, and that it is not handed over when half of the span is gone.
 func TestOwnGrantIsHandedOver(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -220,8 +220,8 @@ func TestOwnGrantOfFixedLength(t *testing.T) {
 	})
 }
 
-// TestOwnGrantBeforeItsHolderWorks: the health of work that may not have begun is
-// not asked for.
+// TestOwnGrantBeforeItsHolderWorks checks that a holder whose work may not
+// have begun is not asked for its health.
 func TestOwnGrantBeforeItsHolderWorks(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		var asked atomic.Int32
@@ -237,7 +237,7 @@ func TestOwnGrantBeforeItsHolderWorks(t *testing.T) {
 	})
 }
 
-// TestOwnGrantAtTheEndOfCtx: it is withdrawn.
+// TestOwnGrantAtTheEndOfCtx checks that such a grant is withdrawn.
 func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		f.steal("a")
@@ -260,9 +260,9 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 	})
 }
 
-// TestOwnGrantOverASuspend: the sign of life was sent before the machine was
-// suspended, the wait began after it. Counted back from there, the grant would be
-// as much younger as the suspend took.
+// TestOwnGrantOverASuspend covers a sign of life that was sent before the
+// machine was suspended, and a wait that began after it. Counted back from
+// there, the grant would seem younger by the length of the suspend.
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond
@@ -283,8 +283,8 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 	}
 }
 
-// TestOwnGrantFarAway: the first renewal gets all of the time, twice what the last
-// acquire took, and where less is left the store is asked instead.
+// TestOwnGrantFarAway checks that the first renewal gets all of the time left, at least
+// twice as long as the last acquire took. If less is left the store is asked instead.
 func TestOwnGrantFarAway(t *testing.T) {
 	for _, tc := range []struct {
 		rtt, renewal time.Duration
@@ -307,8 +307,8 @@ func TestOwnGrantFarAway(t *testing.T) {
 	}
 }
 
-// TestOwnGrantReleasedInDoubt: neither the first renewal nor the release is
-// answered. The lease may have its TTL, and the release is tried as long.
+// TestOwnGrantReleasedInDoubt leaves both the first renewal and the release
+// unanswered. The lease may have its TTL, so the release is tried for that long.
 func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		silent := make(chan struct{})
@@ -339,8 +339,8 @@ func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	})
 }
 
-// TestWaitsFirst: a lock that another host had just now is waited for at once where the
-// store grants it by itself, and asked for first where it does not, or a while later.
+// TestWaitsFirst checks that a waiter waits before it asks if another host had the lock
+// just now and the store grants by itself. Otherwise, or a while later, it asks first.
 func TestWaitsFirst(t *testing.T) {
 	for _, tc := range []struct {
 		span, pause time.Duration

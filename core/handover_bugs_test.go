@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are what a hand-over, or a grant of the store's own, may get wrong: each replaces one condition
-// or, where does is set, one statement of this package, and a test fails for it.
+// handoverBugs are faults that a hand-over, or a grant of the store's own, may have. Each replaces
+// one condition or, where does is set, one statement of this package, and a test must fail for it.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool
@@ -182,7 +182,7 @@ var handoverBugs = []struct {
 }
 
 // TestHandoverBugsAreCaught builds this package once, with a switch at each
-// place where a bug is planted, and runs the test that is to catch it.
+// planted bug, and runs the test that must catch the bug.
 func TestHandoverBugsAreCaught(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "core.test")
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", plantBugs(t), "-o", binary, ".")

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestSuspendInAStreak: a lease that ran out while the machine slept is handed
-// to nobody, although no timer has seen it.
+// TestSuspendInAStreak checks that a lease that ran out while the machine
+// slept is not handed over, although no timer has noticed its end.
 func TestSuspendInAStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -34,8 +34,8 @@ func TestSuspendInAStreak(t *testing.T) {
 	})
 }
 
-// TestLossInAStreak: what ends the host's grant ends the lease that has it by
-// then, whichever way this host hears of it.
+// TestLossInAStreak checks that the end of the host's grant ends the lease
+// that has it by then, whichever way this host hears of it.
 func TestLossInAStreak(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lose  func(t *testing.T, f *fake, l *Lease)
@@ -89,8 +89,8 @@ func TestLossInAStreak(t *testing.T) {
 	}
 }
 
-// TestPluginDeathInAStreak: while the plugin is down nothing is handed over on
-// trust, and the new one learns of the lease that has the lock by then.
+// TestPluginDeathInAStreak checks that nothing is handed over while the plugin is
+// down, and that the new plugin learns of the lease that has the lock by then.
 func TestPluginDeathInAStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter, driver.CapWatcher)
@@ -118,8 +118,8 @@ func TestPluginDeathInAStreak(t *testing.T) {
 	})
 }
 
-// TestRenewalUnderWayAtAHandOver: its answer is for whoever has the lock when
-// it comes.
+// TestRenewalUnderWayAtAHandOver checks that the answer counts for the lease
+// that has the lock when it comes.
 func TestRenewalUnderWayAtAHandOver(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
@@ -157,8 +157,8 @@ func TestRenewalUnderWayAtAHandOver(t *testing.T) {
 	}
 }
 
-// TestHealthAtAHandOver: what the holder before says of its health is nothing
-// to the next one.
+// TestHealthAtAHandOver checks that the health of the previous holder does
+// not affect the next one.
 func TestHealthAtAHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// next is a goroutine that waits for l.
+// next starts a goroutine that waits for l.
 func next(t *testing.T, l *Lock) <-chan *Lease {
 	out := make(chan *Lease, 1)
 	go func() { out <- acquire(t, l) }()
@@ -21,7 +21,7 @@ func next(t *testing.T, l *Lock) <-chan *Lease {
 	return out
 }
 
-// handOn releases lease, and returns the one that the waiter of next then has.
+// handOn releases lease, and returns the lease that the waiter of next then has.
 func handOn(t *testing.T, lease *Lease, waiter <-chan *Lease) *Lease {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {
@@ -165,8 +165,8 @@ func heldBy(err error) Holder {
 	return Holder{}
 }
 
-// TestHandOverThroughTheStore: what the store or the plugin must know goes
-// through it, and so does what is in doubt.
+// TestHandOverThroughTheStore checks that a lock goes through the store if the
+// store or the plugin must know of the hand-over, or if its lease is in doubt.
 func TestHandOverThroughTheStore(t *testing.T) {
 	stuck := func(_ context.Context, op string, _ driver.Request) error {
 		if op == "renew" {

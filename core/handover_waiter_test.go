@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestWaiterThatGivesUpPassesOn: the lock is handed to one whose ctx ends at
+// TestWaiterThatGivesUpPassesOn hands the lock to a waiter whose ctx ends at
 // that moment.
 func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 	const rounds = 50
@@ -64,9 +64,9 @@ func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 	})
 }
 
-// TestGivenUpHandOverOfADownStore: the lock is handed to a waiter whose ctx ends
-// just then, and the store takes no release: the grant is still there, and the
-// error has to say so.
+// TestGivenUpHandOverOfADownStore hands the lock to a waiter whose ctx ends
+// just then, while the store accepts no release. The grant is still there,
+// and the error must say so.
 func TestGivenUpHandOverOfADownStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -39,8 +39,8 @@ type Lease struct {
 	deadline atomic.Int64 // an instant: sending of the last confirmed request + span - drift
 
 	since  instant // when the grant was known
-	keepBy instant // AtLeast is over
-	maxAt  instant // MaxHold is over
+	keepBy instant // when AtLeast is over
+	maxAt  instant // when MaxHold is over
 
 	// Guarded by the scheduler's mutex.
 	state      State
@@ -48,7 +48,7 @@ type Lease struct {
 	cancels    []*leaseCtx   // contexts that end with the lease
 	index      int           // in the scheduler's heap, -1 when it is not there
 	next       instant       // when the scheduler has to look at it
-	span       time.Duration // for which the last confirmed request let it live: the TTL, or less before the first
+	span       time.Duration // how long the last confirmed request lets it live: the TTL, or less before the first renewal
 	endAt      instant       // when it is lost unless renewed
 	due        instant       // planned time of the next renewal
 	expiresBy  instant       // latest time at which the store has let it expire
@@ -65,7 +65,7 @@ type Lease struct {
 	leaving    bool          // Close is about to release it
 	known      bool          // EventAcquired was not dropped
 
-	ctx context.Context // of the acquire, for its values in events; nil once stopped
+	ctx context.Context // ctx of the acquire, for its values in events; nil once stopped
 }
 
 // leaseCtx is one context made by Lease.Context.
@@ -74,9 +74,9 @@ type leaseCtx struct {
 	cancel context.CancelCauseFunc
 }
 
-// end cancels the context. That ends with calls of Done and Value of its parent,
-// which may be a type of the application and block: the context is over before
-// them, and no caller waits for the rest.
+// end cancels the context. Cancelling ends with calls of Done and Value of
+// its parent, which may be a type of the application and block. The context
+// is over before these calls, and no caller waits for them.
 func (e *leaseCtx) end(cause error) {
 	go e.cancel(cause)
 	<-e.ctx.Done()
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend counts a confirmed request: its span began between sent and got.
+// extend counts a confirmed request, whose span began between sent and got.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -104,8 +104,8 @@ func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.expiresBy = max(l.expiresBy, got.add(span))
 }
 
-// short reports whether the store has made the grant by itself, for less than the
-// TTL, and no renewal was confirmed yet.
+// short reports whether the store made the grant by itself, for less than
+// the TTL, and no renewal has been confirmed yet.
 func (l *Lease) short() bool { return l.span < l.lock.opts.TTL }
 
 // Name returns the name of the lock.
@@ -114,27 +114,27 @@ func (l *Lease) Name() string {
 	return l.lock.name
 }
 
-// Owner returns the random id of the store's grant, which a lease keeps when it
-// is handed over inside this host.
+// Owner returns the random id of the store's grant. The lease keeps it when
+// the lock is handed over inside this host.
 func (l *Lease) Owner() string {
 	l.c.expireDue()
 	return l.owner
 }
 
-// Token returns the fencing token: higher than that of every earlier grant of
-// this name, as far as Properties().Fencing claims. Send it with every write,
-// and let the resource refuse a lower one than it has seen.
+// Token returns the fencing token: it is higher than that of every earlier
+// grant of this name, as far as Properties().Fencing claims. Send it with
+// every write, and let the resource refuse a token lower than one it has seen.
 func (l *Lease) Token() uint64 {
 	l.c.expireDue()
 	return l.token
 }
 
-// Deadline returns when the lease ends unless it is renewed: the instant
+// Deadline returns when the lease ends unless it is renewed. That is the instant
 // before the last confirmed request was sent, plus TTL, less an allowance for
-// clock drift of a hundredth of the TTL and 2 ms (at most a tenth of it).
-// A store may grant a lock to a waiter by itself, for some 100 ms: the lease has
-// the TTL when its first renewal is back, a round trip later.
-// Compare it with time.Now. For a lease that is over it is the last deadline.
+// clock drift of a hundredth of the TTL and 2 ms (at most a tenth of it). A
+// store may grant a lock to a waiter by itself, for some 100 ms; such a lease
+// gets the TTL when its first renewal is back, a round trip later. Compare
+// Deadline with time.Now. After the end of the lease it is the last deadline.
 func (l *Lease) Deadline() time.Time {
 	l.c.expireDue()
 	return l.c.clock.time(instant(l.deadline.Load()))
@@ -148,9 +148,9 @@ func (l *Lease) Valid() bool {
 }
 
 // Done returns a channel that is closed when the lease ends: it is lost, at
-// its deadline at the latest (L3), or Release is called. The timers of a process
-// stand still while its machine is suspended: after that a lease that is
-// over is noticed in the first call of this package, or within a second.
+// its deadline at the latest (L3), or Release is called. Timers of a process
+// stand still while its machine is suspended. After a suspend, the end of a
+// lease is noticed in the first call of this package, or within a second.
 func (l *Lease) Done() <-chan struct{} {
 	l.c.expireDue()
 	return l.done
@@ -178,9 +178,9 @@ func (l *Lease) State() State {
 	return l.state
 }
 
-// Context returns a child of parent that ends with the lease as well, before
-// the lock can be granted to anybody else. context.Cause then says what
-// ended it: Err's cause or parent's. Call cancel when the work is done.
+// Context returns a child of parent that also ends with the lease, before
+// another owner can be granted the lock. context.Cause then says what ended
+// it: Err's cause or parent's. Call cancel when the work is done.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, stop := l.context(parent)
 	return ctx, func() { stop(context.Canceled) }
@@ -228,8 +228,8 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 	}
 }
 
-// refusal is the answer to another acquire of this host while l is held: that
-// of the store, or one like it where the store was not asked.
+// refusal returns the answer to another acquire of this host while l is
+// held: the store's answer, or one like it if the store was not asked.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

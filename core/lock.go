@@ -19,31 +19,31 @@ type LockOptions struct {
 	TTL time.Duration
 	// RenewEvery is the interval of renewals; less than TTL/2. Default TTL/3.
 	RenewEvery time.Duration
-	// NoRenew makes leases of a fixed length: they are never renewed, and are
-	// lost at their deadline, a TTL after the request was sent that gave them
-	// their TTL: that for the grant, or the one after the store's own grant.
-	// With AtLeast as long as the TTL the lock stays taken for that time
-	// whatever becomes of this process, and [Client.Break] with the lease's
+	// NoRenew makes leases of a fixed length. They are never renewed, and are
+	// lost at their deadline. That is a TTL after the request was sent that gave
+	// them their TTL: the request for the grant, or the one after the store's
+	// own grant. With AtLeast as long as the TTL the lock stays taken for that
+	// time whatever happens to this process, and [Client.Break] with the lease's
 	// token ends it sooner, from anywhere. RenewEvery and Healthy must not be
 	// set beside it. Default false.
 	NoRenew bool
-	// AtLeast keeps the lock taken for so long after its grant, also when it
-	// is released earlier or this host dies. At most TTL. It alone does not run a
-	// scheduled job once: a host that pauses for longer runs it again. Package
-	// core/tick does. Default 0.
+	// AtLeast keeps the lock taken for this long after its grant, even if it is
+	// released earlier or this host dies. At most TTL. AtLeast alone does not
+	// make a scheduled job run once: a host that pauses for longer runs it
+	// again. Package core/tick prevents that. Default 0.
 	AtLeast time.Duration
-	// MaxHold ends a lease after so long, with cause ErrMaxHold: a safeguard
-	// against a holder that hangs but renews. Default 0, without an end.
+	// MaxHold ends a lease after this time, with cause ErrMaxHold, as a
+	// safeguard against a holder that hangs but renews. Default 0, no limit.
 	MaxHold time.Duration
 	// Healthy is asked before each renewal, from a goroutine of the client. An
 	// error loses the lease, with cause ErrUnhealthy. It should return soon
 	// after its ctx ends. Default nil, always healthy.
 	Healthy func(context.Context) error
 	// ReleaseInBackground lets Do and TryDo return when the release has begun,
-	// and not when the store has confirmed it, a round trip later. The lease is
-	// over by then. Close waits for the release, and when the process ends
-	// before it, the plugin releases the lock. That it failed is told by
-	// EventReleased alone. Default false.
+	// and not a round trip later when the store has confirmed it. The lease is
+	// over by then. Close waits for the release. If the process ends before it,
+	// the plugin releases the lock. Only EventReleased reports that the release
+	// failed. Default false.
 	ReleaseInBackground bool
 	// Value is published with the lock, at most 64 KiB. Default none.
 	Value []byte
@@ -63,7 +63,7 @@ type Lock struct {
 	c        *Client
 	name     string
 	opts     LockOptions
-	election bool // its holder is looked for in the store
+	election bool // observers look for its holder in the store
 }
 
 // Lock returns the lock of that name: valid UTF-8 of 1 to 512 bytes, any
@@ -92,8 +92,8 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether l may take over a lease that was made with the
-// options of from. The store has its TTL and value, and the plugin its AtLeast.
+// inherits reports whether l may take over a lease that was made with the options
+// of from: the store has from's TTL and value, and the plugin its AtLeast.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
 }
@@ -172,19 +172,19 @@ func checkValue(value []byte) error {
 func (l *Lock) Name() string { return l.name }
 
 // Acquire waits until the lock is granted, ctx ends, or an error shows that
-// waiting cannot help (K1). A backend that is down is waited for, and so is one
+// waiting cannot help (K1). It waits for a backend that is down, and for one
 // that refuses this client after it has served it once: servers are read-only
 // in a failover, and passwords are rotated (K8). [Client.Check] says why.
 //
-// Locks are not reentrant: a goroutine that acquires what it holds waits for
-// itself. Where ctx shows that, being one of Do, TryDo or Run or of
-// [Lease.Context] for this lock of this client, the error is [ErrReentrant].
+// Locks are not reentrant: a goroutine that acquires a lock that it holds waits
+// for itself. The error is [ErrReentrant] if ctx shows that. It does if it
+// comes from Do, TryDo, Run or [Lease.Context] for this lock of this client.
 //
-// The error is an [*Error]. It satisfies errors.Is for ctx.Err() when ctx has
-// ended, and then also says what it was waiting for. After an error this call
-// owns nothing, unless it is an [*IndeterminateError], which says until when
-// that is in doubt; cleaning up takes at most Options.CleanupBudget after ctx
-// has ended.
+// The error is an [*Error]. It satisfies errors.Is for ctx.Err() when ctx
+// has ended, and then also says what Acquire was waiting for. After an error
+// the caller owns nothing, except that an [*IndeterminateError] says until
+// when that is in doubt. Cleaning up takes at most Options.CleanupBudget
+// after ctx has ended.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -199,10 +199,10 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 // the error wraps ErrUnavailable, and the attempt was undone; an
 // [*IndeterminateError] says that it could not be. If the store refuses this
 // client the error wraps ErrDenied, also for a while in a failover.
-//
-// While the store is silent it takes 3 s at most, less with a shorter TTL or a
-// ctx that ends before, and then Options.CleanupBudget (1 s) at most to undo the
-// attempt. Less than 3 s would fail where a connection is lost and made anew. A
+// TryAcquire takes at most 3 s while the store is silent, or less with a
+// shorter TTL or a ctx that ends before. Undoing the attempt then takes at most
+// Options.CleanupBudget (1 s). A bound below 3 s would fail when a connection
+// is lost and made anew. A job that runs each second passes a ctx of a second.
 // job that runs each second gives it a ctx of a second.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
@@ -217,23 +217,23 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // closed; context.Cause says why. When fn has returned the lock is released,
 // and [Client.Close] waits for that; a lease that was lost is left to expire.
 //
-// The error joins that of fn, the cause if the lease was lost before fn
-// returned, and that of the release. It wraps ErrClosed if Close did not wait
-// until fn had returned: then the lock is left to expire, too. With
-// ReleaseInBackground there is none of the release. One that
-// satisfies errors.Is(err, [ErrUnreleased]) is of the release alone: fn has
+// The error joins fn's error, the cause if the lease was lost before fn
+// returned, and the error of the release, which is left out with
+// ReleaseInBackground. It wraps ErrClosed if Close did not wait until fn had
+// returned: then the lock is left to expire, too. An error that satisfies
+// errors.Is(err, [ErrUnreleased]) concerns the release alone: fn has
 // returned nil under its lease, and must not run again for that error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.acquire(ctx, "acquire") })
 }
 
-// TryDo is Do with TryAcquire: it does not wait, and returns an error that
-// satisfies errors.Is(err, ErrHeld) without running fn when another owner
-// holds the lock, or this one: then it is [ErrReentrant] as well.
+// TryDo is Do with TryAcquire: it does not wait. When another owner holds the
+// lock it returns an error that satisfies errors.Is(err, ErrHeld), without
+// running fn. When the caller holds it, that error is [ErrReentrant] as well.
 //
-// A silent store delays fn for as long as it may delay TryAcquire, and the return
-// of TryDo by as long as it may delay [Lease.Release]: until the lease is over, or
-// for Options.CleanupBudget after ctx has ended.
+// A silent store delays fn for as long as it may delay TryAcquire. It delays
+// the return of TryDo for as long as it may delay [Lease.Release]: until the
+// lease is over, or for Options.CleanupBudget after ctx has ended.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.tryAcquire(ctx) })
 }
@@ -262,7 +262,7 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 			c.ops.Add(1)
 			go func() {
 				defer c.end()
-				_ = lease.Release(ctx) // an event tells of its error
+				_ = lease.Release(ctx) // an event reports its error
 			}()
 			<-lease.Done()
 		case lost == nil:
@@ -277,12 +277,12 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 		if c.closing.Load() {
 			return c.wrap("acquire", l.name, ErrClosed)
 		}
-		return nil // lost at once: the cause says why
+		return nil // lost at once; the cause says why
 	}
 	return fn(fctx, lease)
 }
 
-// afterWork joins the error of a function under a lock and that of the release.
+// afterWork joins the error of a function under a lock and the error of the release.
 func afterWork(work, release error) error {
 	if work == nil && release != nil && !errors.Is(release, ErrNotHeld) {
 		return fmt.Errorf("%w: %w", ErrUnreleased, release)
@@ -291,10 +291,10 @@ func afterWork(work, release error) error {
 }
 
 // leasesOf is the key under which the contexts of leases carry their client's
-// leases, so that an acquire that can only wait for itself is refused.
+// leases. It lets an acquire be refused that could only wait for itself.
 type leasesOf struct{ c *Client }
 
-// holding is a lease, and the one under whose context it was acquired.
+// holding is a lease, and the lease under whose context it was acquired.
 type holding struct {
 	lease *Lease
 	outer *holding
@@ -307,11 +307,11 @@ func (l *Lease) holding(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key, &holding{l, outer})
 }
 
-// refuseReentry returns an error when ctx ends with a lease of name. One without
-// an end has the values of such a context, but may outlive the lease.
+// refuseReentry returns an error when ctx ends with a lease of name. A ctx that
+// never ends may have the values of such a context, but may outlive the lease.
 //
-// Note: so may one with an end that was made by context.WithoutCancel, and nothing
-// tells it from the others.
+// Note: a ctx may outlive it too if context.WithoutCancel made it and it got
+// its own end later. It cannot be told from the others.
 func (c *Client) refuseReentry(ctx context.Context, name string) error {
 	h, _ := ctx.Value(leasesOf{c}).(*holding)
 	for ; h != nil && ctx.Done() != nil; h = h.outer {

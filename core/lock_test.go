@@ -226,7 +226,7 @@ func TestDoRunsUnderTheLease(t *testing.T) {
 	})
 }
 
-// Do tells work that failed from a release that is not confirmed, and joins both.
+// Do distinguishes work that failed from a release that is not confirmed, and joins both.
 func TestDoTellsWorkFromRelease(t *testing.T) {
 	failed := errors.New("failed")
 	for name, down := range map[string]error{
@@ -251,7 +251,7 @@ func TestDoTellsWorkFromRelease(t *testing.T) {
 		f := newFake()
 		c, _ := open(t, f)
 		err := lockOf(t, c, "a", nil).Do(t.Context(), func(context.Context, *Lease) error {
-			f.forget("a") // nothing was kept from others
+			f.forget("a") // no other owner was kept waiting
 			return nil
 		})
 		if !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnreleased) {
@@ -330,8 +330,8 @@ func TestAtLeastKeepsTheLock(t *testing.T) {
 	})
 }
 
-// TestK8RefusalAfterServiceIsAnOutage: what was served once waits for the end of
-// a refusal, and loses nothing before its deadline.
+// TestK8RefusalAfterServiceIsAnOutage checks that a client that was served
+// once waits for the end of a refusal, and loses nothing before its deadline.
 func TestK8RefusalAfterServiceIsAnOutage(t *testing.T) {
 	serve := map[string]func(t *testing.T, c *Client, f *fake){
 		"a grant": func(t *testing.T, c *Client, _ *fake) {
@@ -398,8 +398,8 @@ func TestK8RefusalAfterServiceIsAnOutage(t *testing.T) {
 	}
 }
 
-// TestK8RefusedRenewalIsTriedUntilTheDeadline: a refusal of 8 s costs no lease
-// with a TTL of 10 s, and one without an end costs it at its deadline.
+// TestK8RefusedRenewalIsTriedUntilTheDeadline checks that a refusal of 8 s costs no
+// lease with a TTL of 10 s, and that a lasting refusal costs it at its deadline.
 func TestK8RefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

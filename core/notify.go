@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// ear is one Notify of the driver, for a contender that has no queue to wait in.
+// ear is one Notify call of the driver, for a contender that has no queue to wait in.
 type ear struct {
 	woken chan struct{} // 1 slot
 	hears atomic.Bool
-	over  chan struct{} // closed when it hears no more, because of err
+	over  chan struct{} // closed when Notify has ended, because of err
 	err   error
 }
 
-// listen begins to hear of releases, until ctx ends. It is nil where the client closes.
+// listen begins to hear of releases, until ctx ends. It returns nil if the client closes.
 func (a *contender) listen(ctx context.Context) *ear {
 	e := &ear{woken: make(chan struct{}, 1), over: make(chan struct{})}
 	c, name := a.lock.c, a.lock.name
@@ -33,11 +33,11 @@ func (a *contender) listen(ctx context.Context) *ear {
 	return e
 }
 
-// pause waits for at most rest until asking again may help: until a release is heard of,
-// or, while none would be, for a growing time. The question that was refused before it
-// hears does not count, as the lock may have been released in between: hence the first
-// call of emit wakes too. Each wake-up is followed by a question, which bounds how often
-// one that is told too much asks.
+// pause waits until asking again may help, for at most rest: until a release
+// is reported, or for a growing time while none would be. A release between
+// the refused question and the first call of emit would be missed, so that
+// first call wakes a too. The contender asks after each wake-up, so needless
+// wake-ups cannot make it ask without a bound.
 func (a *contender) pause(ctx context.Context, rest time.Duration) {
 	if a.ear == nil && a.lock.c.b.notifier != nil {
 		a.ear = a.listen(ctx)

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// notified has another host hold "a" of f for d, and returns how long after its release
-// it was acquired, and what the waiter asked for meanwhile.
+// notified makes another host hold "a" of f for d. It returns how long after
+// the release the lock was acquired, and how often the waiter asked meanwhile.
 func notified(t *testing.T, f *fake, d time.Duration) (late time.Duration, asked int) {
 	t.Helper()
 	c, _ := open(t, f)
@@ -34,8 +34,8 @@ func notified(t *testing.T, f *fake, d time.Duration) (late time.Duration, asked
 	return late, f.count("acquire")
 }
 
-// TestNotifier: a waiter without a queue asks when it hears of a release, and once a
-// second; a release in the moment before it hears anything is not missed.
+// TestNotifier checks that a waiter without a queue asks when it hears of a release,
+// and once a second. It does not miss a release in the moment before it hears anything.
 func TestNotifier(t *testing.T) {
 	for held, most := range map[time.Duration]int{10500 * time.Millisecond: 14, time.Millisecond: 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestNotifier(t *testing.T) {
 	}
 }
 
-// TestNotifierThatFails: it polls then, and listens again.
+// TestNotifierThatFails checks that the waiter then polls, and listens again.
 func TestNotifierThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, failing := newFake(driver.CapNotifier), time.Now().Add(5*time.Second)

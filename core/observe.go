@@ -25,7 +25,7 @@ func (k ChangeKind) String() string { return nameOf(changeNames, k) }
 
 var changeNames = []string{Elected: "elected", Updated: "updated", Vacant: "vacant", Stale: "stale"}
 
-// Change is what an observer sees.
+// Change is a change of the leader, as an observer sees it.
 type Change struct {
 	Kind   ChangeKind
 	Leader Holder    // zero for Vacant
@@ -34,13 +34,13 @@ type Change struct {
 }
 
 // Observe watches the election without being a candidate (E3). The first
-// Change is the present state. The newest wins: a reader that is slow finds
-// only the latest change, of a kind that fits what it has read before, and
-// tokens never go back. When the store cannot be seen that is a Change of kind
-// Stale, and observing goes on.
+// Change is the present state. The newest Change wins: a slow reader finds
+// only the latest one, of a kind that fits the Change it read before, and
+// tokens never go back. When the store cannot be seen, the reader gets a
+// Change of kind Stale, and observing goes on.
 //
-// Observers of one name in a client share what they cost the store: it is
-// that of one.
+// Observers of one name in a client share one stream, so together they cost
+// the store as much as one.
 //
 // The channel is closed when ctx ends or the client closes. On a closed client
 // it yields one Stale with ErrClosed.
@@ -72,17 +72,17 @@ type observer struct {
 	stale   bool
 }
 
-// see takes what the stream reports.
+// see takes a holder that the stream reports.
 func (o *observer) see(h Holder) {
 	if h.Token != 0 && h.Token < o.highest {
-		return // older news than what was told
+		return // older than a holder that was reported
 	}
 	o.highest = max(o.highest, h.Token)
 	o.stale = false
 	o.put(Change{Leader: h})
 }
 
-// lose takes that the stream cannot see the store.
+// lose records that the stream cannot see the store.
 func (o *observer) lose(err error) {
 	if !o.stale {
 		o.stale = true
@@ -90,8 +90,8 @@ func (o *observer) lose(err error) {
 	}
 }
 
-// put makes ch the newest change. Its kind is seen from the last change that
-// was read: an unread change is replaced.
+// put makes ch the newest change, in place of an unread one. Its kind
+// follows from the last change that was read.
 func (o *observer) put(ch Change) {
 	select {
 	case <-o.out: // unread
@@ -109,7 +109,7 @@ func (o *observer) put(ch Change) {
 	o.out <- ch
 }
 
-// kindAfter is the kind of change from before to leader h, zero for none.
+// kindAfter returns the kind of the change from before to leader h, zero for no change.
 func kindAfter(before Change, h Holder) ChangeKind {
 	was := before.Leader
 	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token
@@ -133,8 +133,8 @@ type streams struct {
 }
 
 // stream is one Observe of the driver, for all observers of a name. It is run
-// anew for an observer that joins later: the first change that one sees is the
-// state of the store after it has asked (E3), not what was seen before.
+// anew for an observer that joins later, because the first change of an observer
+// is the state of the store after it has asked (E3), not an earlier one.
 type stream struct {
 	c      *Client
 	name   string
@@ -145,9 +145,9 @@ type stream struct {
 	mu        sync.Mutex
 	observers map[*observer]struct{}
 	round     uint64             // number of the run under way
-	wanted    uint64             // the first run that will do for every observer
+	wanted    uint64             // the first run that is new enough for every observer
 	seen      bool               // the run has reported
-	end       context.CancelFunc // of the run
+	end       context.CancelFunc // ends the run
 }
 
 // join adds o to the stream of name. It returns nil when the client closes.
@@ -263,7 +263,7 @@ func (s *stream) see(h driver.Holder) {
 	}
 }
 
-// lose takes that the driver cannot see the store.
+// lose records that the driver cannot see the store.
 func (s *stream) lose(err error) {
 	if err == nil {
 		return

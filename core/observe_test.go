@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestE3ObserversShare: 20 observers of a name cost the store what one does,
-// and each sees what one alone would see.
+// TestE3ObserversShare checks that 20 observers of a name cost the store as
+// much as one, and that each sees what a single observer would see.
 func TestE3ObserversShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -55,7 +55,7 @@ func TestE3ObserversShare(t *testing.T) {
 		if twenty := cost(); twenty > one+1 || one == 0 {
 			t.Errorf("20 observers ask %d times in 10s, one alone %d times", twenty, one)
 		}
-		idle := e.Observe(ctx) // reads nothing, and holds up nobody
+		idle := e.Observe(ctx) // its reader never reads, and holds up no other observer
 		term, err := e.Campaign(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestE3ObserversShare(t *testing.T) {
 	})
 }
 
-// TestE3LostQuestion: a question that is never answered, with its server gone, neither
+// TestE3LostQuestion covers a question that is never answered, with its server gone. It neither
 // silences the observer of a backend that core asks, nor keeps it from the next answer.
 func TestE3LostQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestE3LostQuestion(t *testing.T) {
 	})
 }
 
-// TestE3FirstIsPresent: an observer that joins others sees first what is so
-// after it has asked, however long ago the others were told something.
+// TestE3FirstIsPresent checks that an observer that joins others first sees
+// the state after it has asked, however long ago the others got a change.
 func TestE3FirstIsPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestOptionsOutOfRangeAreRefused by every call, with both numbers.
+// TestOptionsOutOfRangeAreRefused checks that every call refuses them, with both numbers.
 func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	for want, opts := range map[string]*Options{
 		"CleanupBudget -1s is less than 0s":    {CleanupBudget: -time.Second},
@@ -33,8 +33,8 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
-// TestNoRenewIsALeaseOfFixedLength: it is never renewed, ends at its deadline,
-// stays taken for AtLeast when it is released, and Break ends it.
+// TestNoRenewIsALeaseOfFixedLength checks that such a lease is never renewed, ends at
+// its deadline, stays taken for AtLeast when it is released, and is ended by Break.
 func TestNoRenewIsALeaseOfFixedLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWatcher, driver.CapAdmin)
@@ -78,8 +78,8 @@ func TestNoRenewExcludesWhatNeedsRenewals(t *testing.T) {
 	}
 }
 
-// TestRefusalSaysThatThisProcessHoldsTheLock, since when, also where the store
-// was not asked.
+// TestRefusalSaysThatThisProcessHoldsTheLock checks that it says since when,
+// also if the store was not asked.
 func TestRefusalSaysThatThisProcessHoldsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter)
@@ -92,7 +92,7 @@ func TestRefusalSaysThatThisProcessHoldsTheLock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		waiting := make(chan error)
-		for range 2 { // the head of the queue, and one behind it
+		for range 2 { // the head of the queue, and a waiter behind it
 			go func() {
 				_, err := l.Acquire(ctx)
 				waiting <- err

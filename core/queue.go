@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// A lock is handed over inside the host, without asking the store, until it was
-// handed over so often and the store's grant is so old: then others get their
-// turn in the store (K5). Without the time, a host whose goroutines hold a lock
-// for microseconds would go to the store for every ninth of them.
+// A host's turn ends when it has handed a lock over minStreak times without
+// asking the store, and the store's grant is minStreakTime old: then other hosts
+// get their turn in the store (K5). Without the time, a host whose goroutines
+// hold a lock for microseconds would go to the store for every ninth of them.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
 )
 
 // queues order the goroutines of this host that want a lock: per name, first
-// come, first served. Only the head of a queue contends in the store (K5), and
-// while a lease of this host is live it waits for that one's end. When that is
-// released, the head is handed the lock without a request: the next [Lease] has
-// the same owner and the same grant in the store, and a higher token.
+// come, first served. Only the head of a queue contends in the store (K5). While
+// a lease of this host is live, the head waits for the end of that lease. When
+// that lease is released, the head gets the lock without a request: the next
+// [Lease] has the same owner and the same grant in the store, and a higher token.
 //
 // A resource sees the same as if the lock had gone through the store:
 //
@@ -47,9 +47,9 @@ const (
 //     it from the first renewal. A shortest hold (AtLeast), which a plugin must
 //     know too, and a value, which others read in the store, go through the store.
 //
-// What is lost is the store's opinion between two holders of one host: a lease
-// that was broken or taken there is found out by its watch or its next renewal,
-// as it is while one goroutine holds it for that long.
+// A hand-over skips one thing: the store's opinion between two holders of one host.
+// If the lease was broken or taken in the store, its watch or its next renewal
+// finds that out, as it would if one goroutine held the lock for that long.
 type queues struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -58,19 +58,19 @@ type queues struct {
 type shard struct {
 	mu     sync.Mutex
 	names  map[string]*queue  // entries in use only
-	others map[string]instant // until when other hosts are taken to want a lock, some of them
+	others map[string]instant // until when other hosts are assumed to want a lock, for some of the locks
 }
 
-// mostOthers bounds the names that a shard knows of as wanted by other hosts.
+// mostOthers bounds the names for which a shard notes that other hosts want them.
 const mostOthers = 64
 
 // queue is guarded by its shard's mutex, and so are the fields of contender
-// that say so.
+// whose comment says so.
 type queue struct {
 	head   *contender
 	rest   []*contender
 	holder *Lease  // the live lease of this host, or one whose end is not announced yet
-	since  instant // of the store's grant to holder, or to those before it
+	since  instant // time of the store's grant to holder, or to the leases before it
 	streak int     // hand-overs of that grant
 }
 
@@ -111,7 +111,7 @@ func (q *queues) leave(a *contender) {
 	}
 }
 
-// waiting reports whether anybody of this host waits for name.
+// waiting reports whether a goroutine of this host waits for name.
 func (q *queues) waiting(name string) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -120,9 +120,9 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted makes lease the holder of its name, and takes its contender (nil for
-// a TryAcquire) out of the queue. It returns the lease that was the holder so
-// far: the grant proves that one gone.
+// granted makes lease the holder of its name, and takes its contender (nil
+// for a TryAcquire) out of the queue. It returns the lease that was the
+// holder before: the grant proves that this lease is gone.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -137,8 +137,8 @@ func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	return before
 }
 
-// pass makes the head the holder after lease, if it waits for that and its
-// host's turn is not over. succeed makes its lease and ends the one before.
+// pass makes the head the holder after lease, if the head waits for that and its
+// host's turn is not over. succeed makes the head's lease and ends the one before.
 func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease) bool {
 	s := q.shard(lease.lock.name)
 	s.mu.Lock()
@@ -163,7 +163,7 @@ func (e *queue) othersTurn(now instant) bool {
 	return e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime
 }
 
-// ended reports whether lease holds nothing any more: the head may ask the store.
+// ended reports that lease holds nothing any more: the head may ask the store.
 func (q *queues) ended(lease *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -180,7 +180,7 @@ func (q *queues) ended(lease *Lease) {
 	s.drop(name, e)
 }
 
-// want notes that other hosts want name, until then as it seems.
+// want notes that other hosts seem to want name until the given instant.
 func (q *queues) want(name string, until instant) {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -191,7 +191,7 @@ func (q *queues) want(name string, until instant) {
 	s.others[name] = until
 }
 
-// wanted reports whether that is so.
+// wanted reports whether other hosts seem to want name.
 func (q *queues) wanted(name string, now instant) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -199,7 +199,7 @@ func (q *queues) wanted(name string, now instant) bool {
 	return now < s.others[name]
 }
 
-// holder returns the live lease of this host, nil if there is none.
+// holder returns the live lease of this host, or nil.
 func (q *queues) holder(name string) *Lease {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -210,7 +210,7 @@ func (q *queues) holder(name string) *Lease {
 	return nil
 }
 
-// step is what a contender does next.
+// step is the next action of a contender.
 type step int
 
 const (
@@ -220,9 +220,9 @@ const (
 	stepTake             // take the lease that was handed over
 )
 
-// nextStep says what a does next. Whoever is told to wait gets a signal when that
-// changes, and may be handed the lock. insist makes the head ask the
-// store although this host holds the lock.
+// nextStep says what a does next. A contender that is told to wait gets a
+// signal when that changes, and may be handed the lock. insist makes the
+// head ask the store although this host holds the lock.
 func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -286,9 +286,9 @@ func (e *queue) remove(a *contender) {
 	}
 }
 
-// handOver ends l and gives what it holds in the store to the goroutine of this
+// handOver ends l and passes its grant in the store to the goroutine of this
 // host that has waited longest (K5). It returns false, and has done nothing,
-// when l is to be released in the store instead; see [queues].
+// when l must be released in the store instead; see [queues].
 func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,9 +312,9 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes the lease that a has after l. It takes over what the store has
-// confirmed for l, and a renewal that is on its way. Without one on its way it is
-// renewed at once.
+// successor makes the lease that a has after l. The new lease takes over the
+// last request that the store has confirmed for l, and a renewal under way.
+// If none is under way, the new lease is renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
 	g.token++

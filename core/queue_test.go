@@ -77,7 +77,7 @@ func TestK5OtherHostGetsItsTurn(t *testing.T) {
 		f := newFake(waiting...)
 		var (
 			mu     sync.Mutex
-			owners = map[string]bool{} // of the other host
+			owners = map[string]bool{} // the owners of the other host
 		)
 		f.before = func(_ context.Context, op string, r driver.Request) error {
 			if op == "acquire" && r.TTL == defaultTTL { // this host is the slower one
@@ -139,8 +139,8 @@ func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) (dri
 	return driver.Grant{}, e.do(ctx, "wait", r, func() error { return nil })
 }
 
-// A wait that returns for nothing, again and again, must not make the waiter ask
-// as fast as the store answers, however far that is.
+// A wait that returns for nothing, again and again, must not make the waiter
+// ask as fast as the store answers, however far away the store is.
 func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	for _, tc := range []struct{ wait, acquire time.Duration }{
 		{0, 0}, {0, 3 * time.Millisecond}, {3 * time.Millisecond, 3 * time.Millisecond}, {0, 20 * time.Millisecond},
@@ -174,8 +174,8 @@ func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	}
 }
 
-// A wait that fails while asking works must not make the waiter ask as fast as
-// that fails. It is told once, and waits work again as soon as the store lets them.
+// A wait that fails while asking works must not make the waiter ask as fast as the wait
+// fails. The failure is reported once, and waits work again as soon as the store lets them.
 func TestFailedWaitIsPaced(t *testing.T) {
 	for name, failure := range map[string]error{
 		"refused":     fmt.Errorf("%w: no permission to subscribe", driver.ErrDenied),
@@ -220,7 +220,7 @@ func failedWait(t *testing.T, failure error) {
 	}
 }
 
-// TestPlaceOfADeadPlugin: the place in the queue is withdrawn, and another owner waits.
+// TestPlaceOfADeadPlugin checks that its place is withdrawn, and that another owner waits.
 func TestPlaceOfADeadPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(append(waiting, driver.CapWatcher)...)
@@ -246,7 +246,7 @@ func TestPlaceOfADeadPlugin(t *testing.T) {
 	})
 }
 
-// TestWaitThatHangs: the store is asked a second later than else at most.
+// TestWaitThatHangs checks that the store is asked at most a second later than usual.
 func TestWaitThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -25,8 +25,8 @@ func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context
 	}
 }
 
-// What could only wait for its own end is refused at once, however it holds the
-// lock and asks for it.
+// An acquire that could only wait for its own end is refused at once,
+// whichever way its caller holds the lock and asks for it.
 func TestReentryIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -80,8 +80,8 @@ func TestReentryIsRefused(t *testing.T) {
 	})
 }
 
-// What may be granted later is waited for: another name, another client, a ctx that
-// outlives the lease.
+// A lock that may be granted later is waited for: another name, another
+// client, a ctx that outlives the lease.
 func TestOtherLocksAreNoReentry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

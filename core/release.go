@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// Release ends the lease, so that another may be granted the lock (L7). Done
-// is closed and Valid is false from its start. It may be called again, by many
-// goroutines, and after the lease was lost; once the store has confirmed it,
-// Release returns nil and does nothing more.
+// Release ends the lease, so that another owner may be granted the lock (L7).
+// Done is closed and Valid is false as soon as it starts. It may be called
+// again, by many goroutines, and after the lease was lost; once the store has
+// confirmed the release, Release returns nil and does nothing more.
 //
-// It tries until the store has confirmed it, for as long as ctx lives and for
-// Options.CleanupBudget after that, but not beyond the time at which the lease
-// is over in the store anyway. After an error the client goes on trying in the
-// background until then, or until Close. The error is an [*IndeterminateError]
-// if a request may have reached the store; else the lock is still taken, and
-// the error wraps ErrUnavailable, or the reason for which the store refuses.
-// Both say when the lock is free at the latest. One that satisfies
-// errors.Is(err, ErrNotHeld) says that the lease had been lost before, and as
-// a [*NotHeldError] who holds the lock now.
+// Release tries until the store has confirmed it, for as long as ctx lives and
+// for Options.CleanupBudget after that, but not beyond the time at which the
+// lease is over in the store anyway. After an error the client goes on trying
+// in the background until then, or until Close. The error is an
+// [*IndeterminateError] if a request may have reached the store. Otherwise the
+// lock is still taken, and the error wraps ErrUnavailable, or the reason for
+// which the store refuses. Both errors say when the lock is free at the latest.
+// An error that satisfies errors.Is(err, ErrNotHeld) says that the lease had
+// been lost before, and as a [*NotHeldError] which owner holds the lock now.
 //
-// A goroutine of the same client that waits for the lock is handed it at once,
-// without asking the store, unless others are to have their turn there or the
-// lease is in doubt; then Release returns nil whatever became of ctx.
+// A goroutine of the same client that waits for the lock gets it at once, without asking
+// the store. Exceptions are a lock whose turn in the store is due to other hosts, and a
+// lease in doubt. After such a hand-over Release returns nil whatever happened to ctx.
 func (l *Lease) Release(ctx context.Context) error {
-	l.c.ops.Add(1) // not begin: a lease may be released while Close waits
+	l.c.ops.Add(1) // begin is not called, because a lease may be released while Close waits
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
@@ -58,7 +58,7 @@ func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 // the release, and goes on for no longer than rest after ctx has ended.
 func (c *Client) drainRenewal(ctx context.Context, f *renewalBatch, rest time.Duration) {
 	gone := ctx.Done()
-	if rest > 0 { // it is not less than half of the budget
+	if rest > 0 { // rest is not less than half of the budget
 		gone = nil
 	}
 	timer := time.NewTimer(c.opts.CleanupBudget / 2)
@@ -94,9 +94,9 @@ func (l *Lease) releaseAgain(ctx context.Context) error {
 
 var errBusy = errors.New("another release of it is under way")
 
-// beginRelease ends l for this process. It returns the renewal to wait for,
-// and false when there is nothing left to do, or when another Release has not
-// come to an end in time.
+// beginRelease ends l for this process. It returns the renewal to wait for.
+// It returns false when there is nothing left to do, or when another Release
+// has not ended in time.
 func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*renewalBatch, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +128,8 @@ func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Durati
 	return l.renewal, true, nil
 }
 
-// endRelease records the outcome and returns what Release returns. doubt is why
-// the outcome of a try is unknown.
+// endRelease records the outcome and returns the error for the caller of
+// Release. doubt is the reason why the outcome of a try is unknown.
 func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, took time.Duration) error {
 	s.mu.Lock()
 	l.freeing = false
@@ -180,9 +180,9 @@ func (l *Lease) unreleased(err error) error {
 	return fmt.Errorf("not released, free at the latest at %s: %w", at.Format(timeOfDay), err)
 }
 
-// free ends l in the store, trying until it is settled, rest after ctx has
-// ended, or the lease is over anyway. doubt is why the outcome of a try is
-// unknown.
+// free ends l in the store. It tries until the release is settled, ctx has
+// been over for rest, or the lease is over anyway. doubt is the reason why
+// the outcome of a try is unknown.
 func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
 	c := l.c
 	began := c.clock.early()
@@ -213,8 +213,8 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	return doubt, err
 }
 
-// doubtOf returns the error of a release whose outcome it leaves unknown, nil
-// for an answer and for what was not done.
+// doubtOf returns err if it leaves the outcome of a release unknown. It
+// returns nil for an answer of the store, and for a request that was not sent.
 func doubtOf(err error) error {
 	if err == nil || errors.Is(err, ErrNotHeld) || definite(err) {
 		return nil
@@ -222,7 +222,7 @@ func doubtOf(err error) error {
 	return err
 }
 
-// over is the latest time at which the store has let l expire.
+// over returns the latest time at which the store lets l expire.
 func (l *Lease) over() instant {
 	l.c.sched.mu.Lock()
 	defer l.c.sched.mu.Unlock()
@@ -247,9 +247,9 @@ func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Con
 	}
 }
 
-// janitor goes on with clean-ups whose callers were told that they failed,
-// until each is done, there can be nothing left to clean up, or the client
-// closes. Close takes over what is pending then.
+// janitor continues clean-ups whose callers were told that they failed. It
+// tries each until it is done, nothing can be left to clean up, or the
+// client closes. Close takes over the rest.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
@@ -257,12 +257,12 @@ type janitor struct {
 	running bool
 }
 
-// cleanup is one of them.
+// cleanup is a clean-up that the janitor continues.
 type cleanup struct {
 	name  string                          // of the lock
-	until instant                         // what it cleans up is over then
+	until instant                         // the grant or lease that it cleans up is over then
 	try   func(ctx context.Context) error // tries once, and returns nil when there is nothing left to do
-	err   error                           // why it is left, as the caller was told
+	err   error                           // the error that the caller got
 }
 
 // janitorPause is how long the janitor waits before it tries again.
@@ -280,7 +280,7 @@ func (j *janitor) add(k *cleanup) {
 	}
 }
 
-// all hands over what is pending.
+// all hands over the pending clean-ups.
 func (j *janitor) all() []*cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -294,9 +294,9 @@ func (j *janitor) run() {
 	}
 }
 
-// round tries what is pending, and stops at the first that fails: without an
-// answer the others would get none either. It returns false when nothing is
-// left to do.
+// round tries the pending clean-ups, and stops at the first that fails:
+// without an answer the others would get none either. It returns false when
+// nothing is left to do.
 func (j *janitor) round(ctx context.Context) bool {
 	for k := j.first(); k != nil && ctx.Err() == nil; k = j.first() {
 		if j.c.clock.now() < k.until {
@@ -312,8 +312,8 @@ func (j *janitor) round(ctx context.Context) bool {
 	return false
 }
 
-// first returns a clean-up and puts it last, so that one that always fails
-// holds up no other. Without one the janitor ends.
+// first returns a clean-up and puts it last, so that a clean-up that always
+// fails holds up no other. Without any left the janitor ends.
 func (j *janitor) first() *cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -23,9 +23,9 @@ const (
 // renewalBatch is one call, or one round of calls, that renews leases.
 type renewalBatch struct {
 	leases  []*Lease
-	left    time.Duration               // of the lease that ends first
-	short   bool                        // they all are
-	healthy func(context.Context) error // of a lease that goes alone, nil if it is not asked
+	left    time.Duration               // time left of the lease that ends first
+	short   bool                        // all its leases are short
+	healthy func(context.Context) error // the check of a lease that goes alone, nil if its holder is not asked
 	done    chan struct{}
 
 	// Guarded by the scheduler's mutex.
@@ -33,9 +33,9 @@ type renewalBatch struct {
 	sent   bool // the requests are on their way; a lease that is handed over is replaced by the next
 }
 
-// renew renews the leases of f and records the results. The backend gets a third
-// of the time left, so that a hung plugin is found, and can be replaced, while
-// its leases live (L8). Short ones would not outlive that, but may be far away.
+// renew renews the leases of f and records the results. The backend gets a third of the time
+// left, so that a hung plugin is found, and can be replaced, while its leases live (L8). Short
+// leases get all of it: they would not outlive a replacement, but their store may be far away.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -53,7 +53,7 @@ func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	}
 }
 
-// send makes the requests of f, without those for leases that are over.
+// send makes the requests of f, leaving out leases that are over.
 func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,12 +62,12 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 	sent = s.c.clock.early()
 	for _, l := range f.leases {
 		reqs = append(reqs, l.request(sent))
-		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // and later, if the answer is
+		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // an answer may move it later still
 	}
 	return sent, reqs
 }
 
-// examine asks the holder for its health, where it wants to be asked.
+// examine asks the holder for its health, if the lock has a health check.
 func (s *scheduler) examine(ctx context.Context, f *renewalBatch) error {
 	if f.healthy == nil {
 		return nil
@@ -102,7 +102,7 @@ func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	return errs
 }
 
-// atOnce calls f for 0 to n-1, for as many at once as most says.
+// atOnce calls f for 0 to n-1, with at most most calls at the same time.
 func atOnce(most, n int, f func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -165,7 +165,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.notify(ended)
 }
 
-// verdict is the cause for which l is lost by the answer err, nil if it lives.
+// verdict returns the cause for which the answer err loses l, nil if l lives.
 func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	var notHeld *NotHeldError
 	switch {
@@ -181,9 +181,9 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	return nil
 }
 
-// renewed records a success. The next renewal is due an interval after the time
-// for which this one was planned, so that delays do not add up. What was
-// left of a short lease is no slack: it had no more.
+// renewed records a success. The next renewal is due an interval after the
+// time for which this one was planned, so that delays do not add up. A short
+// lease reports no Slack, because it never had the whole TTL.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	if !l.short() {
@@ -199,7 +199,7 @@ func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	s.c.events.add(ev)
 }
 
-// suspect records that nothing is known about l until a renewal succeeds.
+// suspect records that the state of l in the store is unknown until a renewal succeeds.
 func (s *scheduler) suspect(l *Lease, err error) {
 	l.suspectErr = err
 	if l.state == Held {
@@ -239,7 +239,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down makes every lease suspect, or lost when the plugin took them with it.
+// down makes every lease suspect, or lost if it ended with the plugin.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {
@@ -256,7 +256,7 @@ func (s *scheduler) down(n driver.Notice) {
 			ended = append(ended, l)
 			continue
 		}
-		if !l.lock.opts.NoRenew { // it depends on no answer
+		if !l.lock.opts.NoRenew { // a lease with NoRenew depends on no answer
 			s.suspect(l, why)
 		}
 	}
@@ -267,8 +267,8 @@ func (s *scheduler) down(n driver.Notice) {
 	s.notify(ended)
 }
 
-// up renews every lease at once: it may have been lost meanwhile, and a new
-// plugin process has yet to learn what this host holds (L8).
+// up renews every lease at once: a lease may have been lost meanwhile, and a
+// new plugin process has yet to learn what this host holds (L8).
 func (s *scheduler) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +284,7 @@ func (s *scheduler) up() {
 	s.rouse(now)
 }
 
-// revoked loses the lease that the backend says is gone.
+// revoked loses the lease that the backend reports as gone.
 func (s *scheduler) revoked(n driver.Notice) {
 	s.loseGrant(n.Name, n.Token, func(l *Lease) error {
 		switch {
@@ -297,8 +297,8 @@ func (s *scheduler) revoked(n driver.Notice) {
 	})
 }
 
-// loseGrant ends the lease that this host has of the grant of token, whichever
-// it is by now, for the cause that is found under the mutex; nil is none.
+// loseGrant ends the lease that this host now has under the grant of token.
+// find, called under the mutex, returns the cause, or nil to keep the lease.
 func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error) {
 	s.mu.Lock()
 	l := s.c.queues.holder(name)
@@ -315,9 +315,9 @@ func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error
 	}
 }
 
-// notHeld records what an answer that wraps ErrNotHeld says about l, or about
-// the lease that it was handed on to. A store that has lost its data may mint a
-// token again, so the owner says which grant it is.
+// notHeld records what an answer that wraps ErrNotHeld says about l, or
+// about the lease that followed l by a hand-over. The owner says which grant
+// is meant, because a store that has lost its data may mint a token again.
 func (c *Client) notHeld(l *Lease, err error) {
 	if !errors.Is(err, ErrNotHeld) {
 		return

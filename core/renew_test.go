@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// errDown is what a backend says that gets no answer.
+// errDown is the error of a backend that gets no answer.
 var errDown = fmt.Errorf("%w: connection refused", ErrUnavailable)
 
 func TestL2DeadlineIsCountedFromSending(t *testing.T) {
@@ -223,7 +223,7 @@ func TestL8CallGetsAThirdOfWhatIsLeft(t *testing.T) {
 			t.Errorf("%d tries before the deadline, want more than 4", len(budgets))
 		}
 		for _, b := range budgets {
-			if b > 9*time.Second*2/9+100*time.Millisecond { // the first is sent with at most 2/3 and a tenth left
+			if b > 9*time.Second*2/9+100*time.Millisecond { // the first renewal is sent with at most 2/3 and a tenth left
 				t.Errorf("a renewal was given %v", b)
 			}
 		}
@@ -306,7 +306,7 @@ func TestL8GrantOfADeadPluginIsLost(t *testing.T) {
 	})
 }
 
-// hangs is a health check that ignores its ctx and has no answer in time.
+// hangs is a health check that ignores its ctx and does not answer in time.
 func hangs(context.Context) error {
 	time.Sleep(time.Minute)
 	return nil
@@ -360,8 +360,8 @@ func TestLostCauses(t *testing.T) {
 	}
 }
 
-// A lease that is released at once is over before the scheduler's goroutine,
-// woken for it, could look: it must not be woken for the next one again.
+// A lease that is released at once is over before the scheduler's goroutine, woken
+// for it, could look. The goroutine must not be woken for the next such lease.
 func TestSchedulerSleepsWhileLeasesComeAndGo(t *testing.T) {
 	c, _ := open(t, newFake())
 	s := &c.sched

@@ -17,19 +17,19 @@ const (
 	// maxSleep bounds how long the scheduler trusts a timer: timers stand
 	// still while the machine is suspended, leases do not.
 	maxSleep = time.Second
-	// maxAhead is how much earlier than planned a renewal may go out together
-	// with one that is due: at most an eighth of its interval, too.
+	// maxAhead is how much earlier than planned a renewal may go out together with
+	// one that is due. It is also at most an eighth of the renewal's interval.
 	maxAhead = 100 * time.Millisecond
 	// maxBatch is how many renewals go out in one call.
 	maxBatch = 256
-	// pauseThreshold is how late the scheduler may be before a missed deadline is put
-	// down to a pause of the process instead of the backend.
+	// pauseThreshold is how late the scheduler must be before it blames a missed
+	// deadline on a pause of the process instead of the backend.
 	pauseThreshold = 500 * time.Millisecond
 )
 
 // scheduler keeps the time of every live lease of a client, in one goroutine
 // and with one timer. It never waits for the backend: renewals go out in
-// goroutines of their own, many to a call (L5).
+// other goroutines, many to a call (L5).
 type scheduler struct {
 	c *Client
 	// earliest is an instant before which no lease ends. It may be too early,
@@ -54,8 +54,8 @@ func (s *scheduler) init(c *Client) {
 	s.earliest.Store(int64(never))
 }
 
-// add makes l, which a was just granted, the holder of its name and starts to
-// keep it.
+// add makes l, which a was just granted, the holder of its name and begins
+// to renew it.
 func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	s.mu.Lock()
 	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
@@ -68,8 +68,8 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	}
 }
 
-// admit returns false for a lease that ended before its grant was known: with
-// its plugin, or with a client that did not wait for its calls.
+// admit returns false for a lease that ended before its grant was known. It
+// ended with its plugin, or with a client that did not wait for its calls.
 func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
 	// The first renewal is up to a tenth early, so that leases that were
@@ -99,12 +99,12 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	return true
 }
 
-// firstPause is how long after now a short lease is renewed first: when a third of
-// what is left of it is gone, so that one that is released soon costs no renewal,
-// but no later than it must be for two round trips as long as the last one took.
-// Until then the deadline is that of the short span, as it is while a renewal is
-// under way, and a holder that waits for its lease to be confirmed need not: the
-// store keeps owner and token for all of the span.
+// firstPause is how long after now a short lease is renewed first. It is
+// renewed when a third of its time left is gone, so that a lease that is
+// released soon costs no renewal, but early enough for two round trips as
+// long as the last one. Until then the deadline is that of the short span, as
+// it is while a renewal is under way. A holder need not wait for its lease to
+// be confirmed: the store keeps owner and token for all of the span.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
@@ -173,15 +173,15 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// step ends what is over, collects the renewals that are due, and says when to
-// look again.
+// step ends the leases that are over, collects the renewals that are due,
+// and says when to look again.
 func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.c.clock.now()
 	s.c.events.ask(now)
 	ended, soon := s.due(now)
-	if len(soon) > 0 && soon[0].next <= now { // else the timer was early, or a lease is new
+	if len(soon) > 0 && soon[0].next <= now { // otherwise the timer was early, or a lease is new
 		batches = s.group(soon, now)
 	}
 	for _, l := range soon {
@@ -192,8 +192,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		s.wakeAt = never
 		return ended, batches, time.Hour
 	}
-	// Where leases come and go, the goroutine sleeps once more with none before
-	// it asks to be woken for the next: that would wake it for each of them.
+	// When the last lease has gone, the goroutine sleeps once more before it asks to
+	// be woken for the next: where leases come and go, each of them would wake it.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {
@@ -222,13 +222,13 @@ func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	return ended, soon
 }
 
-// ahead is how much before its planned time l may be renewed along with others.
+// ahead is how long before its planned time l may be renewed along with others.
 func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
 
-// group groups the leases that may be renewed now into batches. The leases of
-// a batch have about the same time left, because its call gets a third of the
-// shortest; a lease with a health check goes alone, because that may take its
-// time. The holder of a short one is not asked: it may not have begun.
+// group groups the leases that may be renewed now into batches. The leases of a
+// batch have about the same time left, because its call gets a third of the
+// shortest. A lease with a health check goes alone, because the check may take long.
+// The holder of a short lease is not asked for its health: it may not have begun.
 func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	var batches []*renewalBatch
 	open := map[int]*renewalBatch{}
@@ -274,7 +274,7 @@ func (s *scheduler) sweep(now instant) {
 	for _, l := range ended {
 		s.finish(l, Lost, l.overdue(now))
 	}
-	s.earliest.Store(int64(first)) // last: whoever finds it passed waits for this sweep
+	s.earliest.Store(int64(first)) // last, so that a caller that finds it passed waits for this sweep
 	s.mu.Unlock()
 	s.notify(ended)
 }
@@ -292,8 +292,8 @@ func (l *Lease) overdue(now instant) error {
 	return ErrExpired
 }
 
-// because adds details to a cause. Their identity is dropped on purpose: a
-// lease has one cause, and the last error of the backend is not it.
+// because adds details to a cause. It drops the identity of detail on purpose:
+// a lease has one cause, which is never the last error of the backend.
 func because(cause, detail error) error {
 	if detail == nil || errors.Is(detail, cause) {
 		return cause
@@ -332,13 +332,13 @@ func (s *scheduler) finish(l *Lease, state State, cause error) {
 	}
 }
 
-// stop tells of the end of l; nothing is told of it afterwards.
+// stop reports the end of l. Nothing is reported about l afterwards.
 func (s *scheduler) stop(l *Lease, ev Event) {
 	l.stopped, l.ctx = true, nil
 	s.c.events.addEnd(ev, l.known)
 }
 
-// notify passes the end of leases on to who waits for them.
+// notify tells the waiters for these leases that they have ended.
 func (s *scheduler) notify(ended []*Lease) {
 	for _, l := range ended {
 		s.c.queues.ended(l)
@@ -348,8 +348,8 @@ func (s *scheduler) notify(ended []*Lease) {
 // leaseHeap is a heap of leases by next.
 type leaseHeap []leaseEntry
 
-// leaseEntry has the lease's next beside it. Most leases have left the
-// processor's caches when they are compared, and would have to be fetched.
+// leaseEntry has the lease's next beside it. Most leases have left the processor's
+// caches when they are compared, and reading next there would fetch them.
 type leaseEntry struct {
 	next  instant
 	lease *Lease
@@ -393,7 +393,7 @@ func (h *leaseHeap) reorder() {
 	heap.Init(h)
 }
 
-// all are the leases in no order.
+// all yields the leases in no order.
 func (h leaseHeap) all() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		for i := range h {

@@ -32,8 +32,8 @@ func (c *stuckContext) Done() <-chan struct{} { c.pass(); return c.Context.Done(
 func (c *stuckContext) Err() error            { c.pass(); return c.Context.Err() }
 func (c *stuckContext) Value(key any) any     { c.pass(); return c.Context.Value(key) }
 
-// TestL3StuckContextsHoldNothingUp has contexts of the application block while
-// leases under them are renewed and end: nothing else depends on them.
+// TestL3StuckContextsHoldNothingUp makes contexts of the application block while
+// leases under them are renewed and end: nothing else depends on these contexts.
 func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	const ttl = 2 * time.Second
 	for name, end := range map[string]func(*fake, *Lease){
@@ -77,8 +77,8 @@ func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	}
 }
 
-// TestStuckContextEndsNoOtherCall has a caller whose context blocks wait for a
-// backend that does not answer: other calls end in time.
+// TestStuckContextEndsNoOtherCall makes a caller whose context blocks wait
+// for a backend that does not answer: other calls end in time.
 func TestStuckContextEndsNoOtherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -9,29 +9,29 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A token is the number of the store's grant, and below it the number of the
-// hand-over inside this host: 0 for the lease that the store granted, one more
-// for each that followed under the same grant. A hand-over so has a higher
-// token than the lease before it, and the next grant of the store, to whatever
-// host, a higher one than all of them.
+// A token is made of two numbers. The high bits are the number of the store's
+// grant. The low bits are the number of the hand-over inside this host: 0 for
+// the lease that the store granted, one more for each later lease under the
+// same grant. So a hand-over has a higher token than the lease before it, and
+// the store's next grant, to any host, has a higher token than all of them.
 const (
 	handoverBits = 10
 	maxHandovers = 1<<handoverBits - 1
-	// maxGrant is what a grant number must be below: the largest token then
-	// fits into a signed column of 64 bits.
+	// maxGrant is above every grant number: the largest token then fits into a
+	// signed column of 64 bits.
 	maxGrant = 1 << 53
 )
 
-// GrantNumber returns the number of the store's grant that token is of: what
-// the backend itself, or a client in another language, calls the token. All
-// leases that a lock was handed over to inside one host have it in common.
+// GrantNumber returns the number of the store's grant that token belongs to. The
+// backend, or a client in another language, calls that number the token. All
+// leases under one grant, handed over inside one host, have the same number.
 func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 
-// errGrantNumber: the grant is withdrawn, and asking again is of no use.
+// errGrantNumber means that the grant is withdrawn, and asking again is of no use.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
-// tokenBackend is the backend as the rest of core sees it: requests and answers have
-// tokens as users see them, where a backend knows grant numbers only.
+// tokenBackend is the backend as the rest of core sees it: its requests and answers
+// have the tokens that users see, while a backend knows only grant numbers.
 type tokenBackend struct {
 	driver.Backend
 	waiter   driver.Waiter
@@ -141,8 +141,8 @@ func translateError(err error) error {
 	return err
 }
 
-// translatedError is an error of the backend, in which errors.As finds another
-// holder. The backend's own is left alone: others may have it too.
+// translatedError is an error of the backend in which errors.As finds a holder with the
+// token that users see. The backend's error stays unchanged: other callers may have it too.
 type translatedError struct {
 	error
 	holder error

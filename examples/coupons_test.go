@@ -10,17 +10,17 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 )
 
-// url waits for the address that a server has.
+// url waits for the line with a server's address.
 func url(t *testing.T, p *process, from int) (string, int) {
 	t.Helper()
 	line, from := p.await(t, from, "serving on ")
 	return strings.TrimPrefix(line, "serving on "), from
 }
 
-// sale is a stock and what was bought of it.
+// sale is a stock and the outcome of selling it.
 type sale struct{ coupons, bought, refused, left int }
 
-// sell opens the shops that open makes for a stock, and lets everybody buy.
+// sell opens the shops that open makes for a stock, and lets all customers buy.
 func sell(t *testing.T, checked bool, open func(stock string) []string) sale {
 	t.Helper()
 	s := sale{coupons: 200}
@@ -76,7 +76,7 @@ func TestCouponsInOneProcess(t *testing.T) {
 	sell(t, true, threeInOne(t)).check(t)
 }
 
-// The reading of a new holder is what makes a write of the one before it stale.
+// The read of a new holder makes a write of the previous holder stale.
 func TestCouponsRefuseALateWrite(t *testing.T) {
 	t.Parallel()
 	stock, _ := url(t, run(t, "coupons", "stock", "--listen", "127.0.0.1:0"), 0)

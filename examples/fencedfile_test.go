@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// testFencedfile stops a writer between its read and its write for longer than
-// its lease lasts. Another one writes meanwhile.
+// testFencedfile stops a writer between its read and its write for longer
+// than its lease lasts. Another writer writes meanwhile.
 func testFencedfile(t *testing.T, w system) {
 	file := filepath.Join(t.TempDir(), "shared.txt")
 	stale := w.run(t, "fencedfile", "--file", file, "--label", "stale", "--pause", "4s", "--max-hold", "1h")

@@ -14,7 +14,7 @@ type piece struct {
 	token uint64
 }
 
-// pieces returns the work in all outputs, in the order of its time.
+// pieces returns the work in all outputs, ordered by time.
 func pieces(t *testing.T, all ...*process) []piece {
 	t.Helper()
 	var work []piece
@@ -37,7 +37,7 @@ func pieces(t *testing.T, all ...*process) []piece {
 	return work
 }
 
-// checkPieces demands that no leader worked after one with a higher token.
+// checkPieces fails if a leader worked after a leader with a higher token.
 func checkPieces(t *testing.T, all ...*process) (terms int) {
 	t.Helper()
 	var last piece
@@ -96,7 +96,7 @@ func testLeadertask(t *testing.T, w system) {
 		up, all = append(up, p), append(all, p)
 	}
 	for _, p := range up {
-		p.await(t, 0, "candidate") // before that nothing listens for SIGTERM
+		p.await(t, 0, "candidate") // until then nothing listens for SIGTERM
 		p.terminate(t)
 	}
 	if terms := checkPieces(t, all...); terms < kills+1 {

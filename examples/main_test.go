@@ -22,10 +22,10 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// long reports whether the tests are to run as long as the figures in the READMEs.
+// long reports whether the tests must run as long as for the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
-// timeout bounds what a test waits for.
+// timeout bounds the waits of a test.
 const timeout = 60 * time.Second
 
 var (
@@ -159,8 +159,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await waits for a line after the first from ones that contains text, and
-// returns it and how many lines there were with it.
+// await waits for a line that contains text, after the first from such
+// lines. It returns the line and how many such lines there were.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)
@@ -193,7 +193,7 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// terminate ends the process with SIGTERM and wants it to end well.
+// terminate ends the process with SIGTERM and fails unless it ends without an error.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
 	p.signal(syscall.SIGTERM)

@@ -11,8 +11,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// every is the interval of the ticks in these tests: the job of a killed runner
-// must be free within two of them, on a machine that is busy.
+// every is the interval of the ticks in these tests: the job of a killed
+// runner must be free within two of them, even on a busy machine.
 var every = time.Second
 
 func init() {
@@ -135,9 +135,9 @@ func TestSchedulerInOneProcess(t *testing.T) {
 	checkTicks(t, p.output())
 }
 
-// TestSchedulerAndItsStore: a long job is kept by renewal, SIGTERM hands over in
-// order, and a store that is down is waited for and told. The job is longer than
-// the test, so that it runs for certain when the other's output is looked at.
+// TestSchedulerAndItsStore checks that a long job keeps its lock by renewal, that SIGTERM
+// hands over in order, and that a store that is down is waited for and reported. The job is
+// longer than the test, so that it certainly runs when the test looks at the other's output.
 func TestSchedulerAndItsStore(t *testing.T) {
 	t.Parallel()
 	server, err := redisserver.Start(t.Context(), nil)

@@ -28,22 +28,22 @@ import (
 const (
 	tickForm = "2006-01-02T15:04:05.000Z"
 	tickLate = time.Second // of ticks that are a second apart
-	// enough is how long a process must be there within tickLate to be blamed for a
-	// tick that was missed: its machine is busy.
+	// enough is how long a process must be there within tickLate to be blamed
+	// for a missed tick, as its machine is busy.
 	enough = 600 * time.Millisecond
-	// stall is a look at the store that took so long.
+	// stall is how long a question to the store must take to count as a stall.
 	stall = 100 * time.Millisecond
 	// storeAway is how long the store is away.
 	storeAway = 5 * time.Second
 	// back is the longest pause between two tries to reach a store that was away.
 	back = 600 * time.Millisecond
-	// jobTTL is that of the job's lock, which a process that is stopped or killed may
-	// keep from others until it is over.
+	// jobTTL is the TTL of the job's lock: a process that is stopped or killed
+	// may keep the lock from others for that long.
 	jobTTL = 2 * time.Second
 )
 
-// away is a time in which a process was stopped, dead, or without the store; or in
-// which others were kept out by a process that had the job's lock.
+// away is a time in which a process was stopped, dead, or without the store,
+// or in which a process with the job's lock kept the others out.
 type away struct {
 	label    string
 	from, to time.Time
@@ -56,21 +56,21 @@ func (a away) covers(tick time.Time) bool {
 	return a.from.Before(tick.Add(tickLate)) && a.to.After(tick)
 }
 
-// ticking is three schedulers that are stopped and killed while their store goes away.
+// ticking is three schedulers that are stopped and killed, while their store goes away, too.
 type ticking struct {
 	system
 	proxy *inject.Proxy
 
-	server  driver.Config // which the proxy stands before
+	server  driver.Config // the server behind the proxy
 	expires time.Duration // how late the store ends a lease
 
 	mu    sync.Mutex
 	all   []*process
 	aways [][]away // by place
-	// What the store said, of one goroutine:
-	holds  []away            // of the job's lock
-	taken  map[string]string // who took each tick, by its time
-	stalls []away            // when it could not be asked each 20 ms: this machine is busy
+	// The store's answers, which belong to one goroutine:
+	holds  []away            // times in which the job's lock was held
+	taken  map[string]string // the host that took each tick, by its time
+	stalls []away            // times in which the store could not be asked each 20 ms: this machine is busy
 }
 
 // behind starts the server of a backend behind a proxy.
@@ -154,8 +154,8 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 	}
 }
 
-// TestTicks: whatever happens to three processes and their store, no tick is run twice,
-// and one is missed only where no process could run it, and told.
+// TestTicks checks that, whatever happens to three processes and their store, no tick is run
+// twice, and that a tick is missed only if no process could run it, and is then reported.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {
@@ -181,7 +181,7 @@ func TestTicks(t *testing.T) {
 				w.loseStore(t)
 			}
 			harm.Wait()
-			time.Sleep(4 * time.Second) // until all is told
+			time.Sleep(4 * time.Second) // until all ticks are reported
 			for _, p := range last {
 				p.terminate(t)
 			}
@@ -206,8 +206,8 @@ func (w *ticking) loseStore(t *testing.T) {
 	}
 }
 
-// watch notes who has the job's lock and who took each tick, asking the store itself,
-// until end is called.
+// watch notes the holder of the job's lock and of each tick, by asking the
+// store itself, until end is called.
 func (w *ticking) watch(t *testing.T) (end func()) {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), w.backend, &plugin.Options{Path: filepath.Join(plugins, "lockplugin-"+w.backend), Config: w.server})
@@ -225,7 +225,7 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 			if holder, err := c.Inspect(ctx, "refresh"); err == nil && holder.Held() {
 				w.held(holder, time.Now())
 			}
-			next = w.ask(ctx, c, next, time.Now().Add(-storeAway-3*time.Second)) // until then it is told
+			next = w.ask(ctx, c, next, time.Now().Add(-storeAway-3*time.Second)) // an older tick has been reported by now
 			select {
 			case <-looks.C:
 			case <-ctx.Done():
@@ -245,8 +245,8 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 	}
 }
 
-// ask notes who has taken the ticks from next to last, and returns the first that the
-// store has not answered for.
+// ask notes which hosts have taken the ticks from next to last. It returns
+// the first tick that the store has not answered for.
 func (w *ticking) ask(ctx context.Context, c *core.Client, next, last time.Time) time.Time {
 	for ; next.Before(last); next = next.Add(time.Second) {
 		holder, err := c.Inspect(ctx, "refresh@"+next.UTC().Format(time.RFC3339Nano))
@@ -267,8 +267,8 @@ func (w *ticking) held(h core.Holder, now time.Time) {
 	w.holds = append(w.holds, away{label: h.Label, token: h.Token, from: now, to: now})
 }
 
-// blocked returns the times in which a process that was stopped or killed meanwhile
-// had the job's lock: no longer than its TTL.
+// blocked returns the times in which a process that was stopped or killed
+// meanwhile had the job's lock, each no longer than the lock's TTL.
 func (w *ticking) blocked(t *testing.T) (all []away) {
 	for _, a := range slices.Concat(w.aways...) {
 		for _, h := range w.holds {
@@ -288,8 +288,8 @@ func (w *ticking) blocked(t *testing.T) (all []away) {
 	return all
 }
 
-// killed reports whether the process that has taken a tick was killed then, or, where
-// none has, every process that was there was killed before it could tell.
+// killed reports whether the process that has taken a tick was killed then. If none has taken
+// it, killed reports whether every process that was there was killed before it could report.
 func (w *ticking) killed(at time.Time) bool {
 	if label := w.taken[at.UTC().Format(tickForm)]; label != "" {
 		return slices.ContainsFunc(slices.Concat(w.aways...), func(a away) bool {
@@ -352,8 +352,8 @@ func (w *ticking) judge(t *testing.T, from, end time.Time) {
 	}
 }
 
-// able reports whether a process was there for long enough to run a tick, at a time that
-// is not in besides.
+// able reports whether a process was there for long enough to run a tick, at
+// a time outside besides.
 func (w *ticking) able(at time.Time, besides []away) bool {
 	return slices.ContainsFunc(w.aways, func(aways []away) bool {
 		there := at

@@ -45,12 +45,12 @@ func ObserverOf(b Backend) Observer {
 	return asking{b}
 }
 
-// asking is an Observer for a backend that is none.
+// asking is an Observer for a backend that has no Observe.
 type asking struct{ lock Lock }
 
 const (
 	askEvery = 100 * time.Millisecond
-	// askFor bounds a question: one that is lost with its server is never answered.
+	// askFor bounds a question, because one that is lost with its server is never answered.
 	askFor = 2 * time.Second
 )
 

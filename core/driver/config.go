@@ -10,10 +10,10 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// CheckConfig returns cfg with defaults filled in, or an error wrapping
-// [ErrConfig] that names an unknown key and the similar ones, a missing required
-// key, or a value of the wrong type. It never shows a value, nor a key that is
-// like none: a secret may stand in the wrong place.
+// CheckConfig returns cfg with defaults filled in. Otherwise it returns an
+// error wrapping [ErrConfig] that names an unknown key and the similar ones, a
+// missing required key, or a value of the wrong type. The error never shows a
+// value, nor a key that resembles none: a secret may stand in the wrong place.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
 	names := make([]string, 0, len(s.Keys))
@@ -43,7 +43,7 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	return out, nil
 }
 
-// errNothing is of a list of commas.
+// errNothing is the error for a list of commas only.
 var errNothing = errors.New("nothing is listed")
 
 func (k Key) check(v string) error {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FuzzConfig: whatever stands in a configuration, it is refused in words that
-// do not show a secret, or can be read as what its keys declare.
+// FuzzConfig checks that any configuration is either refused in words that
+// do not show a secret, or can be read as its keys declare.
 func FuzzConfig(f *testing.F) {
 	spec := Spec{Name: "x", Keys: []Key{
 		{Name: "address", Type: TypeList, Required: true}, {Name: "count", Type: TypeInt, Default: "1"},

@@ -12,13 +12,13 @@ import (
 // MaxConfigFile bounds what [ReadConfig] reads, in bytes.
 const MaxConfigFile = 1 << 20
 
-// keyForm is what a line must begin with to be taken for a setting. A URL, a
-// DSN or "password: a=b" has other signs before its "=".
+// keyForm is the form of a line's beginning that makes it a setting. A URL,
+// a DSN or "password: a=b" has other signs before its "=".
 var keyForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
-// ReadConfig reads a configuration file: a JSON object, or lines "key = value"
-// among which empty ones and those that start with # mean nothing. Errors wrap
-// [ErrConfig] and show nothing of what was read, which may be a secret.
+// ReadConfig reads a configuration file: a JSON object, or lines "key =
+// value". It ignores empty lines and lines that start with #. Errors wrap
+// [ErrConfig] and show nothing of the file, whose text may be a secret.
 func ReadConfig(r io.Reader) (Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxConfigFile+1))
 	if err != nil {
@@ -67,7 +67,7 @@ func cutSetting(line string) (key, value string, ok bool) {
 	return key, strings.TrimSpace(value), ok && keyForm.MatchString(key)
 }
 
-// readJSON takes texts, numbers and truth values.
+// readJSON accepts texts, numbers and truth values.
 func readJSON(text []byte) (Config, error) {
 	var object map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Request is what the operations of a [Lock] are asked with. Each method says
+// Request holds the arguments of the operations of a [Lock]. Each method says
 // which fields it reads. A backend must not keep or change the Value slice.
 type Request struct {
 	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed,
@@ -30,16 +30,16 @@ type Request struct {
 	Label string
 	// Value is what a leader publishes, at most 64 KiB; nil for a plain lock.
 	Value []byte
-	// Token is the number of the grant; zero before it is granted. Users see
-	// another one: core puts the hand-overs inside a host below it.
+	// Token is the number of the grant; zero before it is granted. Users see another
+	// number: core adds the number of the hand-over inside a host as its low bits.
 	Token uint64
 	// TTL is how long the store keeps the lease after this request. core has
 	// checked it against the minimum, step and maximum in [Properties]. The
 	// store counts it from when it handles the request, never from a client's
 	// clock; only durations cross the wire.
 	TTL time.Duration
-	// Keep is what is left of the shortest time for which the lock must stay
-	// taken (core's AtLeast); zero in most requests.
+	// Keep is the rest of the shortest time for which the lock must stay taken
+	// (core's AtLeast); zero in most requests.
 	Keep time.Duration
 }
 
@@ -50,14 +50,14 @@ type Lock interface {
 	// every earlier token of that name as far as [Properties] Fencing claims,
 	// and below 2^53 (L6). A grant exists until it expires by the store's own clock.
 	//
-	// It returns a [*HeldError] if another owner holds Name, or if the store
-	// reserves it for a waiter whose turn it is. Asking again with an owner
-	// that holds Name is not a renewal: it returns a HeldError too, unless the
-	// store has made that grant by itself (see [Grant]) and neither TryAcquire
-	// nor Renew has confirmed it yet. Then this call does: it returns its token,
-	// and the lease lives for TTL from now. It returns
-	// [ErrWithdrawn] for an owner that was withdrawn. An error that wraps
-	// [ErrUnavailable] means that the outcome is unknown, and the caller
+	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the
+	// store reserves it for a waiter whose turn it is. Asking again with an
+	// owner that holds Name is not a renewal and returns a HeldError too, with
+	// one exception. If the store made the grant by itself (see [Grant]) and
+	// neither TryAcquire nor Renew has confirmed it yet, this call confirms it.
+	// It then returns the grant's token, and the lease lives for TTL from now.
+	// It returns [ErrWithdrawn] for an owner that was withdrawn. An error that
+	// wraps [ErrUnavailable] means that the outcome is unknown, and the caller
 	// withdraws the owner before asking again.
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
 
@@ -76,15 +76,15 @@ type Lock interface {
 	// error, before anything is sent or as for any other wrong token.
 	Release(ctx context.Context, r Request) error
 
-	// Withdraw undoes whatever owner's TryAcquire or Wait on name did, or may
-	// still do. A grant is deleted whatever its token, a place in the queue is
-	// given up and a wake-up passed on. Once it has returned nil, no grant of
+	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or
+	// may still do. It deletes a grant whatever its token, gives up a place in
+	// the queue and passes a wake-up on. Once it has returned nil, no grant of
 	// that owner exists or can come: a TryAcquire that arrives later is refused
 	// with ErrWithdrawn (K3). Finding nothing is no confirmation while the
 	// request may still be on its way: refuse the owner in the store for at
 	// least a minute, or follow the request on its own ordered connection, or
-	// kill its connection and see it gone. Withdrawing what is not there
-	// returns nil.
+	// kill its connection and see it gone. Withdrawing an owner that the store
+	// does not have returns nil.
 	Withdraw(ctx context.Context, name, owner string) error
 
 	// Inspect returns who holds name. A free lock is the zero
@@ -117,45 +117,45 @@ type Backend interface {
 // Waiter is an optional capability: wake-ups instead of polling.
 type Waiter interface {
 	// Wait enters Owner into the queue of Name, if it is not there yet, and
-	// returns as soon as it is woken, or at once when Name is free. It returns
-	// also after max, which is what the holder has left and a second at most: an
-	// expiry wakes no waiter, so core asks then. A backend may look by itself inside a
-	// Wait, once a second say. The zero Grant is only a hint: the caller asks
-	// TryAcquire (K4). No release that follows the caller's refused TryAcquire
-	// may be missed. A release wakes one waiter, not all (K5). The place in
-	// the queue outlives the call, until a grant, a withdrawal, or some time
-	// without a Wait or TryAcquire: two seconds at least, and about that where
-	// the lock is free. A store that grants by itself (see [Grant]) is waited for
-	// without a TryAcquire first where other hosts have had the lock just now: Wait
-	// then returns when the lease that it found is over.
-	// When ctx ends it returns ctx.Err().
+	// returns as soon as it is woken, or at once when Name is free. It also
+	// returns after max, the time that the holder has left, a second at most: an
+	// expiry wakes no waiter, so core asks then. A backend may look by itself
+	// inside a Wait, for example once a second. The zero Grant is only a hint:
+	// the caller asks TryAcquire (K4). No release that follows the caller's
+	// refused TryAcquire may be missed. A release wakes one waiter, not all
+	// (K5). The place in the queue outlives the call, until a grant, a
+	// withdrawal, or some time without a Wait or TryAcquire: at least two
+	// seconds, and about that long if the lock is free. If a store grants by
+	// itself (see [Grant]) and other hosts have had the lock just now, core
+	// calls Wait without a TryAcquire first. Wait then returns when the lease
+	// that it found is over. When ctx ends it returns ctx.Err().
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
-// Notifier is an optional capability of a store that can tell of a release but has no
-// queue: where there is no [Waiter], core asks for a lock when it hears of a release,
-// and polls else. All that wait ask at once, in no order.
+// Notifier is an optional capability of a store that can report a release
+// but has no queue. Without a [Waiter], core asks for a lock when it hears
+// of a release, and otherwise polls. All waiters ask at once, in no order.
 type Notifier interface {
-	// Notify calls emit as soon as it hears what happens to name, and again soon after
-	// each lease of name that has ended by a release, a withdrawal or a Break: no end
-	// that comes after the first call may be missed, but several may be told by one
-	// call. An expiry needs none, and one call too many costs a question of the
-	// caller's. Calls are made one at a time; emit does not block. It returns ctx.Err()
-	// when ctx ends, and the cause as soon as it may hear no more.
+	// Notify calls emit as soon as it hears what happens to name, and again soon
+	// after each lease of name that has ended by a release, a withdrawal or a
+	// Break. No end that comes after the first call may be missed, but one call may
+	// report several. An expiry needs no call, and a call too many costs the caller
+	// one question. Calls are made one at a time; emit does not block. It returns
+	// ctx.Err() when ctx ends, and the cause as soon as it may hear no more.
 	Notify(ctx context.Context, name string, emit func()) error
 }
 
 // Grant is a grant that the store made to a waiter by itself, in the step that
 // freed the lock or found it free: a release, a withdrawal, a Break, the
-// request of another owner. The waiter need not ask: one way less (K4).
+// request of another owner. The waiter need not ask, which saves one way (K4).
 //
-// The store makes it for a short time, so that a waiter that has died costs no
-// more, and only to an owner whose process it has heard of lately. The waiter
-// does not know when the grant was made, but when it was not made yet: at Sent,
-// when its process sent the last sign of life that the store had seen by then.
-// It renews in time, beside its work, and the grant lives for the TTL from then on.
-// One that is late is only a hint to it, and a backend may always return the
-// zero Grant instead: TryAcquire then tells of the grant.
+// The store makes it for a short time, so that a dead waiter costs no more,
+// and only to an owner whose process it has heard of lately. The waiter does
+// not know when the grant was made, but knows that it was not made before
+// Sent. At Sent its process sent the last sign of life that the store had then
+// seen. The waiter renews in time, beside its work, and the grant lives for
+// the TTL from then on. A late Grant is only a hint to the waiter. A backend
+// may always return the zero Grant instead: TryAcquire then reports the grant.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
@@ -163,12 +163,12 @@ type Grant struct {
 	// clock.
 	Sent time.Time
 	// For is how long the store keeps the grant from when it was made: positive,
-	// at most the TTL of the request and what [Properties] FirstSpan says.
+	// at most the TTL of the request and the FirstSpan of [Properties].
 	For time.Duration
 }
 
-// Observer is an optional capability: who holds a lock is pushed. Where it is
-// not declared, core inspects the lock ten times a second.
+// Observer is an optional capability: the store pushes who holds a lock. If
+// it is not declared, core inspects the lock ten times a second.
 type Observer interface {
 	// Observe calls emit with the present holder of name, and again after each
 	// change of owner, token or value; the zero Holder means that the
@@ -180,7 +180,7 @@ type Observer interface {
 	Observe(ctx context.Context, name string, emit func(Holder)) error
 }
 
-// Watcher is an optional capability: losses and outages are pushed.
+// Watcher is an optional capability: the backend pushes losses and outages.
 type Watcher interface {
 	// Watch calls emit for each notice until ctx ends, one at a time; emit
 	// does not block. It returns ctx.Err(), or the cause when it cannot go on,
@@ -197,14 +197,14 @@ type Batcher interface {
 	Batch(ctx context.Context, ops []Op) []Result
 }
 
-// Starter is an optional capability of a backend whose requests share round trips:
-// an operation takes no goroutine while it is under way. The plugin uses it; to
-// the host it does not show, and the plugin client does not declare it.
+// Starter is an optional capability of a backend whose requests share round
+// trips: an operation takes no goroutine while it is under way. The plugin uses
+// it. The host does not see it, and the plugin client does not declare it.
 type Starter interface {
-	// Start does op as TryAcquire, Renew, Release or Withdraw would. It returns without
-	// waiting and calls done once, from any goroutine; done does not block. An
-	// operation that is not on its way yet when ctx ends is not sent. One that
-	// is may be answered later than ctx ends, but not without a bound.
+	// Start does op as TryAcquire, Renew, Release or Withdraw would. It returns
+	// without waiting and calls done once, from any goroutine; done does not
+	// block. An operation that is not on its way yet when ctx ends is not sent.
+	// One that is on its way may be answered after ctx ends, but within a bound.
 	Start(ctx context.Context, op Op, done func(Result))
 }
 
@@ -214,6 +214,6 @@ type Admin interface {
 	// particular order, until emit returns false.
 	List(ctx context.Context, prefix string, emit func(Holder) bool) error
 	// Break ends the lease of name if its token is still token, whichever client owns
-	// it; later tokens are higher. It returns a [*NotHeldError] if it is not.
+	// the lease; later tokens are higher. It returns a [*NotHeldError] otherwise.
 	Break(ctx context.Context, name string, token uint64) error
 }

@@ -25,10 +25,10 @@ var (
 	ErrNotSent = errors.New("request was not sent")
 	// ErrInvalid: the request itself is bad; nothing was sent.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrDenied: the store refuses this client, and has not done what it was
-	// asked for: wrong password, missing rights, unsafe settings, a server that
-	// is read-only. A client that was never served gives up; one that was goes
-	// on asking, because a failover and a rotation of passwords end.
+	// ErrDenied means that the store refuses this client, and has done nothing:
+	// wrong password, missing rights, unsafe settings, a read-only server. A
+	// client that was never served gives up. A client that was served goes on
+	// asking, because a failover and a rotation of passwords end.
 	ErrDenied = errors.New("backend refuses this client")
 	// ErrConfig: the backend's configuration is wrong. As with ErrDenied, only
 	// a client that was never served gives up.
@@ -37,13 +37,13 @@ var (
 	ErrUnsupported = errors.New("not supported by this backend")
 	// ErrClosed: the backend was closed.
 	ErrClosed = errors.New("backend is closed")
-	// ErrPluginDied: the plugin process ended, and what its backend kept with
-	// it is gone (Properties.SurvivesPlugin is false).
+	// ErrPluginDied means that the plugin process ended, and everything that its
+	// backend kept is gone with it (Properties.SurvivesPlugin is false).
 	ErrPluginDied = errors.New("plugin died")
 )
 
-// HeldError is a refusal that says who holds the lock and for how long,
-// as far as the store knows. TTL in it is when asking again makes sense.
+// HeldError is a refusal that names the holder and says for how long, as far
+// as the store knows. Its TTL says when asking again makes sense.
 type HeldError struct{ Holder Holder }
 
 func (e *HeldError) Error() string {
@@ -60,7 +60,7 @@ func (e *HeldError) Error() string {
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // NotHeldError says that a lease is gone, and who holds the lock now, if
-// anybody does and the store said so.
+// another owner does and the store said so.
 type NotHeldError struct{ Holder Holder }
 
 func (e *NotHeldError) Error() string {

@@ -5,14 +5,14 @@ import "time"
 // Holder describes a held lock. The zero Holder means that it is free.
 type Holder struct {
 	Name  string
-	Owner string // for a foreign holder whatever the store shows, else empty
+	Owner string // of a foreign holder the text that the store shows, or empty
 	Label string
 	Value []byte
 	Token uint64 // zero for a foreign holder, which has none
-	// TTL is what is left of the lease by the store's clock, rounded up to
-	// whole milliseconds; negative when the store knows no end.
+	// TTL is the rest of the lease by the store's clock, rounded up to whole
+	// milliseconds; negative when the store knows no end.
 	TTL time.Duration
-	// Waiters is how many wait in the store's queue; -1 when unknown.
+	// Waiters is how many owners wait in the store's queue; -1 when unknown.
 	Waiters int
 }
 
@@ -39,11 +39,11 @@ const (
 	NoticeLost NoticeKind = iota + 1
 	// NoticeDown says that the plugin or the store cannot be reached.
 	NoticeDown
-	// NoticeUp says that it can be reached again: core renews every lease.
+	// NoticeUp says that the plugin or the store can be reached again: core renews every lease.
 	NoticeUp
 )
 
-// Notice is what a [Watcher] pushes.
+// Notice is a report that a [Watcher] pushes.
 type Notice struct {
 	Kind  NoticeKind
 	Name  string // of the lost lease, as are Owner and Token
@@ -72,7 +72,7 @@ type Op struct {
 	Request
 }
 
-// Result is what one [Op] came to. Token is set for a granted OpAcquire.
+// Result is the outcome of one [Op]. Token is set for a granted OpAcquire.
 type Result struct {
 	Token uint64
 	Err   error
@@ -125,16 +125,16 @@ type Properties struct {
 	// TTLStep (K7). All are positive.
 	TTLMin, TTLStep, TTLMax time.Duration
 	// FIFO reports whether the store grants waiters of different hosts in their
-	// order. Beside that core hands a lock over inside a host for a while, and
-	// a waiter whose plugin dies begins anew at the end.
+	// order. core also hands a lock over inside a host for a while, and a waiter
+	// whose plugin dies starts again at the end.
 	FIFO bool
-	// FirstSpan is how long the store itself grants a lock to a waiter that
-	// is near at most ([Grant] For), some round trips more and 2 s at most to one
-	// that is far away; zero where it only wakes waiters.
+	// FirstSpan is the longest time for which the store itself grants a lock to
+	// a waiter that is near ([Grant] For). A distant waiter gets some round
+	// trips more, 2 s at most. It is zero if the store only wakes waiters.
 	FirstSpan time.Duration
 	// TimedTokens reports whether a token is the store's clock at its grant, in
-	// microseconds since 1970, or one above the last token where that is higher.
-	// Operators read from it since when a lock is held.
+	// microseconds since 1970, or one above the last token if that is higher.
+	// Operators read from a token since when a lock is held.
 	TimedTokens bool
 	// Durability says in a few words what a grant survives, as read from the
 	// server: "appendfsync everysec"; "unknown" until it was reached.

@@ -21,8 +21,8 @@ func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *att
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
 
-// backends opens n hosts that share the harness's store. In scope "host",
-// where another plugin has a store of its own, they are one.
+// backends opens n hosts that share the harness's store. In scope "host" all
+// n are one host, because another plugin would have a separate store.
 func (h *Harness) backends(t T, n int) []driver.Backend {
 	all := []driver.Backend{h.open(t)}
 	for len(all) < n {
@@ -35,14 +35,14 @@ func (h *Harness) backends(t T, n int) []driver.Backend {
 	return all
 }
 
-// open opens a host and has it connect, which no case times.
+// open opens a host and makes it connect, so that no case measures the connecting.
 func (h *Harness) open(t T) driver.Backend {
 	b := h.Open(t)
-	_ = call(t, b.Check) // what fails shows in the case
+	_ = call(t, b.Check) // the case shows a failure
 	return b
 }
 
-// call runs one request with the 10 s in which everything must answer.
+// call runs one request with the 10 s in which every request must be answered.
 func call(t T, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -68,7 +68,7 @@ func (a *attempt) did(t T, op string, err error) {
 	}
 }
 
-// must is try of a lock that has to be free.
+// must is try of a lock that must be free.
 func (a *attempt) must(t T) *attempt {
 	t.Helper()
 	if err := a.try(t); err != nil {
@@ -83,7 +83,7 @@ func (a *attempt) renew(t T) error {
 	return err
 }
 
-// mustRenew renews a lease that has to be there.
+// mustRenew renews a lease that must still be held.
 func (a *attempt) mustRenew(t T) {
 	t.Helper()
 	if err := a.renew(t); err != nil {
@@ -97,7 +97,7 @@ func (a *attempt) release(t T) error {
 	return err
 }
 
-// mustRelease releases a lease that has to be there.
+// mustRelease releases a lease that must still be held.
 func (a *attempt) mustRelease(t T) {
 	t.Helper()
 	if err := a.release(t); err != nil {
@@ -105,8 +105,8 @@ func (a *attempt) mustRelease(t T) {
 	}
 }
 
-// failed ends the case because of op. A lease that is gone may have run out
-// while this process stalled.
+// failed ends the case because op failed. If the lease is gone, it may have
+// run out while this process stalled.
 func (a *attempt) failed(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
@@ -136,9 +136,9 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 	})
 }
 
-// waitAcquire waits for limit at most, and asks unless that has brought a grant of
-// which half is left. own is when the store's own grant ends at the earliest; it is zero
-// for one that was asked for.
+// waitAcquire waits for at most limit. It then asks, unless the wait has
+// brought a grant of which half is left. own is the earliest end of the
+// store's own grant; it is zero for a grant that was asked for.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
 	var g driver.Grant
 	err = call(t, func(ctx context.Context) (err error) {
@@ -158,7 +158,7 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire is waitAcquire of a lock that is released meanwhile.
+// mustWaitAcquire is waitAcquire of a lock that is released during the wait.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
 	const limit = 9 * time.Second // less than a call may take
@@ -185,7 +185,7 @@ func inspect(t T, b driver.Backend, name string) driver.Holder {
 	return h
 }
 
-// wantHeldBy fails unless a holds its lock by the store's word.
+// wantHeldBy fails unless the store says that a holds its lock.
 func (a *attempt) wantHeldBy(t T, when string) {
 	t.Helper()
 	if h := inspect(t, a.b, a.Name); h.Owner != a.Owner || h.Token != a.Token {
@@ -193,7 +193,7 @@ func (a *attempt) wantHeldBy(t T, when string) {
 	}
 }
 
-// wantFree fails unless nobody holds name.
+// wantFree fails if an owner holds name.
 func wantFree(t T, b driver.Backend, name, when string) {
 	t.Helper()
 	if h := inspect(t, b, name); h.Held() {

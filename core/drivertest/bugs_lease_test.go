@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// asHolder makes r the request of whoever holds the lock, as far as the bug
+// asHolder turns r into a request of the present holder, as far as the bug
 // forgets to compare.
 func asHolder(ctx context.Context, c *calls, r driver.Request, owner, token bool) driver.Request {
 	h, err := c.inspect(ctx, r.Name)

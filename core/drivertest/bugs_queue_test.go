@@ -204,8 +204,8 @@ func queueBugs() []bug {
 	}
 }
 
-// slowly lets every other grant take longer than core waits for a caller that
-// has given up.
+// slowly makes every other grant take longer than core waits for a caller
+// that has given up.
 func slowly(c *calls) {
 	inner := c.acquire
 	var (
@@ -230,7 +230,7 @@ func slowly(c *calls) {
 	}
 }
 
-// hintsOnly lets every wait bring a hint, where another bug is about acquires.
+// hintsOnly makes every wait return a hint, for bugs of acquires.
 func hintsOnly(c *calls) {
 	inner := c.wait
 	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
@@ -251,7 +251,7 @@ func grantsTwice(c *calls) {
 	}
 }
 
-// grantsForTTL lets a grant of the store live for the TTL at once.
+// grantsForTTL makes a grant of the store live for the TTL at once.
 func grantsForTTL(c *calls) {
 	inner := *c
 	c.release = func(ctx context.Context, r driver.Request) error {
@@ -263,8 +263,7 @@ func grantsForTTL(c *calls) {
 	}
 }
 
-// lostWakeUp looks first and enters the queue later, where it is not looked
-// again.
+// lostWakeUp looks first and enters the queue later, without looking again.
 func lostWakeUp(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex
@@ -303,7 +302,7 @@ func lostWakeUp(*fixture) func(*calls) {
 	}
 }
 
-// lastFirst keeps those that sleep in a heap of its own, and the lock for none of them.
+// lastFirst keeps sleeping waiters in its own heap, and the lock for none of them.
 func lastFirst(*fixture) func(*calls) {
 	type sleeper struct {
 		owner string
@@ -377,7 +376,7 @@ func wakesEverybody(c *calls) {
 	onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters = -1; return h })
 }
 
-// keepsTurn keeps a free lock for the first waiter, come or not.
+// keepsTurn keeps a free lock for the first waiter, whether it comes or not.
 func keepsTurn(*fixture) func(*calls) {
 	var (
 		mu    sync.Mutex

@@ -130,7 +130,7 @@ func requestBugs() []bug {
 	}
 }
 
-// rename lets the store see only what f leaves of a name.
+// rename makes the store see each name as f returns it.
 func rename(c *calls, f func(string) string) {
 	inner := *c
 	to := func(r driver.Request) driver.Request { r.Name = f(r.Name); return r }
@@ -146,7 +146,7 @@ func rename(c *calls, f func(string) string) {
 	}
 }
 
-// hang keeps calls until over, whatever their ctx says.
+// hang keeps calls waiting until over is closed, whatever their ctx says.
 func hang(c *calls, over <-chan struct{}) {
 	inner := *c
 	acquired := false

@@ -19,8 +19,8 @@ type whole interface {
 	driver.Admin
 }
 
-// calls is a whole backend whose methods can be replaced one by one: by what
-// stands between a host and a store, and by bugs.
+// calls is a whole backend whose methods can be replaced one by one, by
+// parts between a host and a store, and by bugs.
 type calls struct {
 	props    func() driver.Properties
 	check    func(context.Context) error
@@ -112,14 +112,14 @@ func (c *calls) Break(ctx context.Context, name string, token uint64) error {
 	return c.breaks(ctx, name, token)
 }
 
-// valve lets calls through, fails them while what is behind it is down, and
+// valve lets calls through, fails them while the part behind it is down, and
 // holds them up while that is frozen.
 type valve struct {
 	mu           sync.Mutex
 	down, frozen bool
 	changed      chan struct{} // closed and replaced by set
 	up           context.Context
-	cut          context.CancelFunc // ends what is in flight
+	cut          context.CancelFunc // ends the calls in flight
 	still        chan struct{}      // closed while it is frozen or down: streams end
 }
 
@@ -148,8 +148,8 @@ func (v *valve) set(down, frozen bool) {
 	v.changed = make(chan struct{})
 }
 
-// stream ends f when what is behind v stands still, as a backend that listens for
-// heartbeats does.
+// stream ends f when the part behind v stands still, as a backend that
+// listens for heartbeats does.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still

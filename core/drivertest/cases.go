@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Need is an ability of the [Harness] that a case cannot do without.
+// Need is an ability of the [Harness] that a case requires.
 type Need string
 
-// The abilities, in the words in which a result names a missing one.
+// These are the abilities, in the words that a result uses for a missing one.
 const (
 	NeedStore  Need = "a server that may be stopped (Harness.Store)"
 	NeedPlugin Need = "a plugin process that may be killed (Harness.Plugin)"
@@ -28,12 +28,12 @@ type Case struct {
 	// Explain is printed when the case fails: what the rule demands, and why.
 	Explain string
 	Needs   []Need
-	// Excuse returns the property that excuses a backend from the case, ""
-	// when it must pass. Nil excuses nobody.
+	// Excuse returns the property that excuses a backend from the case, "" if
+	// the backend must pass. A nil Excuse excuses no backend.
 	Excuse func(driver.Properties) string
 	// Alone keeps other cases from running at the same time.
 	Alone bool
-	// Limit is after how long the case is said to hang; 0: 60 s.
+	// Limit is the time after which the case counts as hanging; 0: 60 s.
 	Limit time.Duration
 	Run   func(t T, h *Harness)
 }
@@ -99,7 +99,7 @@ func ruleIndex(id string) int {
 
 func ruleOf(id string) Rule { return Rules()[ruleIndex(id)] }
 
-// lacks names the first ability that h is without.
+// lacks names the first ability that h lacks.
 func (h *Harness) lacks(needs []Need) (Outcome, string) {
 	has := map[Need]bool{NeedStore: h.Store != nil, NeedPlugin: h.Plugin != nil, NeedHost: h.Host != nil, NeedOther: h.Other != nil, NeedDenied: h.Denied != nil}
 	for _, n := range needs {
@@ -123,7 +123,7 @@ func (h *Harness) lacks(needs []Need) (Outcome, string) {
 	return 0, ""
 }
 
-// Outcome is what a case or a rule came to.
+// Outcome is the result of a case or a rule.
 type Outcome int
 
 // The outcomes.
@@ -149,19 +149,19 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", int(o))
 }
 
-// CaseResult is what one case came to.
+// CaseResult is the result of one case.
 type CaseResult struct {
 	Case    Case
 	Outcome Outcome
-	// Reason is the property that excuses the case, or what the harness lacks.
+	// Reason names the property that excuses the case, or the ability that the harness lacks.
 	Reason string
-	// Log is what the case wrote; when it failed, what the rule demands too.
+	// Log is the output of the case; if it failed, also the demand of the rule.
 	Log  string
 	Took time.Duration
 }
 
-// RuleResult is the worst of what a rule's cases came to, where a rule of
-// which some cases passed and the others are n/a has passed.
+// RuleResult is the worst result of a rule's cases. A rule has passed if
+// some of its cases passed and the others are n/a.
 type RuleResult struct {
 	Rule    Rule
 	Outcome Outcome

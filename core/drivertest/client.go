@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// held is what cases use of a [core.Lease].
+// held is the part of a [core.Lease] that cases use.
 type held interface {
 	Owner() string
 	Token() uint64
@@ -25,8 +25,8 @@ type held interface {
 	Release(context.Context) error
 }
 
-// hook changes a lease that core returns to the cases. The tests of the suite plant
-// bugs in core with it, to see that each case can fail; otherwise it is nil.
+// hook changes a lease that core returns to the cases. The tests of the suite use
+// it to plant bugs in core, to see that each case can fail; otherwise it is nil.
 type hook func(held) held
 
 func (k hook) apply(l held, err error) (held, error) {
@@ -61,7 +61,7 @@ func (h *Harness) clients(t T, n int) []*client {
 	return all
 }
 
-// injected is clientOn of b behind an injector.
+// injected opens a client on b behind an injector.
 func (h *Harness) injected(t T, b driver.Backend) (*client, *injector) {
 	g := &injector{Backend: b}
 	return h.clientOn(t, g), g
@@ -77,7 +77,7 @@ func (h *Harness) clientOn(t T, b driver.Backend) *client {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
 		defer cancel()
-		_ = c.Close(ctx) // the case may have broken what it would release to
+		_ = c.Close(ctx) // the case may have broken the backend that Close releases to
 		if f, ok := t.(interface{ Failed() bool }); ok && f.Failed() {
 			c.logEvents(t)
 		}
@@ -126,7 +126,7 @@ func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	return l
 }
 
-// try is one TryAcquire. Like each call here it has 10 s: what takes longer hangs.
+// try is one TryAcquire. Like each call here it gets 10 s: a longer call hangs.
 func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -145,7 +145,7 @@ func (c *client) mustTry(t T, name string, o core.LockOptions) held {
 	return l
 }
 
-// mustRelease releases a lease that has to be there.
+// mustRelease releases a lease that must still be held.
 func mustRelease(t T, l held) {
 	t.Helper()
 	if err := l.Release(t.Context()); err != nil {
@@ -214,7 +214,7 @@ func (a *acquiring) ended() bool {
 	}
 }
 
-// stillWait fails if one of all ends within d.
+// stillWait fails if one of these acquires ends within d.
 func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	t.Helper()
 	throughout(t, d, func() string {
@@ -227,7 +227,7 @@ func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	})
 }
 
-// granted waits for the grant, at most for limit.
+// granted waits for the grant for at most limit.
 func (a *acquiring) granted(t T, limit time.Duration) held {
 	t.Helper()
 	if _, ended := receive(t, a.done, limit); !ended {
@@ -239,7 +239,7 @@ func (a *acquiring) granted(t T, limit time.Duration) held {
 	return a.lease
 }
 
-// holding says for a failure message who holds name.
+// holding names the holder of name for a failure message.
 func (c *client) holding(t T, name string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Second)
 	defer cancel()
@@ -257,13 +257,13 @@ func describe(h driver.Holder) string {
 	return fmt.Sprintf("held by owner %q, label %q, token %d, for another %v, %d waiting", h.Owner, h.Label, h.Token, h.TTL, h.Waiters)
 }
 
-// injector stands between core and a backend, where a case loses what is asked and
-// answered. It declares no capabilities, so that every call comes through here.
+// injector stands between core and a backend. A case uses it to lose requests and
+// replies. It declares no capabilities, so that every call comes through here.
 type injector struct {
 	driver.Backend
 
 	mu   sync.Mutex
-	lost func(context.Context) error // what is said of each acquire; nil: the reply
+	lost func(context.Context) error // returns the answer to each acquire; nil passes the reply on
 	cut  []string                    // operations that are not sent
 }
 
@@ -274,7 +274,7 @@ const (
 	opInspect = "inspect"
 )
 
-// set replaces what is lost, and the operations that are not sent.
+// set replaces the function lost, and the operations that are not sent.
 func (g *injector) set(lost func(context.Context) error, cut ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// tolerance is what the scheduling of a busy machine may add.
+	// tolerance is the delay that the scheduling of a busy machine may add.
 	tolerance = 150 * time.Millisecond
-	// pollEvery is the pace of looking for what should come, lookEvery that of
-	// looking whether something stays.
+	// pollEvery is the pace of polling for an expected change, lookEvery the
+	// pace of checking that a state stays.
 	pollEvery = 3 * time.Millisecond
 	lookEvery = 10 * time.Millisecond
-	// breath is between two tries of one that contends.
+	// breath is the pause between two tries of a contender.
 	breath = 50 * time.Microsecond
 )
 
@@ -40,13 +40,13 @@ func (h *Harness) brief() core.LockOptions {
 }
 
 // late is how long after its TTL a lease may live on: stores that count in
-// coarse steps sweep in such steps too.
+// coarse steps also sweep in such steps.
 func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually polls until ok, and fails the case when the process has run for
-// limit.
+// eventually polls until ok returns true, and fails the case when the
+// process has run for limit.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -59,7 +59,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 }
 
 // throughout polls for all of d, and fails the case as soon as wrong returns
-// what is wrong.
+// a text.
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -69,7 +69,7 @@ func throughout(t T, d time.Duration, wrong func() string) {
 	}
 }
 
-// pause lets time go by, for what is about its passing.
+// pause lets time go by, for a case about the passing of time.
 func pause(t T, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -80,8 +80,8 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits for the end of l and fails the case if Done closes after the
-// last deadline that l stated, or says anything else than that it is over.
+// awaitDone waits for the end of l. It fails the case if Done closes after
+// the last deadline that l stated, or if l does not say that it is over.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
@@ -118,19 +118,19 @@ func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	}
 }
 
-// stallShare is the part of a time, one in so many, that the process must have
-// stalled for before what it missed in that time is excused.
+// stallShare bounds the excuse for a missed limit: the process must have
+// stalled for at least one part in stallShare of the time.
 const stallShare = 10
 
-// heartbeat is that of the process which runs a case: where it stalled, a
-// stopwatch says nothing about a backend.
+// heartbeat measures the stalls of the process that runs a case: while it
+// stalls, a stopwatch says nothing about a backend.
 type heartbeat interface {
 	Stalled(from, to time.Time) time.Duration
 	Stop() []proc.Stall
 }
 
-// ran returns how much of the time between the two instants this process ran.
-// What may take so long and no longer is measured by it.
+// ran returns how much of the time between the two instants this process
+// ran. Use it to check that an operation takes no longer than allowed.
 func ran(t T, from, to time.Time) time.Duration {
 	if x, ok := t.(*trial); ok {
 		return to.Sub(from) - x.heartbeat.Stalled(from, to)
@@ -141,8 +141,8 @@ func ran(t T, from, to time.Time) time.Duration {
 // ranSince is ran until now.
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
 
-// wantWithin fails when what took from one instant to the other took longer
-// than limit.
+// wantWithin fails if the time from one instant to the other was longer than
+// limit.
 func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	t.Helper()
 	if took := ran(t, from, to); took > limit {
@@ -150,9 +150,9 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	}
 }
 
-// mistimed ends the case because of what did not come, or did not last, in the
-// past d. When the process stalled for so much of d that this may be why,
-// the case is not judged and runs again, in a fresh environment.
+// mistimed ends the case because an event did not come, or a state did not
+// last, in the past d. If the process stalled for so much of d that this may
+// be the reason, the case is not judged and runs again in a fresh environment.
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
@@ -165,8 +165,8 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Fatalf("%s", what)
 }
 
-// wantAlive fails unless l, of the given TTL, is valid: it was not renewed in
-// time.
+// wantAlive fails unless l, of the given TTL, is valid: otherwise it was not
+// renewed in time.
 func wantAlive(t T, l held, ttl time.Duration) {
 	t.Helper()
 	if !l.Valid() {
@@ -185,8 +185,8 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	})
 }
 
-// receive waits for a value from c, or its end, and reports whether it came
-// within limit.
+// receive waits for a value from c, or the end of c, and reports whether it
+// came within limit.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)

@@ -46,15 +46,15 @@ func renewalLives(t T, h *Harness) {
 	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.TTL), replied.Add(a.TTL+h.late()))
 }
 
-// wantExpiry asks until other gets the lock, which has to be between the two
-// instants.
+// wantExpiry asks until other gets the lock, and fails unless that is
+// between the two instants.
 func wantExpiry(t T, other *attempt, earliest, latest time.Time) {
 	t.Helper()
 	for {
 		asked := time.Now()
 		err := other.try(t)
 		if err == nil {
-			// One millisecond: the store may count in whole ones.
+			// The store may count in whole milliseconds.
 			if early := time.Until(earliest); early > time.Millisecond {
 				t.Errorf("another owner got the lock %v before the lease was over", early)
 			}

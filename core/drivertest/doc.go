@@ -16,14 +16,14 @@
 //
 // [Conform] drives the same table outside of a test, for "lockbench conform".
 //
-// A machine that is busy fails no backend: limits count only the time in which
-// the suite's process ran, and a case that lost a lease while the process
-// stalled runs again in a fresh environment, five times at most; then it fails and says
-// that the machine was too busy. What no clock decides fails at once.
+// A busy machine fails no backend. Limits count only the time in which the suite's
+// process ran. A case that lost a lease while the process stalled runs again in a
+// fresh environment, five times at most; then it fails and says that the machine
+// was too busy. A fault that does not depend on a clock fails at once.
 //
 // A case passes, fails, is n/a (a property of the backend excuses it) or is not
-// run (the harness lacks an ability, which it names). What is not run fails the
-// test when the environment says CI=true or sets LOCKBENCH_REQUIRE.
+// run (the harness lacks an ability, which the result names). A case that is not
+// run fails the test when the environment says CI=true or sets LOCKBENCH_REQUIRE.
 //
 // # Where is what
 //

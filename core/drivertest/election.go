@@ -108,7 +108,7 @@ func proclaimCompares(t T, h *Harness) {
 			t.Fatalf("Proclaim by the holder: %v", err)
 		}
 		after := inspect(t, bs[1], "jobs")
-		longer := after.TTL >= before.TTL+h.props.TTLStep // a store that counts in steps rounds each of them
+		longer := after.TTL >= before.TTL+h.props.TTLStep // a store that counts in steps rounds both TTLs
 		if string(after.Value) != value || after.Token != a.Token || longer {
 			t.Errorf("%q was proclaimed for token %d with %v left: the store says %q, %s", value, a.Token, before.TTL, after.Value, describe(after))
 		}
@@ -136,8 +136,8 @@ func renewsUntilReturn(t T, h *Harness) {
 	h.attempt(cs[1].b, "jobs", o.TTL).must(t)
 }
 
-// staysHeld fails if another gets the lock while a callback that has not
-// returned holds it by renewals: for longer than its TTL.
+// staysHeld fails if another owner gets the lock while a callback that has
+// not returned holds it by renewals. It watches for longer than the TTL.
 func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 	t.Helper()
 	throughout(t, ttl*3/2, func() string {
@@ -162,7 +162,7 @@ func oneStartOneStop(t T, h *Harness) {
 			depose(t, h, cs[1].b, "jobs")
 		}
 	}
-	pause(t, o.TTL) // a second start of the last term would come now
+	pause(t, o.TTL) // a second start of the last term would come within this time
 	r.end(t, 5*time.Second)
 	if r.begun() != terms || r.ended != terms {
 		mistimed(t, time.Since(start), "%d terms began and %d ended; want %d", r.begun(), r.ended, terms)
@@ -186,7 +186,7 @@ func (c *client) elector(t T, name string, o core.ElectorOptions) *core.Elector 
 	return e
 }
 
-// campaign waits for a term, at most for limit.
+// campaign waits for a term for at most limit.
 func (c *client) campaign(t T, name string, limit time.Duration, o core.ElectorOptions) *core.Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -223,7 +223,7 @@ type runner struct {
 	err    error // set before done
 
 	mu     sync.Mutex
-	terms  []*core.Term // begun
+	terms  []*core.Term // terms that have begun
 	ended  int          // callbacks that returned
 	atOnce int          // callbacks under way
 }

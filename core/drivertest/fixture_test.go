@@ -15,11 +15,11 @@ import (
 // within one process and its clock.
 type fixture struct {
 	bug   bug
-	plant func(*calls) // the bug's, with the state that the fixture's links share
+	plant func(*calls) // the plant of the bug, with the state that the fixture's links share
 	store *memory.Store
 	other *memory.Store
 	line  *valve        // to the server
-	over  chan struct{} // closed when the case has ended: frees what hangs
+	over  chan struct{} // closed when the case has ended, so that calls that hang end
 	links int
 	pids  int
 	start func(keepData bool) // hook of a bug, nil for none
@@ -94,7 +94,7 @@ func (w *fixture) names() []string {
 	return names
 }
 
-// wipe ends every lease, as a store does that loses its data.
+// wipe ends every lease, as a store does when it loses its data.
 func (w *fixture) wipe() {
 	b := w.store.Open().(whole)
 	_ = b.List(context.Background(), "", func(h driver.Holder) bool {

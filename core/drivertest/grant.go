@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// grantedCases returns those about stores that grant a lock to a waiter by themselves.
+// grantedCases returns the cases about stores that grant a lock to a waiter by themselves.
 func grantedCases() []Case {
 	return []Case{
 		{
@@ -74,8 +74,8 @@ func wakesOnly(p driver.Properties) string {
 	return ""
 }
 
-// queued makes a holder and a waiter behind it that stands in the queue, and is
-// between two waits.
+// queued makes a holder, and a waiter behind it that stands in the queue and
+// is between two waits.
 func (h *Harness) queued(t T, holder, waiter driver.Backend, name string) (first, next *attempt) {
 	t.Helper()
 	first = h.attempt(holder, name, h.lasting().TTL).must(t)
@@ -104,7 +104,7 @@ func ownGrantEnds(t T, h *Harness) {
 		end := a.mustWaitAcquire(t)
 		wg.Wait()
 		if end.IsZero() {
-			continue // asked for
+			continue // the lock was asked for
 		}
 		carried++
 		told := time.Now()
@@ -162,8 +162,8 @@ func frozenCosts(t T, h *Harness) {
 	})
 }
 
-// costsFirstSpan has an owner on b wait behind another one that does not come, after
-// harm, when holder has released the lock.
+// costsFirstSpan checks that an owner on b waits for at most the first span of
+// a waiter before it that does not come. holder releases the lock after harm.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
 	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)
@@ -186,12 +186,12 @@ func passedOver(t T, h *Harness) {
 	p, c, b := h.Host(t, 0), h.client(t), h.Open(t)
 	l := c.mustTry(t, "jobs", h.lasting())
 	p.Enqueue(t, "jobs", h.lasting().TTL, 0)
-	p.Freeze(t) // first: it would start its plugin again
+	p.Freeze(t) // the host first, which would start its plugin again
 	t.Cleanup(func() { p.Resume(t) })
 	plugin := p.Plugin()
 	plugin.Freeze(t)
 	t.Cleanup(func() { plugin.Resume(t) })
-	pause(t, 4*time.Second) // twice of what a place is kept for
+	pause(t, 4*time.Second) // twice as long as a place is kept
 	next := h.attempt(b, "jobs", h.lasting().TTL)
 	wantHeld(t, next.try(t), "TryAcquire of a held lock")
 	if err := next.wait(t, 50*time.Millisecond); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// T is what a case needs of a test. *testing.T satisfies it, and so does what
-// "lockbench conform" runs cases with.
+// T is the part of a test that a case needs. *testing.T satisfies it, and so
+// does the T of "lockbench conform".
 type T interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -30,24 +30,24 @@ type Harness struct {
 	// Other is Open in another namespace of the same store: same names there
 	// never collide with those here. Nil when the backend has no namespaces.
 	Other func(t T) driver.Backend
-	// Denied is Open of a client that the server refuses: wrong password, missing
-	// right. Nil when the server refuses none.
+	// Denied is Open for a client that the server refuses: wrong password,
+	// missing right. Nil when the server refuses no client.
 	Denied func(t T) driver.Backend
-	// Store controls the server behind the backend. NoServer reports whether there is
-	// none to control, as of a store that is files: the cases about it are n/a.
+	// Store controls the server behind the backend. NoServer reports that there is no server
+	// to control, for example because the store is files: the cases about it are n/a.
 	Store    Store
 	NoServer bool
 	// Plugin returns the control of the process behind a backend from Open.
 	Plugin func(b driver.Backend) Process
-	// Stacks returns what the process behind a backend from Open does, for a case that
-	// hangs. It may end the process.
+	// Stacks returns the stacks of the process behind a backend from Open, for a
+	// case that hangs. It may end the process.
 	Stacks func(b driver.Backend) string
 	// Host starts another host process with its own plugin on the same store.
 	// That plugin releases the locks of a dead host after delay, 0: at once.
 	Host func(t T, delay time.Duration) Host
-	// Leftovers lists what the case's namespace holds in the store: keys,
-	// rows. Those that expire by themselves within two minutes are left out.
-	// The suite compares what one name leaves with what many do.
+	// Leftovers lists the entries of the case's namespace in the store: keys,
+	// rows. It omits those that expire by themselves within two minutes. The
+	// suite compares the leftovers of one name with those of many.
 	Leftovers func(t T) []string
 	// InProcess reports whether the backend runs in the process of the test, so
 	// that there is nothing to kill: the cases about processes are n/a here
@@ -62,7 +62,7 @@ type Harness struct {
 
 // Store is a server that a case may stop and start.
 type Store interface {
-	// Stop ends the server, as a crash would, so that nobody can reach it.
+	// Stop ends the server, as a crash would, so that no client can reach it.
 	Stop(t T)
 	// Start starts it again at the same address, with its data or without,
 	// and returns when it answers.
@@ -72,8 +72,8 @@ type Store interface {
 	Resume(t T)
 }
 
-// Process is a process that a case may harm. Methods fail the case when the
-// process is already gone.
+// Process is a process that a case may kill or freeze. Methods fail the case
+// when the process is already gone.
 type Process interface {
 	Pid() int
 	Kill(t T)   // SIGKILL
@@ -93,8 +93,8 @@ type Host interface {
 	// Enqueue starts an Acquire, of a lock with AtLeast set if that is not 0, in the
 	// background and returns when it waits.
 	Enqueue(t T, name string, ttl, atLeast time.Duration)
-	// State asks the held lease: what Valid() answers at once, whether Done is
-	// closed, and the name of the cause, "" while it is held.
+	// State returns at once the state of the held lease: Valid(), whether Done
+	// is closed, and the name of the cause, "" while it is held.
 	State(t T, name string) (valid, done bool, cause string)
 	// Release releases the held lease.
 	Release(t T, name string) error

@@ -16,7 +16,7 @@ type machine struct {
 	p      *process
 	client *core.Client
 	out    *valve        // between the host and its plugin
-	delay  time.Duration // from its death to the release
+	delay  time.Duration // from the host's death to the release
 
 	mu     sync.Mutex
 	leases map[string]held

@@ -32,8 +32,8 @@ percent sign are different locks, and each is shown as it was given.`,
 	}
 }
 
-// oddNames have each tripped an encoding: of a key, a pattern, a hash slot, a
-// collation, a path or a quoted string.
+// oddNames returns names that have each broken an encoding: of a key, a
+// pattern, a hash slot, a collation, a path or a quoted string.
 func oddNames() []string {
 	return []string{
 		"a", "A", "a ", "a  ", " a", "a\t", "a\n", "a\r\n", "a\x00", "a\x00b", "\x00", "a\x7f", "\x01\x1f",
@@ -74,8 +74,8 @@ func namesApart(t T, h *Harness) {
 	}
 }
 
-// wantListed fails unless List shows exactly want; without the capability it does
-// nothing.
+// wantListed fails unless List shows exactly want. It does nothing without
+// the capability.
 func wantListed(t T, b driver.Backend, prefix string, want []string) {
 	t.Helper()
 	admin := driver.AdminOf(b)

@@ -54,7 +54,7 @@ shows the next leader when the server goes on: a question without a bound silenc
 	}
 }
 
-// seen is what an observer was shown at the level of the driver.
+// seen holds the changes that an observer was shown at the level of the driver.
 type seen struct {
 	mu  sync.Mutex
 	all []driver.Holder
@@ -94,7 +94,7 @@ func (s *seen) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// sees waits until the latest that was shown is owner with value; "" is nobody.
+// sees waits until the latest change shown is owner with value; owner "" means no holder.
 func (s *seen) sees(t T, limit time.Duration, owner, value string) {
 	t.Helper()
 	for start := time.Now(); ; pause(t, pollEvery) {
@@ -154,7 +154,7 @@ func neverBack(t T, h *Harness) {
 		a.Value = fmt.Appendf(nil, "%d", i)
 		last = a.must(t)
 		if i%10 == 0 {
-			s.sees(t, observeLimit, a.Owner, string(a.Value)) // not all may be merged
+			s.sees(t, observeLimit, a.Owner, string(a.Value)) // merging all changes is not allowed
 		}
 		if i < 59 {
 			a.mustRelease(t)
@@ -195,8 +195,8 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// reigns lets c be elected, proclaim and resign while changes show it, and
-// returns the term's token.
+// reigns lets c be elected, proclaim and resign while changes must show it,
+// and returns the term's token.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
@@ -234,7 +234,7 @@ func slowReader(t T, h *Harness) {
 	}
 }
 
-// nextStale waits for Stale; what is known of the former leader may be in it.
+// nextStale waits for Stale. Stale may name the former leader.
 func nextStale(t T, changes <-chan core.Change) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, 20*time.Second)

@@ -113,7 +113,7 @@ func serverFrozen(t T, h *Harness) {
 	wantReturns(t, h, a, 300*time.Millisecond)
 }
 
-// wantReturns fails unless every call ends with an error soon after a ctx of d.
+// wantReturns fails unless every call whose ctx lasts d ends with an error soon after it.
 func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 	t.Helper()
 	other := h.attempt(a.b, "other", a.TTL)
@@ -151,7 +151,7 @@ func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 	}
 	for range calls {
 		got := <-answers
-		// The Release under way may be known already to Renew and Proclaim.
+		// Renew and Proclaim may know already of the Release under way.
 		gone := errors.Is(got.err, driver.ErrNotHeld) && got.of == "Release"
 		if got.err == nil || errors.Is(got.err, driver.ErrHeld) || gone {
 			t.Errorf("%s with a ctx of %v and no answer: %v", got.of, d, got.err)

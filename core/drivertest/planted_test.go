@@ -13,29 +13,29 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// bug is something that an implementation may get wrong, and the cases that
-// catch it. What it leaves zero works.
+// bug is a fault that an implementation may have, and the cases that catch
+// it. Parts that a bug leaves zero work.
 type bug struct {
 	name string
-	// plant makes, for one fixture, what spoils each connection to its server.
+	// plant makes, for one fixture, the function that spoils each connection to its server.
 	plant func(*fixture) func(*calls)
-	// hook spoils the leases that core tells the cases of.
+	// hook spoils the leases that core returns to the cases.
 	hook hook
 
-	// No bugs by themselves, but properties.
+	// These are no bugs by themselves, but properties.
 	fencing        driver.Fencing    // "": strict
 	noOrder        bool              // FIFO is not claimed
 	diesWithPlugin bool              // the store ends with its plugin
 	lacks          driver.Capability // core makes up for it
 
-	silentDeath      bool // nobody is told that the plugin died
+	silentDeath      bool // no watcher hears that the plugin died
 	pluginTakesLocks bool // the plugin's death frees its leases
 	neverReplaced    bool // a frozen plugin stays
 	pluginRenews     bool // the plugin of a frozen host renews
 	abandons         bool // a dead host's locks are left to expire
-	forgetsDelay     bool // and so are those of one that asked for a delay
-	hidesRefusal     bool // of a client, which takes it for an outage
-	neverBack        bool // nobody reaches the server again after a stop
+	forgetsDelay     bool // the locks of a dead host that asked for a delay are left to expire too
+	hidesRefusal     bool // the refusal is hidden from a client, which takes it for an outage
+	neverBack        bool // no client reaches the server again after a stop
 	sameNamespace    bool // two namespaces are one
 
 	caught []string // names of cases
@@ -50,8 +50,8 @@ func bugs() []bug {
 	return slices.Concat(grantBugs(), tokenBugs(), leaseBugs(), queueBugs(), requestBugs(), coreBugs(), processBugs())
 }
 
-// judgeCase runs one case in a fixture with b in it, in a bubble of its own, where waiting
-// costs no time.
+// judgeCase runs one case in a fixture with b in it, in a separate bubble,
+// where waiting costs no time.
 func judgeCase(t *testing.T, c Case, b bug) CaseResult {
 	t.Helper()
 	var r CaseResult
@@ -59,7 +59,7 @@ func judgeCase(t *testing.T, c Case, b bug) CaseResult {
 		s := makeSuite(func(t T) *Harness { return newFixture(t, b).harness() })
 		s.props = fixtureProperties(b)
 		r = s.run(t.Context(), c)
-		time.Sleep(time.Hour) // whatever a bug has left behind ends
+		time.Sleep(time.Hour) // any goroutine that a bug has left behind ends
 	})
 	return r
 }
@@ -74,8 +74,8 @@ func caseNamed(t *testing.T, name string) Case {
 	return all[i]
 }
 
-// TestHintsBeforeSleep: a Wait that enters the queue and returns before it could
-// sleep there, as of a host that is still dialling, is no wake-up out of turn.
+// TestHintsBeforeSleep checks that a Wait that enters the queue and returns before it
+// could sleep there, as for a host that is still dialling, is no wake-up out of turn.
 func TestHintsBeforeSleep(t *testing.T) {
 	hints := bug{plant: func(*fixture) func(*calls) {
 		var (
@@ -101,7 +101,7 @@ func TestHintsBeforeSleep(t *testing.T) {
 	}
 }
 
-// TestEntryForAllNames: an entry that a namespace needs once is no leftover.
+// TestEntryForAllNames checks that an entry that a namespace needs once is no leftover.
 func TestEntryForAllNames(t *testing.T) {
 	once := bug{plant: keeps(func(string) string { return "entry" })}
 	for _, name := range []string{"K2 a refused try leaves nothing behind", "K3 acquires cancelled at random leave nothing and block no client"} {
@@ -136,7 +136,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 }
 
 // Without a bug every case passes in the same fixture, or is excused by the
-// property that its counterpart needs.
+// property that the bug sets.
 func TestCasesPassWithoutBug(t *testing.T) {
 	for _, honest := range []bug{
 		{name: "survives"},

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// process is a plugin process, its supervisor, and what a host sees of both.
+// process is a plugin process, its supervisor, and the host's view of both.
 type process struct {
 	*calls
 	w       *fixture
@@ -49,8 +49,8 @@ func (w *fixture) process(store *memory.Store) *process {
 	return p
 }
 
-// keepBook notes what the host holds and waits for, to release it should the
-// host die. Batches are not noted: hosts that are killed make none.
+// keepBook notes the leases and waits of the host, to release them if the
+// host dies. Batches are not noted: hosts that are killed make none.
 func (p *process) keepBook(c *calls) {
 	note := func(f func()) { p.mu.Lock(); defer p.mu.Unlock(); f() }
 	acquire, release, withdraw, wait := c.acquire, c.release, c.withdraw, c.wait
@@ -82,7 +82,7 @@ func (p *process) keepBook(c *calls) {
 	}
 }
 
-// hostDied releases what the host held and waited for.
+// hostDied releases the host's leases and waits.
 func (p *process) hostDied() {
 	p.mu.Lock()
 	held, queued := maps.Clone(p.held), maps.Clone(p.queued)
@@ -96,7 +96,7 @@ func (p *process) hostDied() {
 	}
 }
 
-// renewFor renews for d what the host held.
+// renewFor renews the host's leases for d.
 func (p *process) renewFor(d time.Duration) {
 	if p.w.bug.forgetsDelay || d <= 0 {
 		return

@@ -53,13 +53,13 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is how long a waiter that stands in the queue is given to sleep there.
+// settles is how long a waiter in the queue gets to fall asleep there.
 const settles = 300 * time.Millisecond
 
-// queue lets each of attempts wait in the background, one after the other, and
-// reports which were woken since all of them slept. An entry is no proof of that: a host
-// that has yet to dial enters first, and until it sleeps its Wait returns at once when
-// it finds the lock free, or for nothing. Such a hint wakes nobody out of turn.
+// queue lets each of attempts wait in the background, one after the other, and reports
+// which were woken since all of them slept. Entering the queue does not prove sleep. A
+// host that has yet to dial enters first, and until it sleeps its Wait returns at once
+// if it finds the lock free, or for nothing. Such a hint wakes no waiter out of turn.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -88,7 +88,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 				return inspect(t, a.b, a.Name).Waiters == i+1
 			})
 		} else {
-			pause(t, settles) // the store does not say how many wait, and may be busy
+			pause(t, settles) // the store does not say how many owners wait, and may be busy
 		}
 	}
 	woken = func() []int {
@@ -96,7 +96,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 		defer mu.Unlock()
 		return slices.Clone(back)
 	}
-	for range 5 { // where Wait is to look now and then, nobody ever sleeps
+	for range 5 { // if Wait looks now and then, no waiter ever sleeps
 		pause(t, settles)
 		mu.Lock()
 		early := back
@@ -128,7 +128,7 @@ func wakesOne(t T, h *Harness) {
 	holder.mustRelease(t)
 	eventually(t, 2*time.Second, "a waiter is woken", func() bool { return len(woken()) > 0 })
 	first := woken()[0]
-	h.wantTurn(t, first, all[first]) // else the lock is free after the first span, as others may see
+	h.wantTurn(t, first, all[first]) // otherwise the lock is free after the first span, and others may see that
 	throughout(t, 300*time.Millisecond, func() string {
 		if who := woken(); len(who) > 1 {
 			mistimed(t, h.props.FirstSpan, "one release has woken waiters %v of 4", who)
@@ -137,8 +137,8 @@ func wakesOne(t T, h *Harness) {
 	})
 }
 
-// wantWoken waits until those of want are woken, in that order. Another one is woken in
-// turn only where the first span ran out on this process.
+// wantWoken waits until the waiters in want are woken, in that order. Another
+// waiter may be woken in turn only if the first span ran out on this process.
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second
@@ -198,7 +198,7 @@ func passesOn(t T, h *Harness) {
 
 func vanished(t T, h *Harness) {
 	holder, all := waiters(t, h, 2)
-	next := all[1] // the other one vanishes
+	next := all[1] // the waiter all[0] vanishes
 	for _, a := range all {
 		wantHeld(t, a.try(t), "TryAcquire of a held lock")
 		if err := a.wait(t, 50*time.Millisecond); err != nil {
@@ -231,9 +231,9 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 	}
 }
 
-// othersTurn counts in a host that never leaves the lock alone. Two turns are
-// let pass: the other host may miss one on a busy machine. How long one turn
-// is, is a test of package core.
+// othersTurn counts grants in a host that always wants the lock. The check
+// lets two turns pass, because the other host may miss one on a busy
+// machine. A test of package core checks the length of one turn.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond
 	cs := h.clients(t, 2)
@@ -244,7 +244,7 @@ func othersTurn(t T, h *Harness) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			// A backend that grants to everybody would keep this up for ever.
+			// A backend that grants the lock to every host would keep this up for ever.
 			for ctx.Err() == nil && grants.Load() < 1000 {
 				mine, err := cs[0].acquire(ctx, t, "jobs", h.lasting())
 				if err != nil {
@@ -257,13 +257,13 @@ func othersTurn(t T, h *Harness) {
 		})
 	}
 	eventually(t, 5*time.Second, "another goroutine of the host waits", func() bool { return cs[0].saw(core.EventWaiting, "jobs") > 0 })
-	// An Acquire has announced that it waits before the store has heard of it.
+	// An Acquire reports that it waits before the store has heard of it.
 	eventually(t, 5*time.Second, "the other host stands in the store's queue", func() bool {
 		return inspect(t, cs[0].b, "jobs").Waiters != 0
 	})
 	mustRelease(t, l)
 	eventually(t, 10*time.Second, "the other host gets the lock", other.ended)
-	// Sampled after the grant, at which the host's next Acquire can only wait.
+	// The count is read after the grant, when the host's next Acquire can only wait.
 	if n := grants.Load(); n > 2*9 {
 		t.Errorf("the lock was granted %d times in one host while another waited", n)
 	}

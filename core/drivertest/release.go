@@ -98,7 +98,7 @@ func strangersRenewal(t T, h *Harness, change func(*driver.Request)) {
 	}
 }
 
-// outlived returns a lease that has expired, and the one that followed it.
+// outlived returns a lease that has expired, and the lease that followed it.
 func outlived(t T, h *Harness) (old, now *attempt) {
 	bs := h.backends(t, 2)
 	old = h.attempt(bs[0], "jobs", h.ttl(100*time.Millisecond)).must(t)
@@ -171,7 +171,7 @@ func keep(t T, h *Harness) {
 	}
 }
 
-// written is after how long a release is on the disk of a store that syncs each second.
+// written is the time after which a release is on the disk of a store that syncs each second.
 const written = 2500 * time.Millisecond
 
 func releaseOutlasts(t T, h *Harness) {

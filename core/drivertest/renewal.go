@@ -122,8 +122,8 @@ func batchAsSingle(t T, h *Harness) {
 	batchInOrder(t, h, bs[0], do)
 }
 
-// batchRenewals renews and releases in one batch, with a stale token, a
-// foreign owner and a lock that was never held among them.
+// batchRenewals renews and releases in one batch that also has a stale
+// token, a foreign owner and a lock that was never held.
 func batchRenewals(t T, h *Harness, b driver.Backend, ops []driver.Op, do func(...driver.Op) []driver.Result) {
 	t.Helper()
 	for i := range ops {

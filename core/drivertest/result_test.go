@@ -49,7 +49,7 @@ func conform(t *testing.T, b bug, change func(*Harness)) []RuleResult {
 		if err := Conform(t.Context(), mk, func(r RuleResult) { results = append(results, r) }); err != nil {
 			t.Errorf("Conform: %v", err)
 		}
-		time.Sleep(time.Hour) // whatever a bug has left behind ends
+		time.Sleep(time.Hour) // any goroutine that a bug has left behind ends
 	})
 	return results
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// parallel is how many cases run at a time: most of them wait most of the time.
+// parallel is how many cases run at a time. Most cases spend most of their time waiting.
 const parallel = 4
 
-// tries is how often a case may run until the machine lets it be judged.
+// tries is how often a case may run until one run can be judged.
 const tries = 5
 
 // suite runs cases over the harnesses that mk makes.
@@ -24,8 +24,8 @@ type suite struct {
 	mk    func(T) *Harness
 	props driver.Properties
 	slots chan struct{}
-	// turn is held while a case gathers all slots: one that disturbs others, or
-	// is disturbed by them. The server may be one for all.
+	// turn is held while a case gathers all slots. Such a case disturbs others,
+	// or is disturbed by them, as all may share one server.
 	turn chan struct{}
 }
 
@@ -50,7 +50,7 @@ func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	return s, nil
 }
 
-// enter waits until c may run, and returns what lets the next one in.
+// enter waits until c may run, and returns a function that lets the next case in.
 func (s *suite) enter(c Case) (leave func()) {
 	n := 1
 	if c.alone() {
@@ -97,8 +97,8 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	}
 }
 
-// try runs c once, and says why that could not be judged, "" when it was. What
-// no busy machine excuses has failed all the same.
+// try runs c once. undecided says why the run could not be judged, "" if it
+// could. A fault that no busy machine excuses fails the case all the same.
 func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
 	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
 	passed, undecided, log := t.run(c.limit(), func() {
@@ -117,9 +117,9 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, or only those of the given names, each
-// with a harness of its own. mk is called in a goroutine that is not t's: it
-// reports through the T it is given. A name that no case has fails the test.
+// Run runs every case as a subtest of t, or only those of the given names,
+// each with its own harness. mk is called in another goroutine than t's, and
+// reports through the T that it gets. A name that no case has fails the test.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
 	if len(only) > 0 && len(cases) != len(only) {
@@ -132,7 +132,7 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	ctx := t.Context() // outlives the subtests
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			// The case starts here and is waited for after Parallel, so that the
+			// The case starts here and its end is awaited after Parallel, so that the
 			// number of CPUs does not bound how many cases wait at a time.
 			result := make(chan CaseResult, 1)
 			go func() { result <- s.run(ctx, c) }()
@@ -162,16 +162,16 @@ func tell(t *testing.T, r CaseResult) {
 	}
 }
 
-// Required reports whether the environment demands that every case runs which
-// applies: in CI, and where LOCKBENCH_REQUIRE is set.
+// Required reports whether the environment demands that every case that
+// applies runs: in CI, and where LOCKBENCH_REQUIRE is set.
 func Required() bool {
 	return os.Getenv("LOCKBENCH_REQUIRE") != "" || os.Getenv("CI") == "true"
 }
 
-// Conform runs every case over the harnesses that mk makes and calls report
-// with one result for each rule, in the order of [Rules], as soon as it and
-// those before it are known. Its error says why the suite could not run at
-// all, or is ctx's.
+// Conform runs every case over the harnesses that mk makes. It calls report
+// with one result for each rule, in the order of [Rules], as soon as that
+// result and those before it are known. Its error says why the suite could
+// not run at all, or is ctx's.
 func Conform(ctx context.Context, mk func(T) *Harness, report func(RuleResult)) error {
 	s, err := newSuite(ctx, mk)
 	if err != nil {

@@ -39,7 +39,7 @@ and by the lock in the other, and the later holder is refused by the resource.`,
 	}
 }
 
-// followsData excuses tokens that the store's data alone keep from falling.
+// followsData excuses a backend whose tokens may fall when the store loses its data.
 func followsData(p driver.Properties) string {
 	if p.Fencing == driver.FencingStrict || p.TimedTokens {
 		return ""
@@ -62,15 +62,15 @@ func tokensAsClaimed(t T, h *Harness) {
 	if a.Token == 0 || a.Token >= 1<<53 {
 		t.Errorf("the token is %d: not above 0 and below 2^53", a.Token)
 	}
-	// A day is more than any clock is wrong by, and less than any number that is
-	// no time.
+	// No clock is wrong by a day, and a number that is not a time differs by
+	// more.
 	if off := time.Since(time.UnixMicro(int64(a.Token))).Abs(); h.props.TimedTokens && off > 24*time.Hour {
 		t.Errorf("tokens claim to be times, and %d is %v off", a.Token, off)
 	}
 	a.wantHeldBy(t, "after the grant")
 }
 
-// wantHigher fails unless token, of a later grant, is above before.
+// wantHigher fails unless token, of a later grant, is higher than before.
 func (h *Harness) wantHigher(t T, token, before uint64) {
 	t.Helper()
 	if token <= before {
@@ -78,8 +78,8 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 	}
 }
 
-// rising grants the lock times times, to one host after the other, and ends each
-// grant by end, as seen from the next host.
+// rising grants the lock times times, to one host after the other. end ends
+// each grant, as seen from the next host.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)
@@ -110,7 +110,7 @@ func mintedWithGrant(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	const grants = 60
 	var (
-		mu     sync.Mutex // guards tokens, not the lock: the lock is what is tested
+		mu     sync.Mutex // guards tokens, not the lock, because the lock is tested
 		tokens []uint64
 		wg     sync.WaitGroup
 	)

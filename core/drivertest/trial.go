@@ -18,13 +18,13 @@ import (
 const (
 	// cleanupLimit bounds the clean-ups of one case.
 	cleanupLimit = 30 * time.Second
-	// hangGrace is what a case that is over time gets to end by itself once
-	// its context has ended.
+	// hangGrace is how long a case that exceeds its limit gets to end by itself
+	// once its context has ended.
 	hangGrace = 2 * time.Second
 )
 
-// trial is the [T] that cases run with. It runs the case in a goroutine of its
-// own, so that a case that hangs is reported instead of hanging the caller.
+// trial is the [T] that cases run with. It runs the case in a separate goroutine,
+// so that a case that hangs is reported instead of hanging the caller.
 type trial struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -35,10 +35,10 @@ type trial struct {
 	log      strings.Builder
 	failed   bool
 	open     string // why the case could not be judged, "" when it was
-	step     string // what the case has done last
+	step     string // the last operation that the case has done
 	over     bool
 	cleanups []func()
-	dumps    []func() string // of the plugins
+	dumps    []func() string // print the stacks of the plugins
 	helpers  map[string]bool
 }
 
@@ -48,8 +48,8 @@ func newTrial(ctx context.Context) *trial {
 	return t
 }
 
-// run calls f and then the clean-ups. It reports whether the case has passed, or
-// why it could not be judged, and returns what it wrote.
+// run calls f and then the clean-ups. It reports whether the case has
+// passed, or why it could not be judged, and returns the output of the case.
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()
@@ -69,8 +69,8 @@ func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log 
 	return !t.failed, t.open, t.log.String()
 }
 
-// within runs f in a goroutine and returns "" if it ended in time, or what hangs. That
-// is left behind: nothing can end it.
+// within runs f in a goroutine. It returns "" if f ended in time, and otherwise the
+// stacks that show where f hangs. Such an f is left behind: nothing can end it.
 func (t *trial) within(limit time.Duration, f func()) (stacks string) {
 	done := make(chan struct{})
 	go func() {
@@ -132,7 +132,7 @@ func (t *trial) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// step notes what a case has done, for what then does not come.
+// step notes an operation of the case, to name it if the expected effect does not come.
 func step(t T, format string, args ...any) {
 	if x, ok := t.(*trial); ok {
 		x.mu.Lock()
@@ -141,7 +141,7 @@ func step(t T, format string, args ...any) {
 	}
 }
 
-// after says what the case has done last.
+// after names the last operation of the case.
 func (t *trial) after() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *trial) after() string {
 	return "; the last step was: " + t.step
 }
 
-// watch notes what the case does to the server and to plugins.
+// watch notes the case's actions on the server and on plugins.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = noted{store}
@@ -170,7 +170,7 @@ func (t *trial) watch(h *Harness) {
 	}
 }
 
-// noted is a Store of which each change is a step.
+// noted is a Store that notes each change as a step.
 type noted struct{ Store }
 
 func (s noted) Stop(t T)   { s.Store.Stop(t); step(t, "the server was stopped") }
@@ -181,7 +181,7 @@ func (s noted) Start(t T, keepData bool) {
 	step(t, "the server was started, with its data: %t", keepData)
 }
 
-// harmed is the Process of a plugin, likewise.
+// harmed is the Process of a plugin; it notes each change as a step.
 type harmed struct{ Process }
 
 func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }
@@ -228,8 +228,8 @@ func (t *trial) Failed() bool {
 // label marks the goroutines of the case, and those that they start.
 func (t *trial) label() string { return fmt.Sprintf("%p", t) }
 
-// stacks says where the case waits, and what the plugins that it has opened do
-// meanwhile. A backend in this process has only goroutines of the case.
+// stacks says where the case waits, and where the plugins that it has opened
+// do. A backend in this process has only goroutines of the case.
 func (t *trial) stacks() string {
 	var all, plugins strings.Builder
 	t.mu.Lock()

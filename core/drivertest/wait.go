@@ -215,9 +215,9 @@ func waitReturns(t T, h *Harness) {
 	})
 }
 
-// hinted asks for a held lock before each wait, until one reports that its time
-// was over. To be woken for nothing is allowed, as when a member of the store
-// goes or comes, but not each time.
+// hinted asks for a held lock before each wait, until a wait reports that
+// its time was over. Being woken for nothing is allowed, as when a member of
+// the store goes or comes, but not each time.
 func hinted(t T, a *attempt, wait func() (over bool)) {
 	t.Helper()
 	const most = 3
@@ -255,7 +255,7 @@ func waitsForRelease(t T, h *Harness) {
 	mustRelease(t, l)
 	released := time.Now()
 	next := a.granted(t, 5*time.Second)
-	wantWithin(t, released, a.at, 1100*time.Millisecond, "the grant after the release") // the head asks once a second at least
+	wantWithin(t, released, a.at, 1100*time.Millisecond, "the grant after the release") // the head asks at least once a second
 	if !next.Valid() {
 		t.Errorf("the waiter's lease is not valid: %v", next.Err())
 	}

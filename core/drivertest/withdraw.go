@@ -137,7 +137,7 @@ func unclear(t T, h *Harness) {
 	if !errors.As(err, &unclear) || !errors.Is(err, core.ErrIndeterminate) {
 		t.Fatalf("want an IndeterminateError, got %v", err)
 	}
-	// The store counts from when it handled the request, and has by then.
+	// The store counts from the handling of the request, which is over by then.
 	if left := ran(t, <-answered, unclear.FreeAt); left > ttl+tolerance {
 		t.Errorf("FreeAt is %v after the answer, with a TTL of %v", left, ttl)
 	}

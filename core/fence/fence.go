@@ -2,15 +2,15 @@
 // highest token that it has seen for a name and refuses lower ones.
 //
 // A lease alone cannot protect a resource. Its holder can be paused after its
-// last look at the clock, the lease expires, another one works, and then the
-// first goes on writing. Every grant carries a token that is higher than the
+// last look at the clock. The lease then expires, another holder works, and the
+// first one goes on writing. Every grant carries a token that is higher than the
 // ones before it, so a resource that compares tokens refuses that late write.
 //
-// The first act of a new holder must be a write, or [Guard.Raise] with nothing
-// else: from then on every earlier holder is stale. One that reads first, and
-// writes what it made of that, undoes a late write of the holder before it, which
-// the resource had no reason yet to refuse. The same token may come any number
-// of times.
+// The first act of a new holder must be a write, or [Guard.Raise] alone:
+// from then on every earlier holder is stale. A holder that first reads, and
+// then writes a result of that, may undo a late write of the holder before
+// it, which the resource had no reason yet to refuse. The same token may
+// come any number of times.
 //
 // The package depends on the standard library only and knows nothing of locks,
 // so it fits into services that take none. A token of zero, which no grant has,
@@ -23,11 +23,11 @@ import (
 	"sync"
 )
 
-// ErrStale: the token is lower than one that the resource has already seen.
-// Comes as a [*StaleError].
+// ErrStale means that the token is lower than one that the resource has
+// already seen. Comes as a [*StaleError].
 var ErrStale = errors.New("stale fencing token")
 
-// ErrNoToken: the token is zero, so there is nothing to compare.
+// ErrNoToken means that the token is zero, so there is nothing to compare.
 var ErrNoToken = errors.New("fencing token is zero, which no grant has")
 
 // StaleError says which token was refused and why.

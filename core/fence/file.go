@@ -14,7 +14,7 @@ import (
 )
 
 // File is a file that refuses writes with a stale token, for processes of one
-// machine. The highest token stands beside it in Path + ".token". Any number
+// machine. The highest token is kept in the file Path + ".token". Any number
 // of File values, in any number of processes, may guard the same path.
 type File struct {
 	Path string
@@ -56,8 +56,8 @@ func (f File) guarded(token uint64, write func() error) (err error) {
 	return write()
 }
 
-// tokenWidth is the length of the largest token. All are written that wide, so
-// that one write replaces the one before.
+// tokenWidth is the length of the largest token. All tokens are written with
+// that length, so that one write replaces the one before.
 const tokenWidth = 20
 
 func readToken(guard *os.File) (uint64, error) {

@@ -20,14 +20,14 @@
 //	lock.election.changes           {change}   new leaders, as an observer sees them
 //	lock.election.vacancy.duration  s          from one leader's end to the next one's term
 //
-// The semantic conventions have no names for locks; error.type is theirs, and
-// names and units follow their rules. Its values are those of core.CauseName
-// with underscores: expired, taken, revoked, unreachable, plugin_died,
-// unhealthy, max_hold, and released for a lease that Close did not wait for. Of
-// a failed acquire it is held, unavailable, denied, invalid, unsupported,
-// config, closed, indeterminate, or, when its ctx ended before the store was
-// asked, deadline_exceeded or canceled; _OTHER otherwise. An acquire that waited
-// until its ctx ended has what it waited for.
+// The semantic conventions have no names for locks; only error.type is theirs,
+// and names and units follow their rules. The values of error.type are those
+// of core.CauseName with underscores: expired, taken, revoked, unreachable,
+// plugin_died, unhealthy, max_hold, and released for a lease that Close did
+// not wait for. For a failed acquire the value is held, unavailable, denied,
+// invalid, unsupported, config, closed or indeterminate; deadline_exceeded or
+// canceled when its ctx ended before the store was asked; _OTHER otherwise. An
+// acquire that waited until its ctx ended has the value of its wait.
 //
 // Every counter exists from the start with 0, for every value of error.type: as
 // soon as a client is made, and with a lock.name as soon as there is an event of
@@ -94,7 +94,7 @@ type Recorder struct {
 	zeroed map[attribute.Distinct]bool // whose counters exist
 }
 
-// lease identifies a grant among those of all clients.
+// lease identifies a grant among the grants of all clients.
 type lease struct{ backend, name, owner string }
 
 // open is a lease that has not ended.
@@ -194,7 +194,7 @@ func causeOf(err error) string {
 	return strings.ReplaceAll(name, " ", "_")
 }
 
-// causes are those for which a lease is lost.
+// causes are the causes for which a lease is lost.
 var causes = []error{
 	core.ErrExpired, core.ErrTaken, core.ErrRevoked, core.ErrUnreachable, core.ErrPluginDied, core.ErrUnhealthy, core.ErrMaxHold,
 	core.ErrReleased, // the client was closed first
@@ -230,8 +230,8 @@ func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.Ke
 	r.in.failures.Add(ctx, 0, typed(attrs, other))
 }
 
-// begin records the span of an acquire that was granted, and opens that of the
-// lease.
+// begin records the span of an acquire that was granted, and opens the span
+// of the lease.
 func (r *Recorder) begin(ctx context.Context, ev core.Event) {
 	attrs := trace.WithAttributes(
 		BackendKey.String(ev.Backend), NameKey.String(ev.Name), OwnerKey.String(ev.Owner),
@@ -259,8 +259,8 @@ func (r *Recorder) fail(ctx context.Context, ev core.Event) {
 	acquire.End(trace.WithTimestamp(ev.Time))
 }
 
-// errorTypes are in the order in which typeOf asks: an acquire that gave up
-// wraps what it waited for.
+// errorTypes are in the order in which typeOf asks: the error of an acquire
+// that gave up wraps the error of its wait.
 var errorTypes = []struct {
 	err  error
 	name string
@@ -326,10 +326,10 @@ func textOf(err error) string {
 // Watch records the changes of an election until ctx ends or its client
 // closes. The election need not be one that this process is a candidate in.
 //
-// The vacancy runs from when the leadership was seen to be free to when
-// somebody was seen to have it: a takeover as others notice it. A leader whose
-// successor is seen at once left none, which counts as 0. That the former
-// leader had died before its lease ended, nobody but its host knows.
+// The vacancy runs from when the leadership was seen to be free to when a
+// new leader was seen: a takeover as others notice it. A leader whose
+// successor is seen at once leaves a vacancy of 0. Only the former leader's
+// host knows if that leader had died before its lease ended.
 func (r *Recorder) Watch(ctx context.Context, e *core.Elector) {
 	set := metric.WithAttributeSet(attribute.NewSet(r.attributes(e.Backend(), e.Name())...))
 	r.in.changes.Add(ctx, 0, set)

@@ -58,7 +58,7 @@ func (r recording) series(t *testing.T, name string, attrs ...attribute.KeyValue
 	return n
 }
 
-// exists wants a series with all of attrs.
+// exists fails unless there is a series with all of attrs.
 func (r recording) exists(t *testing.T, name string, attrs ...attribute.KeyValue) {
 	t.Helper()
 	if n := r.series(t, name, attrs...); n == 0 {
@@ -152,7 +152,7 @@ func TestLeaseIsMeasuredFromCallToEnd(t *testing.T) {
 		r.want(t, "lock.hold.duration", 1, 4, name)
 		r.want(t, "lock.leases.held", 0, 1, name)
 		r.want(t, "lock.renew.duration", 1, 0, name)
-		// The renewal came when about a third of the TTL was over.
+		// The renewal came when about a third of the TTL had passed.
 		if _, slack := r.value(t, "lock.renew.slack"); slack < 5.5 || slack > 6.5 {
 			t.Errorf("slack is %v s, want about 6 s", slack)
 		}
@@ -169,7 +169,7 @@ func TestLeaseIsMeasuredFromCallToEnd(t *testing.T) {
 		if len(spans) != 4 {
 			t.Fatalf("%d spans, want 2 for each lease", len(spans))
 		}
-		// Each client ends spans on a goroutine of its own.
+		// Each client ends spans on a separate goroutine.
 		lost := slices.IndexFunc(spans, func(s tracetest.SpanStub) bool { return s.Status.Code == codes.Error })
 		if lost < 0 || spans[lost].Name != "lock hold" {
 			t.Fatalf("span %d is that of the lost lease", lost)
@@ -251,8 +251,8 @@ func TestElectionIsWatched(t *testing.T) {
 	})
 }
 
-// TestCountersExistBeforeTheyCount: Prometheus' increase over a series that
-// begins with its first value is 0.
+// TestCountersExistBeforeTheyCount exists because Prometheus' increase over
+// a series that begins with its first value is 0.
 func TestCountersExistBeforeTheyCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, nil)
@@ -287,8 +287,8 @@ func TestCountersExistBeforeTheyCount(t *testing.T) {
 	})
 }
 
-// TestCountersByNameExistBeforeTheyCount: there is no series without a name,
-// which would look like an election without a leader.
+// TestCountersByNameExistBeforeTheyCount also checks that no series lacks a
+// name: it would look like an election without a leader.
 func TestCountersByNameExistBeforeTheyCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, func(lock string) string { return lock })

@@ -12,15 +12,15 @@ const (
 	// maxLogQueue bounds the lines, in bytes, that wait for the application's
 	// logger.
 	maxLogQueue = 1 << 20
-	// recordSize is what a record takes beside its text.
+	// recordSize is the size of a record without its text.
 	recordSize = 256
-	// logMoment is how long Open, when it fails, and Close wait for the logger.
+	// logMoment is how long Close, and an Open that fails, wait for the logger.
 	logMoment = 500 * time.Millisecond
 )
 
-// appLog hands records to the application's logger from a goroutine of its own.
-// The logger may block, and whoever logs here keeps the plugin running: who
-// reads its standard error, so that it can write on, and who replaces it.
+// appLog hands records to the application's logger from a separate goroutine, because
+// the logger may block. The goroutines that log here keep the plugin running: one
+// reads its standard error, so that it can write on, and one replaces it.
 type appLog struct {
 	log   *slog.Logger
 	queue *deliver.Queue[slog.Record]
@@ -46,14 +46,14 @@ func (a *appLog) warn(message string, err error) {
 // flush waits until the logger has got everything, but not for long.
 func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
 
-// deliver logs what is dropped in a record of its own: the next one may be
-// below the logger's level.
+// deliver logs the number of dropped records in a separate record, because
+// the next one may be below the logger's level.
 func (a *appLog) deliver(r slog.Record, dropped uint64) {
 	if dropped > 0 {
 		a.log.Warn("the logger is too slow, and lines of the plugin were dropped", "dropped", dropped)
 	}
 	ctx := context.Background()
 	if a.log.Enabled(ctx, r.Level) {
-		_ = a.log.Handler().Handle(ctx, r) // as slog does: there is nobody to tell
+		_ = a.log.Handler().Handle(ctx, r) // the error is dropped, as slog does: no caller could be told
 	}
 }

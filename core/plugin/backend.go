@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// waitSlack is how much longer than asked a Wait may take before the plugin is
-// doubted.
+// waitSlack is how much longer than asked a Wait may take before the host
+// doubts the plugin.
 const waitSlack = 2 * time.Second
 
 // backend is a supervised plugin as a driver.Backend with every capability.
@@ -26,8 +26,8 @@ type backend struct {
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
 	closeOnce sync.Once
-	closing   context.Context // of the Close that came first
-	closeErr  error           // once done is closed
+	closing   context.Context // ctx of the first Close
+	closeErr  error           // set before done is closed
 	done      chan struct{}   // closed when supervise has ended
 
 	mu      sync.Mutex
@@ -72,8 +72,8 @@ func (b *backend) live() (*process, error) {
 	return b.current, nil
 }
 
-// call makes one call with a deadline. Hitting it asks for a heartbeat: a
-// frozen plugin shall be replaced while the leases live.
+// call makes one call with a deadline. A call that reaches it asks for a
+// heartbeat, because a frozen plugin must be replaced while the leases live.
 func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -91,7 +91,7 @@ func (b *backend) call(ctx context.Context, timeout time.Duration, do func(conte
 	return err
 }
 
-// stream makes one call without a deadline: heartbeats end it if need be.
+// stream makes one call without a deadline: heartbeats end it if the plugin hangs.
 func (b *backend) stream(ctx context.Context, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -163,8 +163,8 @@ func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.Notify(ctx, name, emit) })
 }
 
-// Watch implements driver.Watcher: the plugin's Down and Up, and what the
-// backend itself has to tell.
+// Watch implements driver.Watcher: it passes on the plugin's Down and Up,
+// and the notices of the backend itself.
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	remove := b.watchers.add(emit)
 	defer remove()
@@ -214,11 +214,11 @@ func (b *backend) Check(ctx context.Context) error {
 	})
 }
 
-// Properties implements driver.Backend: what was last known.
+// Properties implements driver.Backend. It returns the properties that were last known.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties takes over what the plugin declares, less the capabilities that it
-// and its link use themselves.
+// setProperties stores the properties that the plugin declares, without the
+// capabilities that the plugin and its link use themselves.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
 		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
@@ -274,8 +274,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// add starts telling emit, first of all that the plugin is down if it is.
-// After remove has returned, emit is not called any more.
+// add makes the watchers call emit, first with the notice that the plugin is
+// down, if it is. After remove has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

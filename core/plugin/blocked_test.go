@@ -47,8 +47,8 @@ func (g blocker) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestBlockedLoggerBlocksNoPlugin: the plugin can write its log, and is
-// replaced when it dies, and what the logger did not get is counted.
+// TestBlockedLoggerBlocksNoPlugin checks that the plugin can write its log, and is
+// replaced when it dies, and that the lines that the logger did not get are counted.
 func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	s, g := newStore(t), newBlocker()
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Logger: slog.New(g)})
@@ -64,7 +64,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)
 	open()
-	// The next line that fits tells.
+	// The next line that fits carries the count.
 	for end := time.Now().Add(timeout); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d lines and no word of the dropped ones", g.lines.Load())
@@ -75,11 +75,11 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	}
 }
 
-// deafHost is set for a host process whose standard error nobody reads: to the
-// address of the far store.
+// deafHost is set for a host process whose standard error is not read, to
+// the address of the far store.
 const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
 
-// deafReport is what such a host prints.
+// deafReport is the output of such a host.
 type deafReport struct {
 	Back    time.Duration // from the plugin's death to an answer of the next one
 	Lost    []string
@@ -100,8 +100,8 @@ func beDeafHost(socket string) {
 	os.Exit(0)
 }
 
-// deafRun holds leases, kills its plugin, and looks what becomes of them. All
-// its loggers are the default one.
+// deafRun holds leases, kills its plugin, and reports what happens to them.
+// All its loggers are the default one.
 func deafRun(socket string) (r deafReport, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -142,8 +142,8 @@ func deafRun(socket string) (r deafReport, err error) {
 	return r, client.Close(ctx)
 }
 
-// TestHostWhoseStderrIsFull has every log line of a host block in write(2), as
-// that of a service whose log collector hangs.
+// TestHostWhoseStderrIsFull makes every log line of a host block in
+// write(2), as for a service whose log collector hangs.
 func TestHostWhoseStderrIsFull(t *testing.T) {
 	s := newStore(t)
 	unread, full, err := os.Pipe()

@@ -16,10 +16,10 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// timeout bounds what a test waits for on a machine that is busy.
+// timeout bounds the waits of a test on a busy machine.
 const timeout = 30 * time.Second
 
-// prompt wants do to take no more than limit of the time in which this process
+// prompt fails if do takes more than limit of the time in which this process
 // runs.
 func prompt(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
@@ -38,7 +38,7 @@ func eventually(t testing.TB, within time.Duration, what string, ok func() bool)
 	}
 }
 
-// things are what a plugin must not leave behind.
+// things are resources that a plugin must not leave behind.
 type things struct {
 	children    []int
 	descriptors int
@@ -51,7 +51,7 @@ func census(t testing.TB) things {
 	return things{children(t), descriptors(t), socketDirs(t), goleak.IgnoreCurrent()}
 }
 
-// check compares with now, after a moment for what ends by itself.
+// check compares before with the state now, after a moment for resources that end by themselves.
 func (before things) check(t testing.TB) {
 	t.Helper()
 	var now things
@@ -72,13 +72,13 @@ func (before things) check(t testing.TB) {
 	}
 }
 
-// children lists the processes whose parent we are.
+// children lists the child processes of this process.
 func children(t testing.TB) (pids []int) {
 	t.Helper()
 	return childrenOf(t, os.Getpid())
 }
 
-// childrenOf lists the processes whose parent that one is.
+// childrenOf lists the child processes of parent.
 func childrenOf(t testing.TB, parent int) (pids []int) {
 	t.Helper()
 	for pid, s := range proc.All() {

@@ -30,7 +30,7 @@ func TestConformLoopback(t *testing.T) {
 	}
 }
 
-// TestStacksOfPlugin: what a case that hangs shows is what the plugin does, also where that is frozen.
+// TestStacksOfPlugin checks that a case that hangs shows the plugin's stacks, even of a frozen one.
 func TestStacksOfPlugin(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
@@ -42,7 +42,7 @@ func TestStacksOfPlugin(t *testing.T) {
 	}
 }
 
-// told is a store without a queue that tells of releases, in a lock that memory has.
+// told is a store without a queue that reports releases; the lock is the memory backend's.
 type told struct{ driver.Backend }
 
 func (b told) Properties() driver.Properties {
@@ -61,7 +61,7 @@ func (b told) Notify(ctx context.Context, name string, emit func()) error {
 	})
 }
 
-// A release is heard of through the wire.
+// The waiter hears of a release through the wire.
 func TestConformNotifier(t *testing.T) {
 	t.Parallel()
 	for _, loopback := range []func(drivertest.T, driver.Backend) driver.Backend{plugintest.UnaryLoopback, plugintest.Loopback} {
@@ -75,9 +75,9 @@ func TestConformNotifier(t *testing.T) {
 	}
 }
 
-// The whole suite with real plugin and host processes, on a store that
-// outlives them. The store itself cannot be stopped: backends with a server of
-// their own are there for that.
+// The whole suite runs with real plugin and host processes, on a store that
+// outlives them. The store itself cannot be stopped: backends with a server
+// cover that.
 func TestConformProcess(t *testing.T) {
 	t.Parallel()
 	err := drivertest.Conform(t.Context(), func(t drivertest.T) *drivertest.Harness {

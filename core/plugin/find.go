@@ -19,7 +19,7 @@ type Found struct {
 }
 
 // Discover lists the plugins in dirs, beside the running executable, and in
-// PATH, by name. Of two with one name the first counts, as for [Open].
+// PATH, by name. If two have one name the first counts, as for [Open].
 func Discover(dirs []string) []Found {
 	var found []Found
 	seen := map[string]bool{}
@@ -71,7 +71,7 @@ func find(name string, opts Options) (string, error) {
 		detail = strings.TrimPrefix(similar.Suggest(name, names), "; ")
 	}
 	if len(similar.To(name, names)) == 0 {
-		// Who else has a plugin of that name is not known here.
+		// Other vendors' plugins of that name are not known here.
 		detail += fmt.Sprintf("; lockbench's own is built with: go get -tool github.com/lockbench/lockbench/plugins/%s/%s%[1]s && go build -o bin/ tool", name, wire.Prefix)
 	}
 	return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: detail}

@@ -33,8 +33,8 @@ func TestProtocolIsNegotiated(t *testing.T) {
 	}
 }
 
-// What the plugin uses itself is no capability of the host's end, which has no method
-// for it.
+// A capability that the plugin uses itself is not declared by the host's
+// end, which has no method for it.
 func TestStarterStaysInThePlugin(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: newStore(t).config()})
 	capabilities := b.Properties().Capabilities
@@ -46,8 +46,8 @@ func TestStarterStaysInThePlugin(t *testing.T) {
 	}
 }
 
-// A broken data connection is a dead plugin: what was under way is unknown, a
-// new process takes over, and the leases live on.
+// A broken data connection counts as a dead plugin: the outcome of calls
+// under way is unknown, a new process takes over, and the leases live on.
 func TestBrokenDataConnectionIsReplaced(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// FuzzStderr: whatever a plugin writes to its standard error, reading it ends,
-// keeps a few lines of bounded length, and logs no secret.
+// FuzzStderr checks that reading any standard error of a plugin ends, keeps
+// a few lines of bounded length, and logs no secret.
 func FuzzStderr(f *testing.F) {
 	const secret = `hush"hush`
 	f.Add([]byte(`{"@level":"error","@message":"gone","err":"hush\"hush","n":1e999}` + "\nplain hush\"hush\npanic: \x1b[31m\n\ngoroutine 1 [running]:\n"))

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// wait waits for the process, which leads a group. Note: this system cannot wait
-// without giving the number away, so what is left of the group ends by itself,
-// as a plugin does that nobody can reach.
+// wait waits for the process, which leads a group. Note: this system cannot
+// wait without giving the number away. The rest of the group ends by itself,
+// as a plugin does that no host can reach.
 func (p *osProcess) wait() {
 	_ = p.cmd.Wait() // see status
 	p.mu.Lock()

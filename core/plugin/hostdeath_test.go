@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// longTTL is one that nobody waits for: what is free before was released.
+// longTTL is too long to wait for: a lock that is free earlier was released.
 const longTTL = 4 * timeout
 
-// deadHost starts a host that holds locks and waits for another one, kills it,
-// and returns when it did that and what its plugin was.
+// deadHost starts a host that holds locks and waits for another one, and kills
+// it. It returns when it killed the host, and the ids of the host and its plugin.
 func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed time.Time, host, pluginPid int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{
@@ -119,7 +119,7 @@ func TestHostDeathAbandon(t *testing.T) {
 	}
 }
 
-// The end of the lifeline without the death of the host is no proof.
+// The end of the lifeline does not prove the death of the host.
 func TestLifelineAloneIsNoDeath(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -130,7 +130,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// Longer than the plugin looks for the proof: there is nothing to poll for.
+	// This is longer than the plugin looks for the proof: there is nothing to poll for.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))
@@ -140,7 +140,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	}
 }
 
-// Open sweeps what hosts left behind that died together with their plugins.
+// Open sweeps directories of hosts that died together with their plugins.
 func TestStaleDirectoriesAreSwept(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -149,11 +149,11 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", ended.Process.Pid))
-	// That of the host which had this number before its container was started
-	// anew.
+	// This directory belongs to a host that had this number before its container
+	// was started anew.
 	former := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
 	other := filepath.Join(temp, "lockplugin-x-123")
-	// That of a host in another PID namespace, where its number is another.
+	// This one belongs to a host in another PID namespace, where its number is another.
 	claimed := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-456", ended.Process.Pid))
 	young := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-789", ended.Process.Pid))
 	long := time.Now().Add(-time.Hour)

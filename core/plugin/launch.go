@@ -26,8 +26,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// exitMoment is how long the end of a process may follow the end of its
-// connections, on a machine that is busy.
+// exitMoment is how long after its connections a process may end on a busy
+// machine.
 const exitMoment = 250 * time.Millisecond
 
 // launch starts the plugin and configures it, or leaves nothing behind.
@@ -60,7 +60,7 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 
 // start does everything from the process to its first heartbeat.
 func (l *launcher) start(ctx context.Context, p *process) error {
-	// go-plugin has no ctx: ending the process ends what it waits for.
+	// go-plugin has no ctx, so the end of ctx kills the process, and go-plugin's waits end with it.
 	stop := context.AfterFunc(ctx, p.run.kill)
 	defer stop()
 	config, err := l.clientConfig(p.run)
@@ -103,9 +103,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	return p.openSession(ctx)
 }
 
-// connectData opens the data path of protocol version 2. A wrapper that starts
-// the plugin as its child is no impostor, but cannot be told from one: then the
-// operations go over the connection that mutual TLS protects.
+// connectData opens the data path of protocol version 2. A wrapper that
+// starts the plugin as its child is no impostor, but looks like one. Behind
+// a wrapper the operations go over the connection that mutual TLS protects.
 func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
 	if !slices.Contains(p.props.Capabilities, driver.CapWithdraw) {
 		return l.fail(ErrVersion, "its protocol has no Withdraw: take host and plugin from one release")
@@ -123,8 +123,8 @@ func (l *launcher) connectData(ctx context.Context, p *process, path string) err
 	return nil
 }
 
-// clientConfig is what go-plugin starts the process with. Its own AutoMTLS is
-// off: see [wire.Certificate].
+// clientConfig returns go-plugin's configuration for starting the process.
+// Its own AutoMTLS is off: see [wire.Certificate].
 func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) {
 	env := environ(l.opts.Env)
 	var secure *tls.Config // go-plugin enters the plugin's certificate
@@ -152,13 +152,13 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 		StartTimeout:     l.opts.StartTimeout + time.Second, // our ctx ends first
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir.path},
-		// What go-plugin logs, we return or log ourselves.
+		// We return or log ourselves what go-plugin would log.
 		Logger: hclog.NewNullLogger(),
 	}, nil
 }
 
-// dial connects to a plugin, and calls connected with what it has got. Note: go-plugin's own client opens two more
-// streams that we have no use for, and cannot be closed in every state.
+// dial connects to a plugin, and calls connected with each connection. Note: go-plugin's own
+// client opens two more streams, which are useless here and cannot be closed in every state.
 func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if config != nil {
@@ -179,7 +179,7 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 // refusal is the plugin's own answer to Configure.
 type refusal struct{ error }
 
-// diagnose turns a failed start into the error that says what is wrong. The
+// diagnose turns a failed start into an error that names the fault. The
 // process has ended, by itself or because we killed it.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal
@@ -194,7 +194,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()
-	case run.pid() == 0 && !errors.Is(err, context.Canceled): // by the end of starting, before there was a process
+	case run.pid() == 0 && !errors.Is(err, context.Canceled): // starting ended before there was a process
 		open = l.badBinary(err)
 	case starting.Err() != nil:
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)
@@ -217,7 +217,7 @@ func (l *launcher) badBinary(err error) *OpenError {
 	reason := ErrNotPlugin
 	switch {
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrNotExist):
-		reason = ErrNotExecutable // its interpreter may be what is missing
+		reason = ErrNotExecutable // perhaps only its interpreter is missing
 	case exhausted(err):
 		reason = ErrExhausted
 	}

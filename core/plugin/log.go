@@ -19,16 +19,16 @@ import (
 const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
-	// maxTail bounds the last lines on standard error, which are a part of every error until
-	// there is a new process, and maxTailLine one line of them, in bytes.
+	// maxTail bounds the last lines on standard error, which are part of every error until
+	// there is a new process. maxTailLine bounds one of these lines. Both are in bytes.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4
 )
 
-// tail is the last lines of a text.
+// tail holds the last lines of a text.
 type tail []string
 
-// add keeps line, and of it and the earlier ones as much as fits.
+// add keeps line, and as many of the last lines as fit with it.
 func (t *tail) add(line string) {
 	*t = append(*t, wire.BoundTo(line, maxTailLine))
 	*t = (*t)[max(0, len(*t)-tailLines):]
@@ -41,9 +41,9 @@ func (t *tail) add(line string) {
 	}
 }
 
-// lineLog turns what a plugin writes to standard error into log records:
-// hclog's JSON lines at their level, anything else as debug text. It keeps the
-// last lines of plain text, which is what a crash leaves.
+// lineLog turns a plugin's standard error into log records: hclog's JSON
+// lines at their level, any other line as debug text. It keeps the last
+// lines of plain text, because a crash leaves such lines.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor
@@ -58,7 +58,7 @@ func (l *lineLog) read(r io.Reader) {
 	lines := bufio.NewReaderSize(r, maxLogLine)
 	for {
 		line, isPrefix, err := lines.ReadLine()
-		for isPrefix && err == nil { // what is beyond maxLogLine is dropped
+		for isPrefix && err == nil { // the part beyond maxLogLine is dropped
 			_, isPrefix, err = lines.ReadLine()
 		}
 		if len(line) > 0 {
@@ -140,8 +140,8 @@ func (l *lineLog) parseHclog(text string) (slog.Level, string, []slog.Attr, erro
 	return level, message, attrs, nil
 }
 
-// redact drops secrets from what was read from JSON: other languages than Go
-// escape other characters, which hides a secret in the line from the redactor.
+// redact drops secrets from parsed JSON. Languages other than Go escape
+// other characters, which hides a secret in the raw line from the redactor.
 func (l *lineLog) redact(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -160,12 +160,12 @@ func (l *lineLog) redact(v any) any {
 	return v
 }
 
-// maxHandshake bounds what is kept of the first line on standard output.
+// maxHandshake bounds how much of the first line on standard output is kept.
 const maxHandshake = 4 << 10
 
-// firstLine passes the first line on and drops what follows: go-plugin stops
-// reading at a line that is too long for it, and a plugin would wait for ever
-// for room in the pipe.
+// firstLine passes the first line on and drops the rest. go-plugin stops
+// reading at a line that is too long for it, and the plugin would then wait
+// for ever for room in the pipe.
 type firstLine struct {
 	*os.File
 	mu   sync.Mutex
@@ -202,7 +202,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended is io.EOF at the end of the output, and of the time to wait for that.
+// ended returns io.EOF for the end of the output, and for the end of the time to wait for it.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF
@@ -219,7 +219,7 @@ func (f *firstLine) text() string {
 	return strings.TrimSpace(string(f.line))
 }
 
-// closeAll closes the ends of pipes; nil ones are of pipes that did not open.
+// closeAll closes the ends of pipes. A nil file belongs to a pipe that did not open.
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		f.Close()

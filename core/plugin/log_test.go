@@ -74,7 +74,7 @@ func TestHubTellsEveryWatcherInOrder(t *testing.T) {
 	if !slices.Equal(first, wantFirst) || !slices.Equal(second, wantSecond) {
 		t.Errorf("got %v and %v, want %v and %v", first, second, wantFirst, wantSecond)
 	}
-	// Who comes after Up is told nothing of the outage.
+	// A watcher that comes after Up hears nothing of the outage.
 	h.add(func(n driver.Notice) { t.Errorf("told of %+v", n) })()
 }
 

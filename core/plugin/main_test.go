@@ -26,7 +26,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// TestMain lets this binary be a host process, and, under the name of a
+// TestMain lets this binary be a host process or, under the name of a
 // plugin, that plugin.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
@@ -255,7 +255,7 @@ func bad(how string) {
 	os.Exit(1)
 }
 
-// mute shakes hands and accepts connections, and never says a word.
+// mute completes the handshake and accepts connections, and never sends a byte.
 func mute() {
 	listener, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s"))
 	if err != nil {
@@ -269,5 +269,5 @@ func mute() {
 	}
 }
 
-// memoryMain is the plugin that everybody has.
+// memoryMain is the plugin that every installation has.
 const memoryMain = "github.com/lockbench/lockbench/plugins/memory/lockplugin-memory"

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// refused opens a plugin that must not open, and checks that no process, and
-// nothing else, is left and that it did not wait past the start timeout.
+// refused opens a plugin that must not open. It checks that no process or
+// other resource is left, and that Open did not wait past the start timeout.
 func refused(t *testing.T, name string, opts plugin.Options, want error, texts ...string) error {
 	t.Helper()
 	before := census(t)
@@ -45,8 +45,8 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
-// opened expects that the plugin opens, and closes it: an open one starts
-// goroutines later, too, within the census of a refusal.
+// opened expects that the plugin opens, and closes it: an open plugin starts
+// goroutines later, too, during the census of a refusal.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })
@@ -128,7 +128,7 @@ func TestOpenFindsByName(t *testing.T) {
 	refused(t, "memroy", plugin.Options{Dirs: []string{dir}}, plugin.ErrNotFound, "did you mean memory?")
 	refused(t, "nothing", plugin.Options{}, plugin.ErrNotFound,
 		"go get -tool github.com/lockbench/lockbench/plugins/nothing/lockplugin-nothing && go build -o bin/ tool")
-	// As "go build -o bin/ tool" leaves it, for "go run .".
+	// The directory looks as "go build -o bin/ tool" leaves it, for "go run .".
 	t.Chdir(t.TempDir())
 	if err := errors.Join(os.Mkdir("bin", 0o700), os.WriteFile("bin/lockplugin-own", nil, 0o700)); err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestDescribe(t *testing.T) {
 }
 
 // The plugin of another backend would lock in another store, where it excludes
-// nobody: which backend it is, it says itself, and not its file's name.
+// no host. The plugin itself says which backend it is, and not its file's name.
 func TestOpenComparesTheName(t *testing.T) {
 	memory := plugintest.Build(t, memoryMain)
 	misnamed := filepath.Join(t.TempDir(), "lockplugin-redis")

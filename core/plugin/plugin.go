@@ -19,10 +19,10 @@ import (
 type Options struct {
 	// Config is the backend's configuration; Describe lists its keys.
 	Config driver.Config
-	// Path of the binary, whatever it is called; "" looks for lockplugin-NAME in
-	// Dirs, beside the running executable, and in PATH, in this order. One that
-	// any user of the machine could replace is refused, and so is one that
-	// turns out to be of another backend than the one that was asked for.
+	// Path is the path of the binary, which may have any name. "" looks for
+	// lockplugin-NAME in Dirs, beside the running executable, and in PATH, in
+	// this order. Open refuses a binary that any user of the machine could
+	// replace, or that turns out to be of another backend than the requested one.
 	Path string
 	Dirs []string
 	// Checksums is a file as sha256sum writes it. When given, the binary must
@@ -32,10 +32,10 @@ type Options struct {
 	// library has none. The socket is in a directory that only this user can
 	// enter, with and without TLS.
 	NoMTLS bool
-	// Logger gets the plugin's log, at the plugin's levels, on a goroutine that
-	// nothing waits for but, for half a second, Close and an Open that fails.
-	// While it blocks, 1 MiB of lines waits for it; more is dropped, and the
-	// number of dropped lines logged. Default: slog.Default().
+	// Logger gets the plugin's log, at the plugin's levels, on a separate
+	// goroutine. Only Close and an Open that fails wait for that goroutine, for
+	// half a second. While it blocks, 1 MiB of lines waits for it. More lines
+	// are dropped, and their number is logged. Default: slog.Default().
 	Logger *slog.Logger
 	// StartTimeout bounds a start, until the plugin has taken its
 	// configuration. Not negative. Default 5 s.
@@ -43,9 +43,9 @@ type Options struct {
 	// OnHostDeath says what the plugin does with this host's leases when this
 	// process dies. Default: it releases them at once.
 	OnHostDeath Policy
-	// Protocol is the version of the protocol: 1 makes one call per operation,
-	// 2 batches them over a socket of their own. 0, the default, is the highest
-	// that the plugin speaks.
+	// Protocol is the version of the protocol: 1 makes one call per operation, 2
+	// batches them over a separate socket. 0, the default, is the highest
+	// version that the plugin speaks.
 	Protocol int
 	// Env are variables ("KEY=value") that the plugin gets beside the few that
 	// it inherits: paths, time zone, language, TLS roots, Go runtime settings,
@@ -57,10 +57,10 @@ type Options struct {
 type Policy struct {
 	// Abandon leaves them to their TTL.
 	Abandon bool
-	// Delay, not negative, is how long after the host's death they are
-	// released: for writes in flight and children of the host. The plugin
-	// renews them meanwhile, however short their TTL is. Should it end
-	// too, or not reach the store, they end with their TTL.
+	// Delay, not negative, is how long after the host's death the plugin
+	// releases them: for writes in flight and children of the host. The plugin
+	// renews them meanwhile, however short their TTL is. If the plugin ends too,
+	// or cannot reach the store, they end with their TTL.
 	Delay time.Duration
 }
 
@@ -92,8 +92,8 @@ func Open(ctx context.Context, name string, opts *Options) (driver.Backend, erro
 	return newBackend(l, p), nil
 }
 
-// ProcessOf returns the process id of the plugin behind a backend from [Open];
-// ok is false while there is none, and for other backends.
+// ProcessOf returns the process id of the plugin behind a backend from
+// [Open]. ok is false while there is no process, and for other backends.
 func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	own, isOurs := b.(*backend)
 	if !isOurs {
@@ -146,8 +146,8 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	return l, nil
 }
 
-// looksSecret guesses, until the plugin has told which keys are secret. A Go
-// plugin knows it from the start, and its log shows none.
+// looksSecret guesses until the plugin has told which keys are secret. A
+// plugin in Go knows it from the start, and keeps secrets out of its log.
 func looksSecret(key, value string) bool {
 	for _, word := range []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"} {
 		if strings.Contains(key, word) {
@@ -165,7 +165,7 @@ func (l *launcher) versions() []int {
 	return wire.Versions()
 }
 
-// setup is what the plugin is told after each start.
+// setup returns the settings that the plugin gets after each start.
 func (l *launcher) setup() wire.Setup {
 	host, err := os.Hostname()
 	if err != nil {
@@ -179,7 +179,7 @@ func (l *launcher) setup() wire.Setup {
 	}
 }
 
-// failed is fail with the error that is the cause.
+// failed is fail with the error cause.
 func (l *launcher) failed(reason, cause error) *OpenError {
 	open := l.fail(reason, "%v", cause)
 	open.Cause = cause
@@ -217,7 +217,7 @@ type OpenError struct {
 	Reason error
 	Detail string
 	Stderr []string // the last lines that the plugin wrote, without secrets
-	Cause  error    // nil, or what else the error is: a ctx error, for example
+	Cause  error    // nil, or another error that the failure wraps: a ctx error, for example
 }
 
 func (e *OpenError) Error() string {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkPrivileges refuses a binary that starts with more privileges than its host
-// has. A plugin written with package serve refuses those of other programs for
+// checkPrivileges refuses a binary that starts with more privileges than its
+// host has. A plugin written with package serve refuses new privileges
 // itself, but only once it runs.
 func checkPrivileges(path string) error {
 	info, err := os.Stat(path)
@@ -19,7 +19,7 @@ func checkPrivileges(path string) error {
 	if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
 		return errors.New("it is set-user-ID or set-group-ID")
 	}
-	// Any error says that it has none: that file system knows no such thing.
+	// Any error says that it has none: that file system does not support them.
 	if n, err := unix.Getxattr(path, "security.capability", nil); err == nil && n > 0 {
 		return errors.New("it has file capabilities")
 	}

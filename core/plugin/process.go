@@ -20,7 +20,7 @@ import (
 const (
 	closeCall = time.Second            // for the plugin to close its backend
 	closeExit = time.Second            // then for the process to end
-	killExit  = 500 * time.Millisecond // then, killed, to be gone
+	killExit  = 500 * time.Millisecond // then for the killed process to be gone
 )
 
 // process is one running plugin with its connection and heartbeats.
@@ -29,7 +29,7 @@ type process struct {
 	conn  *grpc.ClientConn
 	unary *wire.Unary
 	link  wire.Link   // the data path
-	data  *frame.Link // the same in protocol version 2, nil in version 1
+	data  *frame.Link // the data path in protocol version 2, nil in version 1
 	props driver.Properties
 
 	ctx    context.Context // ends with the process
@@ -38,7 +38,7 @@ type process struct {
 
 	once sync.Once
 	dead chan struct{} // closed when the process is to be given up
-	err  error         // why, once dead is closed
+	err  error         // the reason, set before dead is closed
 
 	suspect chan struct{} // asks for a heartbeat now
 	echo    chan uint64   // the newest heartbeat that came back
@@ -96,7 +96,7 @@ func (p *process) watchExit() {
 	}
 }
 
-// ended says how the process ended; one that crashed has said why.
+// ended says how the process ended. A process that crashed has printed the reason.
 func (p *process) ended() error {
 	err := fmt.Errorf("process %d ended: %s", p.run.pid(), p.run.outcome())
 	if !p.run.crashed() {
@@ -137,7 +137,7 @@ func (p *process) stop(ctx context.Context) error {
 }
 
 // abort kills the process if it still runs, and waits until nothing of it is
-// left. The wait has an end: a process that the kernel cannot kill is left.
+// left. The wait is bounded: a process that the kernel cannot kill stays behind.
 func (p *process) abort() {
 	p.giveUp(driver.ErrClosed)
 	p.run.kill()
@@ -150,7 +150,7 @@ func (p *process) abort() {
 		p.data.Close()
 	}
 	if p.conn != nil {
-		_ = p.conn.Close() // it is ours alone, and closed once
+		_ = p.conn.Close() // conn belongs to this process alone, and is closed once
 	}
 	p.wg.Wait()
 	p.run.dir.remove()
@@ -167,17 +167,17 @@ func waitFor(done <-chan struct{}, most time.Duration) {
 
 const (
 	beatEvery = time.Second
-	// stoppedLimit is how long a process that is stopped by a signal may leave
-	// a heartbeat without an answer; silentLimit holds for one that is not,
-	// and may just be starved of CPU time.
+	// stoppedLimit is how long a process that is stopped by a signal may leave a
+	// heartbeat without an answer. silentLimit is the same for a process that is
+	// not stopped, and may just lack CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
 	// beatSlice is the grain in which the time without an answer is counted.
 	beatSlice = 25 * time.Millisecond
 )
 
-// receive hands on the heartbeats that come back. The end of the stream is the
-// end of the process, or close before it.
+// receive hands on the heartbeats that come back. The stream ends with the
+// process, or shortly before.
 func (p *process) receive(s wire.Session) {
 	for {
 		beat, err := s.Recv()
@@ -193,7 +193,7 @@ func (p *process) receive(s wire.Session) {
 	}
 }
 
-// connectionError prefers the exit status, which follows within a moment.
+// connectionError prefers the exit status, which follows within a moment, as the error.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {
@@ -202,8 +202,8 @@ func (p *process) connectionError(which string, err error) error {
 	return fmt.Errorf("%s with process %d ended: %w", which, p.run.pid(), err)
 }
 
-// heartbeats sends a heartbeat every second, and at once when a call has hit its
-// deadline, and gives the process up when one is not answered.
+// heartbeats sends a heartbeat every second, and at once when a call has reached
+// its deadline. It gives the process up when a heartbeat is not answered.
 func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
@@ -225,9 +225,9 @@ func (p *process) heartbeats(s wire.Session) {
 	}
 }
 
-// answered waits for heartbeat seq. It counts only time in which this process
-// ran itself, slice by slice: after a pause of the host, or on a machine that
-// gives it no CPU time, the plugin gets a fresh chance.
+// answered waits for heartbeat seq. It counts only time in which this
+// process itself ran, slice by slice. After a pause of the host, or on a
+// machine that gives it no CPU time, the plugin gets a fresh chance.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()

@@ -26,25 +26,25 @@ import (
 // exec.Cmd's ExtraFiles.
 const lifelineFd = 3
 
-// drainFor is how long the output of a process that ended is still read: a
-// child of it may hold the other end for ever.
+// drainFor is how long the output of a process that ended is still read: its
+// child may hold the other end for ever.
 const drainFor = 250 * time.Millisecond
 
-// osProcess is one run of a plugin binary, from go-plugin's point of view. We
-// start it ourselves because go-plugin gives a plugin our standard input, our
-// process group and no lifeline, and waits for a process without an end.
+// osProcess is one run of a plugin binary, from go-plugin's point of view. The host
+// starts it itself, because go-plugin passes its standard input and process group
+// on to a plugin, gives it no lifeline, and waits for a process without a limit.
 type osProcess struct {
 	path     string
 	dir      *socketDir // ours to remove
 	log      *lineLog
-	lifeline *os.File // the host's end; the plugin sees its end when we die
+	lifeline *os.File // the host's end; the plugin sees its end when the host dies
 
 	mu      sync.Mutex
-	killed  bool // also when it was not started yet
-	reaped  bool // then its number may be another's
+	killed  bool // set even if it was not started yet
+	reaped  bool // after this its number may belong to another process
 	cmd     *exec.Cmd
 	id      int         // 0 before the start
-	behind  *os.Process // what serves in its place, when it is a wrapper
+	behind  *os.Process // the process that serves in its place, when it is a wrapper
 	stdout  *firstLine
 	exited  chan struct{} // closed when the process was reaped
 	drained chan struct{} // closed when its stderr was read to the end
@@ -66,7 +66,7 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
 	// A terminal's Ctrl-C is for the host, which still needs its plugin. And a
-	// group is ended as a whole: with a wrapper, and with what that started.
+	// group can be killed as a whole, with a wrapper and the wrapper's children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,11 +104,11 @@ func (p *osProcess) Start(context.Context) error {
 	return nil
 }
 
-// reap waits for the process; its owner is whoever waits for exited.
+// reap waits for the process; the goroutine that waits for exited owns it.
 func (p *osProcess) reap(stderr *os.File) {
 	p.wait()
 	if p.status() == nil {
-		_ = p.cmd.Process.Release() // it lets go of a descriptor, and does not fail
+		_ = p.cmd.Process.Release() // it closes a descriptor, and does not fail
 	}
 	p.mu.Lock()
 	p.forgetBehind()
@@ -120,8 +120,8 @@ func (p *osProcess) reap(stderr *os.File) {
 	close(p.exited)
 }
 
-// finish runs cmd, which leads a group, to its end or that of ctx, and ends what is
-// left of the group. Its error is that of the start; the rest is in status.
+// finish runs cmd, which leads a group, to its end or that of ctx, and ends the rest
+// of the group. Its error is the error of the start; status has the rest.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -142,7 +142,7 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// kill ends the process and what it has started with SIGKILL, or keeps it from
+// kill ends the process and its children with SIGKILL, or keeps it from
 // being started. It may be called at any time, and does not wait.
 func (p *osProcess) kill() {
 	p.mu.Lock()
@@ -157,12 +157,12 @@ func (p *osProcess) pid() int {
 	return p.id
 }
 
-// status is how the process ended, once exited is closed; nil when that is not
-// known: the host ignores SIGCHLD, or waits for every child that it has, as the
-// first process of a container does.
+// status says how the process ended, once exited is closed. It is nil when
+// that is not known: the host ignores SIGCHLD, or waits for all its
+// children, as the first process of a container does.
 func (p *osProcess) status() *os.ProcessState { return p.cmd.ProcessState }
 
-// byItself reports, once exited is closed, whether it was not we who ended it.
+// byItself reports, once exited is closed, whether the process ended without being killed by us.
 func (p *osProcess) byItself() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,8 +173,8 @@ func (p *osProcess) byItself() bool {
 	return !p.killed || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL
 }
 
-// crashed reports, once exited is closed, whether the process may have said why
-// it ended: no signal ended it, as far as we know.
+// crashed reports, once exited is closed, whether the process may have
+// printed why it ended: no signal ended it, as far as we know.
 func (p *osProcess) crashed() bool { return p.status() == nil || p.status().Exited() }
 
 // succeeded reports, once exited is closed, whether its status was 0.
@@ -205,9 +205,9 @@ func (p *osProcess) Wait(context.Context) error {
 	return nil
 }
 
-// Kill implements runner.AttachedRunner. go-plugin calls it after a failed start
-// too: a process that is ending by itself is let end, so that its status says
-// why.
+// Kill implements runner.AttachedRunner. go-plugin calls it after a failed
+// start too. A process that is ending by itself is left to end, so that its
+// status gives the reason.
 func (p *osProcess) Kill(context.Context) error {
 	if p.pid() != 0 {
 		waitFor(p.exited, exitMoment)
@@ -242,16 +242,16 @@ func (p *osProcess) HostToPlugin(network, address string) (string, string, error
 	return network, address, nil
 }
 
-// inherited are the variables of the host that a plugin gets: what a network
-// client and the Go runtime need. Everything else of the host's environment,
-// where secrets often are, stays here.
+// inherited lists the variables of the host that a plugin gets: those that a
+// network client and the Go runtime need. All other variables of the host,
+// which often hold secrets, are withheld.
 var inherited = []string{
 	"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"GODEBUG", "GOTRACEBACK", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GORACE", "GOCOVERDIR",
 	wire.EnvCPUProfile, wire.EnvTrace,
 }
 
-// environ is the environment of a plugin, without what go-plugin adds.
+// environ returns the environment of a plugin, without go-plugin's additions.
 func environ(extra []string) []string {
 	var env []string
 	for _, key := range inherited {
@@ -262,9 +262,9 @@ func environ(extra []string) []string {
 	return append(env, extra...)
 }
 
-// servedBy takes note of the process at the other end of conn. Where we have
-// started a wrapper it is another one, which may have left the process group: a
-// session of its own is what an init gives to its child.
+// servedBy notes the process at the other end of conn. If the host has
+// started a wrapper, that is another process, which may have left the
+// process group: an init gives its child a new session.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -280,8 +280,8 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	// Without a handle its number may be another's when we use it; and only what
-	// was started for us is ours to end.
+	// Without a handle its number may belong to another process when it is used;
+	// and only a process that was started for this host may be ended.
 	if behind.WithHandle(func(uintptr) {}) != nil || !p.startedForUs(pid) {
 		_ = behind.Release() // it does not fail
 		return
@@ -294,7 +294,7 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	}
 }
 
-// forgetBehind lets go of what has been ended. The caller holds mu.
+// forgetBehind lets go of a process that has been ended. The caller holds mu.
 func (p *osProcess) forgetBehind() {
 	if p.behind != nil {
 		_ = p.behind.Release() // it does not fail
@@ -302,8 +302,8 @@ func (p *osProcess) forgetBehind() {
 	}
 }
 
-// startedForUs reports whether a process has our socket directory in its
-// environment, which no other process has but what this one has started.
+// startedForUs reports whether a process has this host's socket directory in its
+// environment. Only the plugin and the processes that it has started have it.
 func (p *osProcess) startedForUs(pid int) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && strings.Contains("\x00"+string(env), "\x00"+wire.EnvDir+"="+p.dir.path+"\x00")
@@ -315,7 +315,7 @@ func (p *osProcess) end() {
 		killGroup(p.cmd.Process)
 	}
 	if p.behind != nil {
-		_ = p.behind.Kill() // it fails only when that has ended
+		_ = p.behind.Kill() // Kill fails only when the process has ended
 	}
 }
 

@@ -22,13 +22,13 @@ const (
 )
 
 // checkSafe refuses a binary that any user of this machine could replace. It
-// goes the way that the kernel goes, through every directory and every link,
-// and refuses one of these in a directory in which any user may write: the
-// binary, a link, and a directory unless the one that it is in is sticky, as
-// /tmp is, and it is this user's or root's own: there no other user can rename
-// it. Who owns what stands elsewhere is not looked at.
+// follows the kernel's way to the binary, through every directory and every
+// link. In a directory in which any user may write it refuses the binary, a
+// link, and a directory. It accepts such a directory if its parent is
+// sticky, as /tmp is, and it is this user's or root's own: no other user can
+// rename it there. It ignores the owners of all other files.
 func checkSafe(path string) error {
-	var done []string // of a path without links
+	var done []string // the parts of a path without links
 	rest := parts(path)
 	for links := 0; len(rest) > 0; {
 		part := rest[0]
@@ -72,8 +72,8 @@ func checkSafe(path string) error {
 	return nil
 }
 
-// parts are what a path consists of. Note: filepath.Clean would drop "a/..",
-// which is another directory when a is a link.
+// parts returns the elements of a path. Note: filepath.Clean would drop
+// "a/..", which is another directory when a is a link.
 func parts(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
 }
@@ -94,7 +94,7 @@ func notForOthers(dir string, entry fs.FileInfo) error {
 	return replaceable{dir, info.Mode()}
 }
 
-// replaceable is the error about what any user may write to.
+// replaceable is the error about a file or directory that any user may write to.
 type replaceable struct {
 	path string
 	mode fs.FileMode
@@ -104,8 +104,8 @@ func (r replaceable) Error() string {
 	return fmt.Sprintf("any user may write to %s (%v)", r.path, r.mode)
 }
 
-// fileReason is the reason of an [OpenError] about a binary that cannot be
-// looked at or is not good.
+// fileReason returns the reason of an [OpenError] about a binary that cannot
+// be examined or is not good.
 func fileReason(err error) error {
 	var unsafe replaceable
 	switch {
@@ -119,8 +119,8 @@ func fileReason(err error) error {
 	return ErrNotExecutable
 }
 
-// exhausted reports whether err is about what this process or this machine has
-// no more of. The text counts too: gRPC keeps no cause.
+// exhausted reports whether err says that this process or this machine has
+// run out of a resource. The text counts too: gRPC keeps no cause.
 func exhausted(err error) bool {
 	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
@@ -130,12 +130,12 @@ func exhausted(err error) bool {
 	return false
 }
 
-// verify checks that the binary can be executed and that no other user could have
-// replaced it, and compares it with the checksum file, if there is one. It is
-// done before each start.
-// Note: a user who can write to the binary between this and the start can still
-// replace it, which is why the way to it must be safe. Executing the open file
-// that was compared would not do for a script, whose interpreter opens it anew.
+// verify checks that the binary can be executed and that no other user could
+// have replaced it. It compares the binary with the checksum file, if there
+// is one. It runs before each start.
+// Note: a user who can write to the binary can still replace it between this
+// check and the start, so the way to it must be safe. Executing the open file
+// that was compared would not work for a script, whose interpreter opens it anew.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)
 	if err == nil {
@@ -167,7 +167,7 @@ func (l *launcher) verify() error {
 	return nil
 }
 
-// sumOf is the SHA-256 of the file at path, in hex.
+// sumOf returns the SHA-256 of the file at path, in hex.
 func sumOf(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

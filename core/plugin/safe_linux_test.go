@@ -30,14 +30,14 @@ func links(t *testing.T, root string, chain ...string) {
 	}
 }
 
-// Every directory that is passed on the way to the binary counts, in whatever
-// link it stands.
+// Every directory on the way to the binary counts, whichever link contains
+// it.
 func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	safe := copied(t, 0o755, 0o755)
 	for what, tt := range map[string]struct {
 		chain []string
-		mode  fs.FileMode // of the directory "open"
-		owner int         // of "open/sub", when it is not -1
+		mode  fs.FileMode // mode of the directory "open"
+		owner int         // owner of "open/sub", when it is not -1
 		bad   bool
 	}{
 		"a link in the middle":           {[]string{"a/b -> ../open/c", "open/c -> " + safe}, 0o777, -1, true},
@@ -83,8 +83,8 @@ func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	})
 }
 
-// A binary that is gone when its plugin is to be started again is missing, and
-// nothing else.
+// A binary that is gone when its plugin must be started again is reported as
+// missing, and not as unsafe.
 func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: path})
@@ -126,8 +126,8 @@ func nextDescriptor(t *testing.T) int {
 	}
 }
 
-// A host that has no descriptors left is told so, whatever it was that could
-// not be opened.
+// A host that has no descriptors left is told so, whichever file could not
+// be opened.
 func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	sums := filepath.Join(t.TempDir(), "sums")

@@ -93,7 +93,7 @@ func TestSwappedBinaryIsNotStarted(t *testing.T) {
 	}
 }
 
-// sockets are those of this process's plugins.
+// sockets returns the sockets of this process's plugins.
 func sockets(t *testing.T) (all []string) {
 	t.Helper()
 	for _, dir := range socketDirs(t) {
@@ -176,8 +176,8 @@ func intruder(t *testing.T) lockpb.PluginClient {
 	return nil
 }
 
-// TestStrangersNeitherReleaseNorRenew: a client of the same plugin, without
-// mutual TLS and of the same user, has neither owner nor token.
+// TestStrangersNeitherReleaseNorRenew covers a client of the same plugin,
+// without mutual TLS and of the same user, that has neither owner nor token.
 func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), NoMTLS: true})
 	token, err := b.TryAcquire(t.Context(), request("jobs", "holder"))
@@ -211,8 +211,8 @@ func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	}
 }
 
-// TestMutualTLSKeepsClientsOut: without the host's certificate nobody of the
-// same user gets an answer either.
+// TestMutualTLSKeepsClientsOut checks that without the host's certificate no
+// client of the same user gets an answer either.
 func TestMutualTLSKeepsClientsOut(t *testing.T) {
 	plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), Protocol: 1})
 	for _, path := range sockets(t) {
@@ -272,8 +272,8 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 	}
 }
 
-// TestPrivilegedBinaryIsRefused: such a binary would run with its rights before
-// it could refuse them.
+// TestPrivilegedBinaryIsRefused exists because such a binary would run with
+// its privileges before it could refuse them.
 func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	for _, mode := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {

@@ -17,15 +17,15 @@ const (
 	// maxTempDir keeps socket paths below the 104 bytes that every system takes;
 	// go-plugin's own names add about 45 bytes to our directory's.
 	maxTempDir = 36
-	// sweepAfter leaves alone what a host has made and not claimed yet.
+	// sweepAfter protects directories that a host has made and not claimed yet.
 	sweepAfter = time.Minute
 )
 
-// socketDir is a directory that only this user can enter. Its name says whose
-// it is, so that it can be swept when we die without removing it.
+// socketDir is a directory that only this user can enter. Its name says which host
+// it belongs to, so that it can be swept if the host dies without removing it.
 type socketDir struct {
 	path  string
-	claim *os.File // holds a lock on the directory for as long as we live
+	claim *os.File // holds a lock on the directory for as long as this host lives
 }
 
 func newSocketDir() (*socketDir, error) {
@@ -47,15 +47,15 @@ func newSocketDir() (*socketDir, error) {
 	return &socketDir{path: path, claim: claim}, nil
 }
 
-// remove may leave something behind, which is swept by a later Open.
+// remove may leave files behind, which a later Open sweeps.
 func (d *socketDir) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.claim.Close()
 }
 
-// sweepStale removes the socket directories of this user's dead hosts. The
-// plugin removes its own when its host dies; this is for those that were
-// killed together with their host.
+// sweepStale removes the socket directories of this user's dead hosts. A
+// plugin removes its own when its host dies; sweepStale is for plugins that
+// were killed together with their host.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))
@@ -71,12 +71,12 @@ func sweepStale() {
 	}
 }
 
-// staleDir reports whether the host of dir is dead: then it has let go of its
+// staleDir reports whether the host of dir is dead and so has let go of its
 // claim.
 //
-// Note: its number says nothing. Another PID namespace may share this directory;
-// and in a container that was started anew the host has, as often as not, the
-// number of the one that was killed.
+// Note: the host's number proves nothing. Another PID namespace may share
+// this directory. And in a container that was started anew the host often
+// has the number of the host that was killed.
 func staleDir(dir string) bool {
 	digits, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), wire.Prefix), "-")
 	if pid, err := strconv.Atoi(digits); err != nil || pid <= 0 {

@@ -9,12 +9,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pace of restarts. The first comes at once: leases are waiting for it (L8).
+// Pace of restarts. The first restart comes at once: leases are waiting for it (L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
 	// A plugin that fails crashLoop times in a row without living for
-	// steadyAfter is tried only every slowPace, and calls say so.
+	// steadyAfter is started again only every slowPace, and calls say so.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second
@@ -43,7 +43,7 @@ func (b *backend) supervise(p *process) {
 }
 
 // restart starts new processes until one is up, or returns nil when the
-// backend is closed. Every start after a failure counts as one more.
+// backend is closed. It adds to failures for every start after a failure.
 func (b *backend) restart(cause error, failures *int) *process {
 	for {
 		*failures++
@@ -68,8 +68,8 @@ func (b *backend) restart(cause error, failures *int) *process {
 	}
 }
 
-// backoff is the pause before the nth start in a row, with jitter so that many
-// hosts do not come back in step.
+// backoff returns the pause before the nth start in a row, with jitter so
+// that many hosts do not come back in step.
 func backoff(n int) time.Duration {
 	if n <= 1 {
 		return 0
@@ -114,8 +114,8 @@ func (b *backend) install(p *process) {
 // forward hands the store's notices on for as long as p lives.
 func (b *backend) forward(p *process) {
 	for p.ctx.Err() == nil {
-		// Whatever ends it, calling it again is the answer; p's own end is
-		// told by supervise.
+		// Whatever ends Watch, the answer is to call it again. supervise reports the
+		// end of p.
 		_ = p.link.Watch(p.ctx, b.watchers.notify)
 		select {
 		case <-p.ctx.Done():

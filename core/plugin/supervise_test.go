@@ -39,7 +39,7 @@ func watch(t *testing.T, b driver.Backend) <-chan driver.Notice {
 	return notices
 }
 
-// next wants the next notice to be of kind.
+// next fails unless the next notice is of kind.
 func next(t *testing.T, notices <-chan driver.Notice, kind driver.NoticeKind) driver.Notice {
 	t.Helper()
 	select {
@@ -132,7 +132,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	})
 	next(t, notices, driver.NoticeUp)
 
-	// Without a call it is the regular heartbeat that finds it.
+	// Without a call, the regular heartbeat finds the freeze.
 	signalPlugin(t, b, syscall.SIGSTOP)
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)
@@ -141,7 +141,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	}
 }
 
-// A plugin that was stopped for a moment only is left alone.
+// A plugin that was stopped only for a moment is left alone.
 func TestShortPauseIsForgiven(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -196,7 +196,7 @@ func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 		if err := h.Freeze(); err != nil {
 			t.Fatal(err)
 		}
-		// The pause itself is what is tested; nothing can be polled for.
+		// The pause itself is tested; nothing can be polled for.
 		<-time.After(1500 * time.Millisecond)
 		if err := h.Resume(); err != nil {
 			t.Fatal(err)
@@ -283,7 +283,7 @@ func TestCloseEndsWithItsCtx(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	prompt(t, time.Second, "for Close", func() {
-		_ = b.Close(ctx) // whether the plugin was faster than the kill is open
+		_ = b.Close(ctx) // it is open whether the plugin was faster than the kill
 	})
 }
 
@@ -346,8 +346,8 @@ func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	}
 }
 
-// What a plugin prints and logs reaches the host's log, at its level, without
-// secrets; these are neither in its arguments nor in its environment.
+// The host's log gets the plugin's prints and logs, at their level, without
+// secrets. The plugin's arguments and environment hold no secrets either.
 func TestSecretsStaySecret(t *testing.T) {
 	s := newStore(t)
 	t.Setenv("UNRELATED_SECRET", "swordfish")

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// wrapped makes a script the plugin far; it runs $plugin.
+// wrapped makes a script the plugin far; the script runs $plugin.
 func wrapped(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lockplugin-far")
@@ -25,7 +25,7 @@ func wrapped(t *testing.T, script string) string {
 	return path
 }
 
-// pluginBelow is the process that serves, which a wrapper has started.
+// pluginBelow returns the process that a wrapper has started and that serves.
 func pluginBelow(t *testing.T, wrapper int) (pid int) {
 	t.Helper()
 	eventually(t, timeout, "the wrapper has a child", func() bool {
@@ -39,8 +39,8 @@ func pluginBelow(t *testing.T, wrapper int) (pid int) {
 	return pid
 }
 
-// TestWrapperIsNoHost harms a wrapper, or the plugin behind it, under a living
-// host: the lock stays taken, and of the old processes none is left.
+// TestWrapperIsNoHost kills or freezes a wrapper, or the plugin behind it,
+// under a living host: the lock stays taken, and no old process is left.
 func TestWrapperIsNoHost(t *testing.T) {
 	for name, script := range map[string]string{
 		"shell":      "$plugin; exit $?",
@@ -55,8 +55,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 			"plugin frozen":  func(_, plugin int) error { return syscall.Kill(plugin, syscall.SIGSTOP) },
 		} {
 			t.Run(name+"/"+harm, func(t *testing.T) {
-				// A process that is started while it is open for writing keeps it from
-				// being executed: so before the others go on.
+				// A process that starts while the script is open for writing keeps the
+				// script from being executed. So it is written before the others go on.
 				path := wrapped(t, script)
 				t.Parallel()
 				s := newStore(t)
@@ -90,8 +90,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 	}
 }
 
-// TestHostDeathBehindWrapper: the plugin is no child of the host, and releases
-// all the same when that dies.
+// TestHostDeathBehindWrapper checks that a plugin that is no child of the
+// host still releases when the host dies.
 func TestHostDeathBehindWrapper(t *testing.T) {
 	for name, script := range map[string]string{"shell": "$plugin; exit $?", "session": "setsid --wait $plugin"} {
 		t.Run(name, func(t *testing.T) {
@@ -127,8 +127,8 @@ func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 	return h.Pid(), below
 }
 
-// TestUnknownHostIsNotDeclaredDead: a plugin that sees no process of the host's
-// id and start, as in a PID namespace of its own, ends without releasing.
+// TestUnknownHostIsNotDeclaredDead checks that a plugin that sees no process with
+// the host's id and start, as in a separate PID namespace, ends without releasing.
 func TestUnknownHostIsNotDeclaredDead(t *testing.T) {
 	for name, script := range map[string]string{
 		"another start": "export LOCKPLUGIN_HOST_START=1; exec $plugin",
@@ -149,8 +149,8 @@ func TestUnknownHostIsNotDeclaredDead(t *testing.T) {
 	}
 }
 
-// TestOutputIsAlwaysRead: a plugin that prints a line longer than go-plugin
-// takes, and then more than a pipe holds, is not held up.
+// TestOutputIsAlwaysRead checks that a plugin is not held up when it prints
+// a line too long for go-plugin, and then more than a pipe holds.
 func TestOutputIsAlwaysRead(t *testing.T) {
 	s := newStore(t)
 	printed := filepath.Join(t.TempDir(), "printed")
@@ -168,8 +168,8 @@ func TestOutputIsAlwaysRead(t *testing.T) {
 	})
 }
 
-// TestInheritedDescriptorsAreClosed: one that a library of the host has opened
-// without FD_CLOEXEC would stay open after the host's death.
+// TestInheritedDescriptorsAreClosed covers a descriptor that a library of the host
+// has opened without FD_CLOEXEC, and that would stay open after the host's death.
 func TestInheritedDescriptorsAreClosed(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

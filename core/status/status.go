@@ -1,4 +1,4 @@
-// Package status tells over HTTP whether a host is ready, and who leads.
+// Package status reports over HTTP whether a host is ready, and who leads.
 //
 //	var h status.Handler
 //	h.Add(client)
@@ -31,11 +31,11 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// timeout bounds what a probe waits for the store; those of Kubernetes give up
-// after a second by default.
+// timeout bounds how long a probe waits for the store; probes of Kubernetes
+// give up after a second by default.
 const timeout = 800 * time.Millisecond
 
-// Leader is what this host sees of an election.
+// Leader is an election's state as this host sees it.
 type Leader struct {
 	Election string `json:"election"`
 	Held     bool   `json:"held"` // there is a leader, as far as this host knows
@@ -44,7 +44,7 @@ type Leader struct {
 	// TokenText is Token for programs whose numbers are doubles, which hold 2^53.
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
-	// Since is when this host first saw that leader, or that there was none, by its
+	// Since is when this host first saw that leader, or the lack of one, by its
 	// own clock. It is null before the store has answered.
 	Since *time.Time `json:"since"`
 	// StaleSince is when this host lost sight of the store; Error says why. The
@@ -64,7 +64,7 @@ type Handler struct {
 	elections []*election
 }
 
-// election is one that is followed. leader is guarded by the handler's mutex.
+// election is an election that is followed. leader is guarded by the handler's mutex.
 type election struct {
 	client *core.Client
 	leader Leader
@@ -77,8 +77,8 @@ func (h *Handler) Add(c *core.Client) {
 	h.clients = append(h.clients, c)
 }
 
-// Follow observes e, an election of c, until ctx ends or c closes. It costs the
-// store what one observer does, also beside others of c.
+// Follow observes e, an election of c, until ctx ends or c closes. It costs
+// the store as much as one observer, even beside other observers of c.
 func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 	f := &election{client: c, leader: Leader{Election: e.Name()}}
 	h.mu.Lock()
@@ -98,7 +98,7 @@ func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 
 var errNotFollowed = errors.New("the election is no longer followed")
 
-// after returns what is seen once change has come.
+// after returns the Leader after change has come.
 func (l Leader) after(change core.Change, now time.Time) Leader {
 	if change.Kind == core.Stale {
 		l.StaleSince, l.Error = &change.Since, change.Err.Error()

@@ -54,7 +54,7 @@ func get(h *status.Handler, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// host is one in a bubble that follows an election.
+// host is a host in a bubble that follows an election.
 type host struct {
 	status.Handler
 	b        *gated
@@ -91,7 +91,7 @@ func TestReady(t *testing.T) {
 		defer h.stop()
 		want := func(when string, code int, text string) {
 			t.Helper()
-			time.Sleep(time.Second) // of the bubble: what is observed is seen
+			time.Sleep(time.Second) // time in the bubble, for the observer to see the leader
 			if got, body := get(&h.Handler, "/probes/ready"); got != code || !strings.Contains(body, text) {
 				t.Errorf("%s: %d, %q", when, got, body)
 			}
@@ -169,7 +169,7 @@ func TestLeader(t *testing.T) {
 	})
 }
 
-// TestFollowedNoMore: a host that does not look does not claim to see a leader.
+// TestFollowedNoMore checks that a host that no longer looks does not claim to see a leader.
 func TestFollowedNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)

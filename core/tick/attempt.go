@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// outcome is what has become of a tick.
+// outcome says what happened to a tick.
 type outcome int
 
 const (
@@ -30,12 +30,12 @@ type result struct {
 
 // attempt runs fn for a tick, if no other host has it.
 //
-// The job's lock is acquired first: a host that dies while it waits for the run
-// before has taken nothing. What waits, waits until Late; from then on that timer
-// ends what is under way, and the function is not begun once it has fired. Until then
-// it is tried again, whatever the store answers, and whatever becomes of the job's lock
-// meanwhile; but for what is pointless, and for impatient callers while the store has
-// refused this client from the beginning.
+// attempt acquires the job's lock first, so that a host that dies while it waits for
+// the run before has taken nothing. All waiting ends at Late: a timer then ends the
+// calls under way, and the function is not begun once the timer has fired. Until
+// then attempt tries again, whatever the store answers, and whatever happens to the
+// job's lock meanwhile. It stops early for a pointless error. For an impatient
+// caller it also stops while the store has refused this client from the beginning.
 func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(context.Context, Tick) error) (r result) {
 	late, keep := j.spans(at)
 	wctx, cancel := context.WithCancelCause(ctx)
@@ -91,8 +91,8 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 	}
 }
 
-// inTheWay names the host whose run was in the way of a tick that is late, if one still
-// is; else it returns err. The next tick waits for it: no longer than atMost.
+// inTheWay names the host whose run still keeps a late tick from starting; if there
+// is none, it returns err. The next tick waits for inTheWay, no longer than atMost.
 func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -128,8 +128,8 @@ func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context,
 	return out, err
 }
 
-// settle asks what has become of a tick that is late, and takes it if no host has
-// run it: then none will. Before it is late by this host's clock, others may run it.
+// settle asks what happened to a late tick, and takes it if no host has run it: then
+// no host will. Until the tick is late by this host's clock, others may run it.
 func (j *Job) settle(ctx context.Context, at time.Time) (outcome, error) {
 	_, keep := j.spans(at)
 	return j.take(ctx, at, func(context.Context, *core.Lease) (outcome, error) {

@@ -29,13 +29,13 @@ func (k Kind) String() string {
 	return [...]string{Ran: "ran", Elsewhere: "elsewhere", Missed: "missed", Unknown: "unknown"}[k]
 }
 
-// Event is what has become of a tick.
+// Event says what happened to a tick.
 type Event struct {
 	Kind Kind
 	Job  string
 	At   time.Time // when the tick was due
-	// Ticks is how many ticks it is about, from At to Until: more than one for Unknown
-	// only. After a long time they are counted to 100,000.
+	// Ticks is how many ticks the event covers, from At to Until: more than one
+	// for Unknown only. It counts to 100,000 at most.
 	Ticks int
 	Until time.Time
 	Token uint64        // of the lease, for Ran
@@ -43,10 +43,10 @@ type Event struct {
 	Err   error
 }
 
-// maxGap bounds what is counted when the wall clock is set forward by years.
+// maxGap bounds the count of ticks when the wall clock is set forward by years.
 const maxGap = 100_000
 
-// event makes the event of a result. What was left open is unknown.
+// event makes the event of a result. A result that is still open becomes Unknown.
 func (r result) event(job string, at time.Time) Event {
 	kind := Unknown
 	switch r.outcome {
@@ -75,14 +75,14 @@ func (j *Job) tell(ev Event) {
 	}
 }
 
-// Run runs fn for each tick from now on that no other host runs, until parent ends,
-// and returns when fn has. One tick follows the other; with Overlap each has a
-// goroutine. fn must return when its ctx ends: its lease is lost, parent has ended, or
-// the client closes.
+// Run runs fn for each tick from now on that no other host runs. It ends
+// when parent ends, and returns when fn has. One tick follows the other;
+// with Overlap each has a goroutine. fn must return when its ctx ends: its
+// lease is lost, parent has ended, or the client closes.
 //
-// A store that is away is waited for until Late after each tick. The error satisfies
-// errors.Is for parent.Err() when that has ended; Run ends before only with an error that
-// makes it pointless to go on, core.ErrClosed among them.
+// Run waits for a store that is away until Late after each tick. The error
+// satisfies errors.Is for parent.Err() when that has ended; Run ends earlier only
+// with an error that makes it pointless to go on, core.ErrClosed among them.
 func (j *Job) Run(parent context.Context, fn func(context.Context, Tick) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -117,13 +117,13 @@ type run struct {
 	more    chan struct{} // one slot: late has grown
 
 	mu   sync.Mutex
-	late []lateTick // whose fate is to be settled, oldest first
+	late []lateTick // ticks whose fate is to be settled, oldest first
 }
 
 // lateTick is a tick that this host has not run.
 type lateTick struct {
 	at  time.Time
-	err error // why
+	err error // why it was not run
 }
 
 // wait waits until a tick is due, the zero time for never. It returns false when ctx
@@ -142,8 +142,8 @@ func (r *run) wait(ctx context.Context, at time.Time) bool {
 	return false
 }
 
-// skip returns the first tick from at on that is not forgotten, and tells of those
-// before it.
+// skip returns the first tick from at on that is not forgotten, and reports
+// the ticks before it.
 func (r *run) skip(at time.Time) time.Time {
 	ev := Event{Kind: Unknown, Job: r.name, At: at, Err: errForgotten}
 	for _, keep := r.spans(at); r.age(at) > keep/2; _, keep = r.spans(at) {
@@ -172,7 +172,7 @@ func (r *run) turn(ctx context.Context, at time.Time) {
 		return
 	}
 	if late, _ := r.spans(at); ctx.Err() != nil && r.age(at) <= late {
-		return // it is not over, for others
+		return // other hosts may still run the tick
 	}
 	r.mu.Lock()
 	r.late = append(r.late, lateTick{at, res.err})
@@ -186,8 +186,8 @@ func (r *run) turn(ctx context.Context, at time.Time) {
 	}
 }
 
-// settleAll finds out what has become of ticks that were not run here, beside those
-// that are, until ctx ends. While the store does not answer it asks once a second.
+// settleAll finds out what happened to ticks that were not run here, while others
+// run, until ctx ends. It asks once a second while the store does not answer.
 func (r *run) settleAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		tick, ok := r.oldest()
@@ -231,7 +231,7 @@ func (r *run) oldest() (lateTick, bool) {
 	return r.late[0], true
 }
 
-// end waits for what still runs, and tells of what was not settled.
+// end waits for functions that still run, and reports ticks that were not settled.
 func (r *run) end() {
 	r.cancel(nil)
 	r.working.Wait()

@@ -9,11 +9,11 @@
 //
 // # What is guaranteed
 //
-// No tick is run twice while these three hold: the store keeps what it has
-// granted (what breaks that is listed for each backend in docs/backends.md, and
-// ending the tick's lock by hand is on that list); the wall clocks of two hosts
-// are apart by less than 49 hundredths of [Options] Keep; and all hosts give a job
-// the same name, schedule, Late and Keep.
+// No tick is run twice while three conditions hold. The store keeps its
+// grants (docs/backends.md lists for each backend what breaks that, and
+// ending the tick's lock by hand is on that list). The wall clocks of two
+// hosts are apart by less than 49 hundredths of [Options] Keep. And all
+// hosts give a job the same name, schedule, Late and Keep.
 //
 // A pause of a process changes nothing, however long and at whatever instruction.
 // Neither does its death, or that of its plugin or machine: a tick whose function
@@ -32,20 +32,20 @@
 //
 // # What is told
 //
-// Exactly one host tells [Missed] for a tick that no host has run, and then no host
-// will. It tells as soon as it is back, for half of Keep after the tick. What a host
-// cannot ask about any more is [Unknown]. A tick that was taken by a host which was
-// killed is told by none, whether or not its function had begun.
+// Exactly one host reports [Missed] for a tick that no host has run, and afterwards
+// no host will run it. It reports as soon as it is back, for half of Keep after the
+// tick. A tick that a host cannot ask about any more is [Unknown]. If the host that
+// took a tick was killed, no host reports it, whether or not its function had begun.
 //
 // # How
 //
-// A job uses two kinds of locks. NAME keeps runs apart: it is held, and renewed,
-// while the function runs. NAME@TIME is the tick's own and remembers that the tick
-// was taken: it is acquired under the first, just before the function, and the store
-// keeps it for Keep from the grant, whatever becomes of its host (core's AtLeast).
-// A host that finds it held leaves the tick alone. A host that acquires it looks at
-// its wall clock after the answer, and gives the tick up when that is later than
-// Late.
+// A job uses two kinds of locks. NAME keeps runs apart: it is held, and
+// renewed, while the function runs. NAME@TIME belongs to the tick and
+// remembers that the tick was taken. It is acquired under NAME, just before
+// the function, and the store keeps it for Keep from the grant, whatever
+// happens to its host (core's AtLeast). A host that finds it held leaves the
+// tick alone. A host that acquires it looks at its wall clock after the
+// answer, and gives the tick up if the time is past Late.
 //
 // Why no tick is run twice: suppose that the store granted NAME@T to host A and
 // then to host B, and that both ran it. A asked when its own clock showed T or later.
@@ -56,8 +56,8 @@
 // time: no other host is granted the tick meanwhile that could still run it.
 //
 // Why only one host reports a missed tick: a host that is too late to run it, but
-// not later than Keep/2, acquires NAME@T all the same. By the argument above it is
-// granted only if no host has run the tick, and afterwards none can.
+// not later than Keep/2, acquires NAME@T all the same. By the argument above the
+// store grants NAME@T only if no host has run the tick, and afterwards none can.
 package tick
 
 import (
@@ -80,15 +80,15 @@ const (
 	nap = time.Second
 )
 
-// ErrLate: the tick is over for this host. Its time is more than Late ago.
+// ErrLate means that the tick is over for this host: its time is more than Late ago.
 var ErrLate = errors.New("too late for the tick")
 
-// errForgotten: the store may have forgotten whether the tick was taken.
+// errForgotten means that the store may have forgotten whether the tick was taken.
 var errForgotten = fmt.Errorf("%w: it is more than half of Keep ago", ErrLate)
 
-// Schedule says when a job is due. All hosts must get the same ticks from it: one
-// that counts from when it is asked, as @every of a cron library does, is refused. A
-// Schedule of github.com/robfig/cron/v3 is one; give it a time zone.
+// Schedule says when a job is due. All hosts must get the same ticks from it: New
+// refuses a schedule that counts from when it is asked, as @every of a cron library
+// does. A Schedule of github.com/robfig/cron/v3 will do; give it a time zone.
 type Schedule interface {
 	// Next returns the first tick after t, or the zero time when there is none.
 	Next(t time.Time) time.Time
@@ -107,9 +107,9 @@ func (d every) Next(t time.Time) time.Time {
 // Options of a Job. Nil and zero fields mean the defaults. Late and Keep must be
 // the same on all hosts.
 type Options struct {
-	// Late is how long after its time a tick may still be started: by a host that
-	// was away, or that has waited for the run before. Default: until the next
-	// tick, at most an hour, and at most half of Keep or of the backend's longest TTL.
+	// Late is how long after its time a tick may still be started by a host that was
+	// away, or that has waited for the run before. Default: until the next tick, at
+	// most an hour, and at most half of Keep or of the backend's longest TTL.
 	Late time.Duration
 	// Keep is how long the store remembers that a tick was taken, at least
 	// 2 * Late; the store has that many ticks' locks at a time. It is rounded up to
@@ -141,20 +141,20 @@ type Job struct {
 	opts     Options
 	lock     *core.Lock       // keeps runs apart; nil with Overlap
 	now      func() time.Time // time.Now
-	told     chan struct{}    // one slot, held while an event is told
+	told     chan struct{}    // one slot, held while an event is delivered
 }
 
 // Tick is one tick that this host runs.
 type Tick struct {
 	At time.Time // when it is due
-	// Lease is the one that the function runs under. Its tokens rise from tick to
-	// tick, unless the job has Overlap.
+	// Lease is the lease under which the function runs. Its tokens rise from
+	// tick to tick, unless the job has Overlap.
 	Lease *core.Lease
 }
 
-// New returns the job of that name, which is that of its lock: the names of
-// ticks' locks are longer by at most 31 bytes. Bad names, schedules and options are an
-// error that wraps [core.ErrInvalid]. Nothing is sent.
+// New returns the job of that name, which is also the name of its lock: the
+// names of ticks' locks are longer by at most 31 bytes. Bad names, schedules
+// and options are an error that wraps [core.ErrInvalid]. Nothing is sent.
 func New(c *core.Client, name string, s Schedule, opts *Options) (*Job, error) {
 	j := &Job{c: c, name: name, schedule: s, now: time.Now, told: make(chan struct{}, 1)}
 	if opts != nil {
@@ -227,15 +227,15 @@ func (j *Job) mark(at time.Time) (*core.Lock, error) {
 	return j.c.Lock(j.markName(at), &core.LockOptions{TTL: keep, AtLeast: keep, ReleaseInBackground: true})
 }
 
-// Once runs fn for the tick that is due now, unless another host does or has done
-// so, and returns when fn has. It is for schedulers with a clock of their own, that
-// call it at each tick: cron, or a timer of systemd. A tick that is due within a
-// tenth of Late, at most a second, is waited for.
+// Once runs fn for the tick that is due now, unless another host runs or has
+// run it, and returns when fn has. It is for schedulers with their own clock
+// that call it at each tick, such as cron or a timer of systemd. Once waits
+// for a tick that is due within a tenth of Late, at most a second.
 //
-// The error satisfies errors.Is(err, core.ErrHeld) when another host has the tick,
-// and errors.Is(err, ErrLate) when it was too late for the last one, or the run
-// before has not ended in time: then fn was not called. Else it is that of fn, with
-// the cause if its lease was lost, or that of the store.
+// The error satisfies errors.Is(err, core.ErrHeld) when another host has the tick.
+// It satisfies errors.Is(err, ErrLate) when it was too late for the last tick, or
+// the run before has not ended in time. fn was not called then. Otherwise it is
+// fn's error, with the cause if its lease was lost, or the store's.
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {
 	at := j.due()
 	if at.IsZero() {
@@ -257,10 +257,10 @@ func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) er
 	return j.wrap(r.err)
 }
 
-// Take is Once for work that no function encloses: the tick goes on until its Lease is
-// released, or lost. It does not end with ctx, which bounds the wait for it. The errors
-// are those of Once where fn was not called. [core.Client] Close does not wait for what
-// works under it.
+// Take is Once for work that no function encloses: the tick goes on until
+// its Lease is released, or lost. It does not end with ctx, which only
+// bounds the wait for it. The errors are those of Once where fn was not
+// called. [core.Client] Close does not wait for work under the Lease.
 func (j *Job) Take(ctx context.Context) (Tick, error) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -294,8 +294,8 @@ func (j *Job) wrap(err error) error {
 	return fmt.Errorf("tick of %q: %w", j.name, err)
 }
 
-// due returns the tick that is to be run now: the last one unless that is too long
-// ago, or the next one if it is due at once. It is zero for none.
+// due returns the tick to run now: the last one unless that is too long ago,
+// or the next one if it is due at once. It is zero for none.
 func (j *Job) due() time.Time {
 	now := j.now()
 	if next := j.next(now); !next.IsZero() {

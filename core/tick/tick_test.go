@@ -18,13 +18,13 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// backend is a store that can be away.
+// backend is a store that can be made to fail.
 type backend struct {
 	driver.Backend
 	away    atomic.Bool
-	denies  atomic.Bool       // it refuses this client, as one in a failover may
-	revoked atomic.Bool       // it knows of no lease
-	broken  atomic.Bool       // it knows of none of a tick
+	denies  atomic.Bool       // the store refuses this client, as it may in a failover
+	revoked atomic.Bool       // the store knows of no lease
+	broken  atomic.Bool       // the store knows of no tick's lease
 	granted func(name string) // called before the answer to a grant; may be nil
 }
 
@@ -74,16 +74,16 @@ func (b *backend) Properties() driver.Properties {
 	return p
 }
 
-// world is some hosts with one store, in a bubble.
+// world is several hosts with one store, in a synctest bubble.
 type world struct {
 	t      *testing.T
 	store  *memory.Store
 	origin time.Time
 
 	mu     sync.Mutex
-	runs   map[time.Duration][]string // by tick, since origin: the hosts that began it
+	runs   map[time.Duration][]string // by tick, as time since origin: the hosts that began it
 	active int
-	beside bool // two ran at the same time
+	beside bool // two runs overlapped
 	events map[Kind][]time.Duration
 	hosts  []*host
 }
@@ -98,7 +98,7 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, store: memory.NewStore(), origin: time.Now(), runs: map[time.Duration][]string{}, events: map[Kind][]time.Duration{}}
 }
 
-// host adds one, with its own client.
+// host adds a host with its own client.
 func (w *world) host(s Schedule, opts Options) *host {
 	w.t.Helper()
 	b := &backend{Backend: w.store.Open()}
@@ -120,7 +120,7 @@ func (w *world) host(s Schedule, opts Options) *host {
 	return h
 }
 
-// work is a function that takes some time, and notes that it runs.
+// work returns a function that takes some time, and notes that it runs.
 func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) error {
 	return func(ctx context.Context, t Tick) error {
 		w.mu.Lock()
@@ -167,7 +167,7 @@ func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	}
 }
 
-// told are the ticks that were told as kind, in seconds.
+// told returns the ticks that were reported as kind, in seconds.
 func (w *world) told(kind Kind) (all []time.Duration) {
 	return slices.Sorted(slices.Values(w.events[kind]))
 }
@@ -201,8 +201,8 @@ func TestOnceEachTick(t *testing.T) {
 	})
 }
 
-// TestLongRun: ticks that are due while the function runs are not run beside it, and
-// one host tells of each.
+// TestLongRun checks that ticks that are due while the function runs are not
+// run beside it, and that one host reports each of them.
 func TestLongRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -219,8 +219,8 @@ func TestLongRun(t *testing.T) {
 	})
 }
 
-// TestToldWhileTheRunGoesOn: the ticks beside a run without an end are told while it
-// goes on, also where Late leaves no time between two of them.
+// TestToldWhileTheRunGoesOn checks that the ticks beside a run without an end are
+// reported while it goes on, even if Late leaves no time between two of them.
 func TestToldWhileTheRunGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -236,7 +236,7 @@ func TestToldWhileTheRunGoesOn(t *testing.T) {
 	})
 }
 
-// TestClosed: Run ends with the client, and with the cause of its ctx.
+// TestClosed checks that Run ends with the client, and with the cause of its ctx.
 func TestClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Second), Options{}), w.host(Every(time.Second), Options{})
@@ -257,8 +257,8 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// TestAfterTheRunBefore: a tick that waits for the run before is run when that has
-// ended in time.
+// TestAfterTheRunBefore checks that a tick that waits for the previous run
+// is run when that ends in time.
 func TestAfterTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -284,8 +284,8 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// TestStoreAway: the ticks while the store is away are missed, and each is told by
-// exactly one host.
+// TestStoreAway checks that ticks are missed while the store is away, and
+// that exactly one host reports each.
 func TestStoreAway(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -302,7 +302,7 @@ func TestStoreAway(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			away(false)
 		})
-		// That of 9 s is run late, when the store is back at 9.5 s.
+		// The tick of 9 s is run late, when the store is back at 9.5 s.
 		w.wantTold(Missed, 5*time.Second, 6*time.Second, 7*time.Second, 8*time.Second)
 		w.wantTold(Unknown)
 		if len(w.runs) != 16 {
@@ -311,8 +311,8 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// TestRefused: a store that is read-only for a while, and a job's lock that is lost
-// before the function has begun, cost no tick that can still be run in time.
+// TestRefused checks that no tick is lost that can still be run in time, neither by a store
+// that is read-only for a while, nor by a job's lock lost before the function has begun.
 func TestRefused(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -333,7 +333,7 @@ func TestRefused(t *testing.T) {
 			if name != "job" && first {
 				first = false
 				h.b.revoked.Store(true)
-				time.Sleep(time.Second) // it is renewed
+				time.Sleep(time.Second) // the lease is renewed
 				h.b.revoked.Store(false)
 			}
 		}
@@ -342,9 +342,9 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestClocksStep: clocks that are set while the hosts work, ends of leases that come
-// late, long and short runs and a store that goes away: no tick is run twice, none is
-// left untold, and none is told to be missed that was run, or twice.
+// TestClocksStep sets clocks while the hosts work, with late ends of leases,
+// long and short runs and a store that goes away. No tick is run twice, each is
+// reported, and no tick is reported as missed that was run, or reported twice.
 func TestClocksStep(t *testing.T) {
 	for seed := range uint64(60) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -397,7 +397,7 @@ func TestClocksStep(t *testing.T) {
 	}
 }
 
-// TestOneClient: two jobs of one host are two hosts to a tick.
+// TestOneClient runs two jobs of one host, which are two hosts to a tick.
 func TestOneClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{})
@@ -416,8 +416,8 @@ func TestOneClient(t *testing.T) {
 	})
 }
 
-// TestAwayTooLong: what is older than half of Keep when the store is back is unknown,
-// and told by each host.
+// TestAwayTooLong checks that ticks older than half of Keep when the store
+// is back are unknown, and that each host reports them.
 func TestAwayTooLong(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{Keep: 10 * time.Second})
@@ -432,13 +432,13 @@ func TestAwayTooLong(t *testing.T) {
 	})
 }
 
-// TestPausedAfterTheGrant: a host that was stopped between the request for the tick's
-// lock and its first look at the answer does not begin when it goes on too late,
-// whether its timers or that look come first.
+// TestPausedAfterTheGrant stops a host between the request for the tick's
+// lock and its first look at the answer. It does not begin the tick when it
+// goes on too late, whether its timers or that look come first.
 func TestPausedAfterTheGrant(t *testing.T) {
 	for _, tt := range []struct {
 		pause time.Duration
-		timer bool // comes first
+		timer bool // the timer comes first
 		want  outcome
 	}{
 		{900 * time.Millisecond, false, ran},
@@ -472,8 +472,8 @@ func TestPausedAfterTheGrant(t *testing.T) {
 	}
 }
 
-// TestClocksApart: two hosts of which one is behind by what is promised run no tick
-// twice.
+// TestClocksApart checks that two hosts, one of them behind by as much as
+// the promise allows, run no tick twice.
 func TestClocksApart(t *testing.T) {
 	for _, apart := range []time.Duration{0, time.Second, 20 * time.Second, 29 * time.Second} {
 		t.Run(apart.String(), func(t *testing.T) {
@@ -491,8 +491,8 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
-// TestSuspended: a host whose wall clock went on without it tells at once of what it
-// has missed, and goes on.
+// TestSuspended checks that a host whose wall clock went on without it
+// reports at once the ticks that it has missed, and goes on.
 func TestSuspended(t *testing.T) {
 	for _, years := range []int{0, 50} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -528,7 +528,7 @@ func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{Late: 10 * time.Second}), w.host(Every(time.Minute), Options{Late: 10 * time.Second})
 		nothing := func(context.Context, Tick) error { return nil }
-		time.Sleep(time.Minute - time.Millisecond) // a timer that fires early
+		time.Sleep(time.Minute - time.Millisecond) // until just before the tick: a timer may fire early
 		if err := a.Once(t.Context(), nothing); err != nil {
 			t.Error(err)
 		}
@@ -549,7 +549,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// TestTake: a tick goes on until its lease is released, whatever becomes of ctx.
+// TestTake checks that a tick goes on until its lease is released, whatever happens to ctx.
 func TestTake(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{}), w.host(Every(time.Minute), Options{})
@@ -587,8 +587,8 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// TestTakeWithoutTheTicksLock: the job's lease is not released when that of the tick is
-// lost, for its holder still works.
+// TestTakeWithoutTheTicksLock checks that the job's lease is not released
+// when the tick's lease is lost, because its holder still works.
 func TestTakeWithoutTheTicksLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Minute), Options{})
@@ -608,7 +608,7 @@ func TestTakeWithoutTheTicksLock(t *testing.T) {
 	})
 }
 
-// TestOnceBesideTheRunBefore: the error is not that another host has the tick.
+// TestOnceBesideTheRunBefore checks that the error does not say that another host has the tick.
 func TestOnceBesideTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{Late: 10 * time.Second}), w.host(Every(time.Minute), Options{Late: 10 * time.Second})
@@ -628,12 +628,12 @@ func TestOnceBesideTheRunBefore(t *testing.T) {
 	})
 }
 
-// fromNow counts from when it is asked.
+// fromNow is a schedule that counts from when it is asked.
 type fromNow struct{}
 
 func (fromNow) Next(t time.Time) time.Time { return t.Add(time.Minute) }
 
-// last has one tick.
+// last is a schedule with one tick.
 type last time.Time
 
 func (s last) Next(t time.Time) time.Time {
@@ -676,7 +676,7 @@ func TestBadJobs(t *testing.T) {
 	}
 }
 
-// TestDefaults: Late is never more than half of Keep, and both fit the backend.
+// TestDefaults checks that Late is never more than half of Keep, and that both fit the backend.
 func TestDefaults(t *testing.T) {
 	c := core.New(memory.NewStore().Open(), nil)
 	defer c.Close(context.Background())

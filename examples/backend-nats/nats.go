@@ -1,10 +1,10 @@
 // Package nats is a backend on a bucket of NATS JetStream KV, written with package
-// cas: compare-and-set, a clock, keys that expire, and messages about changes; no
-// script, no transaction. It shows what is left to write for such a store.
+// cas. It uses compare-and-set, a clock, keys that expire, and messages about changes,
+// but no script and no transaction. It shows what is left to write for such a store.
 //
-// Times are the clock of the server that leads the bucket's stream. A stream of one
-// replica forgets its last two minutes when its machine crashes, unless the server
-// says sync_interval: always; one of three replicas does when two do.
+// Times come from the clock of the server that leads the bucket's stream. A stream of
+// one replica forgets its last two minutes when its machine crashes, unless the server
+// says sync_interval: always. A stream of three replicas does when two machines crash.
 //
 // With nats-server and lockplugin-nats built into bin, this judges it:
 //
@@ -31,7 +31,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// Options are the keys.
+// Options are the configuration keys.
 type Options struct {
 	Address  []string `key:"address" required:"true" doc:"host:port of servers of one cluster"`
 	Prefix   string   `key:"prefix" default:"locks" doc:"name of the bucket, [a-zA-Z0-9_-]; made where it is not there"`
@@ -58,9 +58,9 @@ var properties = cas.Properties(driver.Properties{
 const (
 	// retryFor is the pause between two attempts to connect.
 	retryFor = 100 * time.Millisecond
-	// markerFor is how long the mark of a deleted key stays.
+	// markerFor is how long the marker of a deleted key stays.
 	markerFor = time.Second
-	// clockOff is by how much the clock of a host that makes a bucket may be wrong.
+	// clockOff is how wrong the clock of a host that makes a bucket may be.
 	clockOff = 10 * time.Second
 )
 
@@ -87,12 +87,12 @@ func open(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backen
 	return cas.New(s, properties, o.RequestTimeout), nil
 }
 
-// options are those of the connection, which is made anew until it is closed.
+// options returns the options of the connection, which reconnects until it is closed.
 func (s *store) options(o Options, source *config.Source, log *slog.Logger) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name("lockbench"), nats.Timeout(o.DialTimeout), nats.MaxReconnects(-1),
 		nats.ReconnectWait(retryFor), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectBufSize(-1), // what cannot be sent now is not sent
+		nats.ReconnectBufSize(-1), // a message that cannot be sent now is not sent
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.ReconnectHandler(func(*nats.Conn) { s.missed() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -107,7 +107,7 @@ func (s *store) options(o Options, source *config.Source, log *slog.Logger) ([]n
 	for _, address := range o.Address {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
-			return nil, errors.New("not host:port") // without the address, in which a password may be
+			return nil, errors.New("not host:port") // the error omits the address, which may contain a password
 		}
 		hosts = append(hosts, host)
 	}
@@ -127,15 +127,15 @@ type store struct {
 	connecting chan struct{}      // closed when it ends
 
 	mu      sync.Mutex
-	conn    *nats.Conn // nil until it was there once
-	refused error      // of the last attempt until then
+	conn    *nats.Conn // nil until the first connection
+	refused error      // error of the last attempt before the first connection
 	js      jetstream.JetStream
 	stream  jetstream.Stream // nil while unknown
 	watches map[*func()]bool
 }
 
-// connect tries until the first connection is there: the client's own attempts keep no
-// reason of the first that failed.
+// connect tries until the first connection is made. The client's own
+// attempts do not keep the reason why the first one failed.
 func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
 	defer close(s.connecting)
 	for first := true; ; first = false {
@@ -162,7 +162,7 @@ func (s *store) connect(ctx context.Context, addresses string, options []nats.Op
 func (s *store) subject(key string) string { return "$KV." + s.bucket + "." + key }
 func (s *store) changes(key string) string { return "lockbench.changes." + s.bucket + "." + key }
 
-// open returns the stream of the bucket, and makes it where there is none.
+// open returns the stream of the bucket, and makes the stream if there is none.
 func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 	select {
 	case <-s.tried:
@@ -214,7 +214,7 @@ func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
 	return stream, err
 }
 
-// suits returns why locks cannot be kept in the stream.
+// suits returns the reason why locks cannot be kept in the stream.
 func suits(i *jetstream.StreamInfo) error {
 	c := i.Config
 	switch {
@@ -228,13 +228,13 @@ func suits(i *jetstream.StreamInfo) error {
 	return nil
 }
 
-// explain returns err of a request as package driver has it.
+// explain wraps err of a request in the errors of package driver.
 func (s *store) explain(err error) error {
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):
 		s.mu.Lock()
-		s.stream = nil // made anew by the next request
+		s.stream = nil // the next request makes it anew
 		s.mu.Unlock()
 	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 		return fmt.Errorf("%w: %w", cas.ErrConflict, err)
@@ -244,7 +244,7 @@ func (s *store) explain(err error) error {
 	return err
 }
 
-// away is the error while there is no connection, because of err.
+// away returns the error while there is no connection, because of err.
 func away(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
@@ -277,7 +277,7 @@ func (s *store) Read(ctx context.Context, key string) (cas.Entry, error) {
 	return entry(m, info.TimeStamp), nil
 }
 
-// entry is what m says, whose Data is empty where it marks a deleted key.
+// entry returns the Entry in m, whose Data is empty if m marks a deleted key.
 func entry(m *jetstream.RawStreamMsg, now time.Time) cas.Entry {
 	return cas.Entry{Value: m.Data, Revision: m.Sequence, Written: m.Time, Now: now}
 }
@@ -286,13 +286,13 @@ func (s *store) Put(ctx context.Context, key string, value []byte, revision uint
 	return s.publish(ctx, &nats.Msg{Subject: s.subject(key), Data: value}, revision, ttl)
 }
 
-// Delete leaves a mark, as the bucket's other clients do.
+// Delete leaves a marker, as the bucket's other clients do.
 func (s *store) Delete(ctx context.Context, key string, revision uint64) error {
 	_, err := s.publish(ctx, &nats.Msg{Subject: s.subject(key), Header: nats.Header{"KV-Operation": {"PURGE"}}}, revision, markerFor)
 	return err
 }
 
-// publish stores m if its subject has that revision. The server takes whole seconds.
+// publish stores m if its subject has that revision. The server counts ttl in whole seconds.
 func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl time.Duration) (cas.Entry, error) {
 	if _, err := s.open(ctx); err != nil {
 		return cas.Entry{}, err
@@ -349,8 +349,8 @@ func (s *store) Check(ctx context.Context) (cas.About, error) {
 	}, nil
 }
 
-// Watch subscribes to what the stream publishes again after it has stored it. The
-// connection keeps the order: a Read that begins later is asked later.
+// Watch subscribes to the messages that the stream republishes after it has stored
+// them. The connection keeps the order, so a Read that begins later is sent later.
 func (s *store) Watch(key string, changed func()) (func(), error) {
 	s.mu.Lock()
 	conn := s.conn
@@ -373,7 +373,7 @@ func (s *store) Watch(key string, changed func()) (func(), error) {
 	}, nil
 }
 
-// missed tells all watches that a change may have been missed.
+// missed reports to all watches that a change may have been missed.
 func (s *store) missed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

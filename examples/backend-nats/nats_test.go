@@ -49,7 +49,7 @@ func serve(t *testing.T) (*plugintest.Server, string) {
 	return server, address
 }
 
-// TestConformance: the plugin's binary, and with LOCKBENCH_LONG=1 the library in process.
+// TestConformance tests the plugin's binary, and with LOCKBENCH_LONG=1 the library in process.
 func TestConformance(t *testing.T) {
 	server, address := serve(t)
 	binary := plugintest.Build(t, "./lockplugin-nats")
@@ -97,7 +97,7 @@ func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
 	}
 }
 
-// leftovers are the messages of a bucket that do not expire within two minutes.
+// leftovers returns the messages of a bucket that do not expire within two minutes.
 func leftovers(t drivertest.T, address, bucket string) (left []string) {
 	t.Helper()
 	conn, err := natsgo.Connect(address, natsgo.UserInfo("locks", "secret"))

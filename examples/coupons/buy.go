@@ -21,7 +21,7 @@ func buyMain(fs *flag.FlagSet, args []string) {
 	buyAll(urls, *customers)
 }
 
-// tally is what came of all attempts.
+// tally counts the outcomes of all attempts.
 type tally struct{ bought, refused atomic.Int64 }
 
 // buyAll lets customers buy until each has heard that nothing is left.
@@ -51,7 +51,7 @@ func (t *tally) buy(client *http.Client, url string) bool {
 		return false
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, resp.Body) // lets the connection be used again
 	switch resp.StatusCode {
 	case http.StatusOK:
 		t.bought.Add(1)

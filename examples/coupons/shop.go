@@ -52,7 +52,7 @@ func (s *shop) serve(ctx context.Context, address string) error {
 	return serve(ctx, address, mux)
 }
 
-// buy answers 200 for a coupon, 410 when there are none, 503 to come again.
+// buy answers 200 for a coupon, 410 when none is left, 503 to try again.
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	var left int
 	sell := func(ctx context.Context, token uint64) (err error) {
@@ -66,7 +66,7 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 		err = s.lock.Do(r.Context(), func(ctx context.Context, lease *core.Lease) error { return sell(ctx, lease.Token()) })
 	}
 	switch {
-	case err == nil, errors.Is(err, core.ErrUnreleased): // sold, whenever the lock is free again
+	case err == nil, errors.Is(err, core.ErrUnreleased): // sold, even if the lock is not free yet
 		fmt.Fprintf(w, "coupon; %d left\n", left)
 	case errors.Is(err, errSoldOut):
 		http.Error(w, err.Error(), http.StatusGone)
@@ -77,9 +77,9 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 
 var errSoldOut = errors.New("sold out")
 
-// sell reads the stock and writes one less, under the token of the lock. Already
-// the reading shows the token, by POST: after it no write of an earlier holder is
-// accepted, so that what was read stays true until this one writes.
+// sell reads the stock and writes one less, under the token of the lock. Its
+// read is a POST that carries the token: after it the stock accepts no write
+// of an earlier holder, so that the number read stays true until this write.
 func (s *shop) sell(ctx context.Context, token uint64) (left int, err error) {
 	text, err := s.ask(ctx, http.MethodPost, token, "")
 	if err != nil {

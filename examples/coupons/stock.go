@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 )
 
-// stock is the resource: how many coupons are left. Nothing in it keeps two
+// stock is the resource: the number of coupons left. It does not keep two
 // shops from reading the same number and both writing one less.
 type stock struct {
 	left  atomic.Int64
@@ -50,7 +50,7 @@ func serveStock(ctx context.Context, address string, coupons int64, checked bool
 	return serve(ctx, address, mux)
 }
 
-// guarded refuses what carries a stale token or none, and makes older ones stale.
+// guarded refuses requests with a stale token or none, and makes older tokens stale.
 func (s *stock) guarded(h http.HandlerFunc) http.Handler {
 	if s.guard == nil {
 		return h
@@ -58,8 +58,8 @@ func (s *stock) guarded(h http.HandlerFunc) http.Handler {
 	return fence.Handler(s.guard, func(*http.Request) string { return "coupons" }, h)
 }
 
-// serve says on which address it listens, and serves until ctx ends and the
-// requests under way are answered.
+// serve prints the address on which it listens, and serves until ctx ends
+// and the requests under way are answered.
 func serve(ctx context.Context, address string, h http.Handler) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -100,8 +100,8 @@ func (s *stock) write(w http.ResponseWriter, r *http.Request) {
 		s.left.Store(left)
 		return
 	}
-	// Again, and now nothing comes between the check and the write.
-	token, _ := strconv.ParseUint(r.Header.Get(fence.Header), 10, 64) // guarded has read it
+	// The token is checked again, and now nothing comes between the check and the write.
+	token, _ := strconv.ParseUint(r.Header.Get(fence.Header), 10, 64) // guarded has parsed it
 	err = s.guard.Do("coupons", token, func() error { s.left.Store(left); return nil })
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)

@@ -14,7 +14,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// timeout bounds what a test waits for.
+// timeout bounds the waits of a test.
 const timeout = 30 * time.Second
 
 // workerArg makes the test binary a worker.
@@ -40,7 +40,7 @@ func rounds() int {
 }
 
 // TestIntegrations runs each integration in two processes on one Redis. A job
-// takes longer than the TTL. Whoever is at work is killed, and the other goes on.
+// takes longer than the TTL. The process at work is killed, and the other goes on.
 func TestIntegrations(t *testing.T) {
 	plugins, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -94,11 +94,11 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// play kills whoever is at work, several times, and then lets both end well.
+// play kills the process at work, several times, and then lets both end without an error.
 func (a *application) play(t *testing.T) {
 	for round := range rounds() {
 		from := len(a.lines(t))
-		// A job that was seen to end ran longer than the TTL, and undisturbed.
+		// A job whose end was seen ran longer than the TTL, and undisturbed.
 		ended := a.await(t, from, "end")
 		pid := a.await(t, ended.at+1, "start").pid
 		for i, w := range a.workers {
@@ -130,12 +130,12 @@ func (a *application) play(t *testing.T) {
 	a.check(t)
 }
 
-// line is one of the journal: what a worker did, and which one.
+// line is a line of the journal: an action, and the worker that did it.
 type line struct {
 	what  string
 	pid   int
 	token uint64
-	at    int // its number
+	at    int // its number in the journal
 }
 
 func (a *application) lines(t *testing.T) (all []line) {
@@ -154,7 +154,7 @@ func (a *application) lines(t *testing.T) (all []line) {
 	return all
 }
 
-// await returns the first line of a kind that is not among the first from.
+// await returns the first line of a kind after the first from lines.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -169,8 +169,8 @@ func (a *application) await(t *testing.T, from int, what string) line {
 	return line{}
 }
 
-// check wants no two jobs at a time, tokens that rise, and no job without an end
-// but those of processes that were killed, each of which another has begun again.
+// check fails if two jobs overlap or tokens fall. A job without an end is allowed
+// only for a killed process, and another process must have begun it again.
 func (a *application) check(t *testing.T) {
 	t.Helper()
 	var at *line

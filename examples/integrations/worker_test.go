@@ -28,19 +28,19 @@ const (
 	ttl = time.Second
 	// jobTime is how long a job takes.
 	jobTime = 2500 * time.Millisecond
-	// interval is how often a scheduler starts one.
+	// interval is how often a scheduler starts a job.
 	interval = time.Second
 )
 
-// worker is a process of an application. It writes a line into journal when it is
-// ready, when a job starts and when it ends: all with its process id, then the token, 0 where the
-// job is not told.
+// worker is a process of an application. It writes a line into journal when
+// it is ready, when a job starts and when it ends. Each line has its process
+// id, then the token, or 0 if the job does not get it.
 type worker struct {
 	client  *core.Client
 	journal *os.File
 }
 
-// loops are what the worker does, by the name of the integration, until ctx ends.
+// loops are the actions of a worker, by the name of the integration, until ctx ends.
 var loops = map[string]func(ctx context.Context, w *worker) error{
 	"gocron-locker":  withLocker,
 	"gocron-elector": withElector,
@@ -49,8 +49,8 @@ var loops = map[string]func(ctx context.Context, w *worker) error{
 	"sync":           withMutex,
 }
 
-// work is the main function of a worker: its arguments are the integration, the
-// plugin's directory, the server's address and the journal.
+// work is the main function of a worker. Its arguments are the integration,
+// the plugin's directory, the server's address and the journal.
 func work(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -67,7 +67,7 @@ func work(args []string) error {
 	return loops[args[0]](ctx, w)
 }
 
-// job is what every integration runs.
+// job is the job of every integration.
 func (w *worker) job(ctx context.Context, token uint64) {
 	fmt.Fprintf(w.journal, "start %d %d\n", os.Getpid(), token)
 	select {

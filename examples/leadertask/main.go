@@ -1,6 +1,6 @@
-// Command leadertask has one leader among its instances do a piece of work at
-// every tick. A killed leader is replaced at once where its plugin outlives it,
-// and after the TTL when its whole machine is gone.
+// Command leadertask has one leader among its instances do a piece of work
+// at every tick. A killed leader is replaced at once if its plugin outlives
+// it, and after the TTL if its whole machine is gone.
 package main
 
 import (
@@ -40,7 +40,7 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 	defer watching.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if i.Recorder != nil { // somebody asks
+	if i.Recorder != nil { // metrics are asked for
 		watching.Go(func() { i.Follow(ctx, e) })
 	}
 	if i.Recorder != nil && i.Number == 1 { // one observer is enough for a process
@@ -53,8 +53,8 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 	})
 }
 
-// fit returns the least TTL that the backend can do and that is not below ttl.
-// The bounds of a server are known when it has answered.
+// fit returns the least TTL that the backend supports and that is not below
+// ttl. A server's bounds are known once it has answered.
 func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration, error) {
 	for i.Client.Check(ctx) != nil {
 		select {

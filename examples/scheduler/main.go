@@ -1,6 +1,6 @@
-// Command scheduler runs a job at every tick, once over all instances that are
-// up, whatever their version: what a blue-green deployment needs while both
-// colours run. Package core/tick does it.
+// Command scheduler runs a job at every tick, once over all instances that
+// are up, whatever their version. A blue-green deployment needs that while
+// both colours run. Package core/tick does the work.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	})
 }
 
-// work is the job. It ends early when the lock is lost or the program is to end.
+// work is the job. It ends early when the lock is lost or the program must end.
 func (s *scheduler) work(ctx context.Context, t tick.Tick) error {
 	s.say(t.At, "start token %d", t.Lease.Token())
 	select {
@@ -54,7 +54,7 @@ func (s *scheduler) work(ctx context.Context, t tick.Tick) error {
 	return nil
 }
 
-// told says of a tick that it was not run, or not well.
+// told reports a tick that was not run, or whose job failed.
 func (s *scheduler) told(ev tick.Event) {
 	if ev.Err == nil || ev.Kind == tick.Elsewhere {
 		return

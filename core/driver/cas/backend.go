@@ -16,7 +16,7 @@ import (
 type backend struct {
 	store   Store
 	watcher Watcher       // nil where the store is none
-	timeout time.Duration // of a request
+	timeout time.Duration // bound of one request
 
 	mu     sync.Mutex
 	claims driver.Properties
@@ -26,8 +26,8 @@ type backend struct {
 	calls  sync.WaitGroup
 }
 
-// New returns the backend on s that makes the claims p; see [Properties]. It closes s.
-// timeout, which is positive, bounds one request to s whose caller has more time.
+// New returns the backend on s that makes the claims p; see [Properties]. The backend closes
+// s. timeout, which is positive, bounds one request to s unless its caller's ctx ends earlier.
 func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {
 	b := &backend{store: s, timeout: timeout, topics: map[string]*topic{}}
 	b.watcher, _ = s.(Watcher)
@@ -44,8 +44,8 @@ func (b *backend) Properties() driver.Properties {
 	return p
 }
 
-// begin is the begin of a call, which Close ends and waits for: the caller uses the
-// ctx that it returns, and calls done.
+// begin begins a call, which Close ends and waits for. The caller uses the
+// ctx that begin returns, and then calls done.
 func (b *backend) begin(ctx context.Context) (inside context.Context, done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,8 +66,8 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 // sentinels are the errors of package driver that a Store may return.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
-// failed is the error of a request that came to err. unsent says that nothing was
-// asked of the store that changes it, so that nothing needs to be undone.
+// failed returns the error of a request that failed with err. unsent says that
+// the store was not asked for any change, so that nothing needs to be undone.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -89,7 +89,7 @@ func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, err
 	return f(ctx)
 }
 
-// read returns what the store has of name, with what is over in it.
+// read returns the store's entry of name, including parts whose time is over.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -98,14 +98,14 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 	return e, r, err
 }
 
-// change has f decide on what the store has of name, and writes what f makes of it,
-// unless that is an error. When it has changed meanwhile, f decides again: another
-// client has got on then. It returns what Put says of the Entry that it has written.
+// change lets f decide on the record of name, and writes the record as f leaves it,
+// unless f fails. If the record has changed meanwhile, because another client has made
+// progress, f decides again. change returns Put's answer about the Entry that it wrote.
 //
-// The clock is read before the record is written. So what f found expired is, what f
-// makes end lives for as long as it was asked for at least, and every decision holds
-// at one moment: that of the read, from which to the write nobody wrote. Only what f
-// found alive may be over by then, which matters to Renew.
+// The clock is read before the record is written. So a lease that f found expired is
+// expired, and a lease whose end f sets lives at least as long as asked. Every decision
+// holds at the moment of the read, because no client wrote between that and the write.
+// Only a lease that f found alive may be over by then, which matters to Renew.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
 		e, r, err := b.read(ctx, name)
@@ -126,7 +126,7 @@ func (b *backend) change(ctx context.Context, name string, f func(r *record, now
 	}
 }
 
-// write makes r of e.
+// write puts r in place of e.
 func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	if r.Holder == nil && len(r.Withdrawn) == 0 {
 		return Entry{}, b.store.Delete(ctx, keyOf(r.Name), e.Revision)
@@ -171,10 +171,10 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return granted.Revision, nil
 }
 
-// Renew asks when the store has written the renewal, unless it says so at once or that
-// was certainly in time: not longer after its clock was read than the requests took. If
-// the lease was over by then, all who read it take it for free (see holder.void), or,
-// where the store does not say when, this ends it.
+// Renew asks the store when it wrote the renewal, unless Put's answer says so or the
+// renewal was certainly in time: the requests took no longer than the time left when
+// the clock was read. If the lease was over by then, all readers take the lock for free
+// (see holder.void); where the store does not say when it wrote, Renew ends the lease.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -191,7 +191,7 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	if err != nil {
 		return err
 	}
-	atMost := time.Since(asked) * 101 / 100 // clocks run apart by less
+	atMost := time.Since(asked) * 101 / 100 // two clocks differ in speed by less
 	if read.Add(atMost).UnixNano() < renewed.By || !written.Written.IsZero() && !renewed.void(written) {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	case s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token:
 		return &driver.NotHeldError{Holder: s.shown(e.Now)}
 	case !e.Written.IsZero() || e.Now.UnixNano() < renewed.By:
-		return nil // in time
+		return nil // the renewal was in time
 	}
 	if err := b.release(ctx, r); err != nil {
 		return err
@@ -232,9 +232,9 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 	return err
 }
 
-// Withdraw writes even where it finds nothing: a TryAcquire that has read the record
-// before and writes after it meets another revision, and one that reads after it
-// finds the tombstone.
+// Withdraw writes even if it finds nothing. A TryAcquire that has read the
+// record before and writes after it meets another revision, and a TryAcquire
+// that reads after it finds the tombstone.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -273,8 +273,8 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.look(ctx, name)
 }
 
-// look returns who holds name. The clock may have been read after the record, which
-// may have been renewed in between: a lease is over when it still is at a second look.
+// look returns the holder of name. The clock may have been read after the record, and the
+// record renewed in between. So a lease is over only if a second look finds it unchanged.
 func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {
 		e, r, err := b.read(ctx, name)

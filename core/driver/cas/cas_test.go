@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// TestConformance: a store that tells of changes and of the time of its writes, and
-// one that does neither.
+// TestConformance covers a store that reports changes and the time of its
+// writes, and a store that reports neither.
 func TestConformance(t *testing.T) {
 	for name, open := range map[string]func(d *data) cas.Store{
 		"all":   func(d *data) cas.Store { return watched{&client{data: d}} },
@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// leftovers are keys that do not go by themselves soon.
+// leftovers returns the keys that do not expire soon.
 func (d *data) leftovers(drivertest.T) (keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

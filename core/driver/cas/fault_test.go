@@ -20,8 +20,8 @@ func request(owner string) driver.Request {
 	return driver.Request{Name: "jobs", Owner: owner, TTL: 10 * time.Second}
 }
 
-// TestLostMessages: with requests and replies that are lost at random no two hold the
-// lock, tokens rise, and withdrawals leave nothing.
+// TestLostMessages loses requests and replies at random: no two owners hold
+// the lock, tokens rise, and withdrawals leave nothing.
 func TestLostMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -89,8 +89,8 @@ func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, la
 	}
 }
 
-// TestLateAcquire: a Put that was decided before the withdrawal of its owner, and
-// arrives after it.
+// TestLateAcquire covers a Put that was decided before the withdrawal of its
+// owner, and arrives after it.
 func TestLateAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -116,8 +116,8 @@ func TestLateAcquire(t *testing.T) {
 	})
 }
 
-// TestLateRenewal: a renewal that the store handles after the end of its lease does
-// not bring it back, nor is it taken for one in time.
+// TestLateRenewal covers a renewal that the store handles after the end of
+// its lease. It does not bring the lease back, and does not count as in time.
 func TestLateRenewal(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent=%t", silent), func(t *testing.T) {
@@ -153,8 +153,8 @@ func TestLateRenewal(t *testing.T) {
 	}
 }
 
-// TestRepeatedRenewal: after a renewal another client's write must not make the
-// lease void by the instant that the renewal had to keep.
+// TestRepeatedRenewal checks that another client's write after a renewal
+// does not make the lease void by the instant that the renewal had to meet.
 func TestRepeatedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -181,7 +181,7 @@ func TestRepeatedRenewal(t *testing.T) {
 	})
 }
 
-// TestNoRecord: a value that this package did not write is never overwritten.
+// TestNoRecord checks that a value that this package did not write is never overwritten.
 func TestNoRecord(t *testing.T) {
 	d := &data{}
 	c := &client{data: d}

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// tombstoneFor is how long a withdrawn owner is refused: the contract's minute,
-// and what a Put may take that was decided before.
+// tombstoneFor is how long a withdrawn owner is refused: the minute of the
+// contract, and the time that a Put decided earlier may take.
 const tombstoneFor = 90 * time.Second
 
 // record is all that the store keeps of a lock, as JSON. Instants are nanoseconds
@@ -19,18 +19,18 @@ const tombstoneFor = 90 * time.Second
 type record struct {
 	Name      string           `json:"name"`
 	Holder    *holder          `json:"holder,omitempty"`
-	Withdrawn map[string]int64 `json:"withdrawn,omitempty"` // until when, by owner
+	Withdrawn map[string]int64 `json:"withdrawn,omitempty"` // by owner, the instant until which it is refused
 }
 
 type holder struct {
 	Owner string `json:"owner"`
 	Label string `json:"label,omitempty"`
 	Value []byte `json:"value,omitempty"`
-	// Token is 0 in the record that grants, whose revision it is.
+	// Token is 0 in the record that grants: the record's revision is the token.
 	Token uint64 `json:"token,omitempty"`
 	End   int64  `json:"end_ns"`
-	// By is the end that the lease had before the renewal that wrote this. One that
-	// the store handled later is void.
+	// By is the end that the lease had before the renewal that wrote this
+	// record. The renewal is void if the store handled it later.
 	By int64 `json:"by_ns,omitempty"`
 }
 
@@ -60,13 +60,13 @@ func decode(e Entry, name string) (record, error) {
 
 func (r *record) encode() ([]byte, error) { return json.Marshal(r) }
 
-// tidy takes out of r, which e has, what is over.
+// tidy removes from r, the record of e, everything whose time is over.
 func (r *record) tidy(e Entry) {
 	if h := r.Holder; h != nil {
 		if e.Now.UnixNano() >= h.End || h.void(e) {
 			r.Holder = nil
 		}
-		h.By = 0 // it was about the write of e
+		h.By = 0 // By was about the write of e
 	}
 	for owner, until := range r.Withdrawn {
 		if e.Now.UnixNano() >= until {
@@ -92,7 +92,7 @@ func (r *record) needed(now time.Time) time.Duration {
 	return time.Duration(last - now.UnixNano())
 }
 
-// shown is the holder for people, the zero one for none.
+// shown returns the holder for people, the zero Holder for none.
 func (r *record) shown(now time.Time) driver.Holder {
 	h := r.Holder
 	if h == nil {

@@ -17,8 +17,8 @@ type data struct {
 	entries  map[string]cas.Entry
 	revision uint64
 	watches  map[*watch]bool
-	silent   bool // does not say when an entry was written
-	timeless bool // has no keys that go by themselves
+	silent   bool // it does not say when an entry was written
+	timeless bool // its keys do not expire
 	ends     map[string]time.Time
 }
 
@@ -30,8 +30,8 @@ type watch struct {
 // client is a Store. Its hooks are called without locks.
 type client struct {
 	*data
-	before func(op, key string) error // instead of the request, if it is one
-	after  func(op, key string) error // instead of the reply to one that was done
+	before func(op, key string) error // its error, if any, takes the place of the request
+	after  func(op, key string) error // its error, if any, takes the place of the reply to a request that was done
 }
 
 func (c *client) do(ctx context.Context, op, key string, f func() (cas.Entry, error)) (cas.Entry, error) {
@@ -130,7 +130,7 @@ func (c *client) Check(ctx context.Context) (cas.About, error) {
 
 func (c *client) Close(context.Context) error { return nil }
 
-// watched is a client that is told of changes.
+// watched is a client whose store reports changes.
 type watched struct{ *client }
 
 func (c watched) Watch(key string, changed func()) (func(), error) {

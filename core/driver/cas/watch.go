@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// lookEvery is how often a record is read that nothing was heard of: a store that
-	// is gone tells of no change, nor does a lease that expires.
+	// lookEvery is how often a record is read without a report of a change: a
+	// store that is gone reports no change, and an expiry is none.
 	lookEvery = time.Second
-	// lingerFor is how long a key is watched after its last user has left, who
-	// often comes again.
+	// lingerFor is how long a key is watched after its last user has left: users
+	// often come again.
 	lingerFor = 5 * time.Second
 )
 
-// topic is what all who follow one key share.
+// topic is the watch that all followers of one key share.
 type topic struct {
-	stop  func() // of Watcher.Watch
+	stop  func() // ends Watcher.Watch
 	users int    // guarded by the backend's mutex, as is idle
 	idle  *time.Timer
 
@@ -50,8 +50,8 @@ func (t *topic) close() {
 	t.stop()
 }
 
-// follow calls turn when name is watched, after each change, and after the pause
-// that it returned, until it fails or ctx ends.
+// follow calls turn when name is watched, after each change, and after each
+// pause that turn returned, until turn fails or ctx ends.
 func (b *backend) follow(ctx context.Context, name string, turn func(ctx context.Context, changed bool) (pause time.Duration, err error)) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *backend) follow(ctx context.Context, name string, turn func(ctx context
 	}
 	defer b.leave(keyOf(name), t)
 	for changed := false; ; {
-		change := t.change() // before turn looks: none is missed
+		change := t.change() // before turn looks, so that no change is missed
 		pause, err := turn(ctx, changed)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (b *backend) follow(ctx context.Context, name string, turn func(ctx context
 	}
 }
 
-// ended is the error of a call that waited when ctx ended.
+// ended returns the error of a call whose ctx ended while it waited.
 func (b *backend) ended(ctx context.Context) error {
 	if err := context.Cause(ctx); err == driver.ErrClosed {
 		return b.named(err)
@@ -147,7 +147,7 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return err
 }
 
-// Notify does not look what a change was: the caller asks for the lock, which looks.
+// Notify does not read the record after a change, because the caller asks for the lock.
 func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	first := true
 	err := b.follow(ctx, name, func(ctx context.Context, changed bool) (time.Duration, error) {

@@ -13,24 +13,24 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Connect is what every backend needs to connect to its store. The library of
-// each embeds it in its Options.
+// Connect holds the options that every backend needs to connect to its
+// store. The library of each backend embeds it in its Options.
 type Connect struct {
-	// Username and Password log in. PasswordFile has the password instead, and
-	// is read again for each connection; a newline at its end is none of it.
+	// Username and Password log in. PasswordFile names a file with the password
+	// instead. It is read again for each connection; a newline at its end is ignored.
 	Username     string `key:"username" doc:"user"`
 	Password     string `key:"password" secret:"true" doc:"password of the user"`
 	PasswordFile string `key:"password_file" doc:"file with the password, read again for each connection"`
 
-	// TLS of connections; it excludes the other fields about TLS. Nil: what
-	// they say. It has no key.
+	// TLS is the configuration of connections; it excludes the other fields
+	// about TLS. If it is nil, those fields count. It has no key.
 	TLS *tls.Config
 	// TLSEnabled turns TLS on with the system's certificate authorities. Any
-	// other field about TLS turns it on too, as does an address that says so;
-	// false contradicts them.
+	// other field about TLS turns it on too, as does an address with TLS; false
+	// beside one of these is an error.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
-	// TLSCAFile has the certificate authorities, in PEM, instead of the
-	// system's. This file and the next two are read again for each connection.
+	// TLSCAFile names a PEM file with the certificate authorities to use instead of
+	// the system's. This file and the next two are read again for each connection.
 	TLSCAFile string `key:"tls_ca_file" doc:"authorities that sign servers, PEM, instead of the system's; read again for each connection"`
 	// TLSCertFile and TLSKeyFile are the client's own certificate, in PEM.
 	TLSCertFile string `key:"tls_cert_file" doc:"the client's certificate, PEM; read again for each connection"`
@@ -42,8 +42,8 @@ type Connect struct {
 	TLSInsecure bool `key:"tls_insecure" default:"false" doc:"accept any certificate (for tests)"`
 
 	// DialTimeout bounds how long a connection takes until it can be used, TLS
-	// and login included; RequestTimeout how long one request does whose
-	// caller's context does not end earlier. 10 ms to 10 min.
+	// and login included. RequestTimeout bounds one request whose caller's
+	// context does not end earlier. Both are 10 ms to 10 min.
 	DialTimeout    time.Duration `key:"dial_timeout" default:"2s" doc:"bound of making a connection, TLS and login included; 10ms to 10m"`
 	RequestTimeout time.Duration `key:"request_timeout" default:"2s" doc:"bound of one request; 10ms to 10m"`
 }
@@ -54,8 +54,8 @@ const (
 	maxTimeout = 10 * time.Minute
 )
 
-// check returns what is wrong with c whose address asks for TLS or not; its
-// errors wrap driver.ErrConfig.
+// check returns what is wrong with c. addressTLS says whether the address
+// asks for TLS. Its errors wrap driver.ErrConfig.
 func (c Connect) check(addressTLS bool) error {
 	var err error
 	for f := range fields(reflect.ValueOf(c)) {
@@ -83,9 +83,9 @@ func (c Connect) check(addressTLS bool) error {
 		Between("request_timeout", c.RequestTimeout, minTimeout, maxTimeout))
 }
 
-// namesFile returns an error, without name, when name must be the contents of a
-// file: a key in PEM that was pasted would be shown as the name of a file that
-// is not there.
+// namesFile returns an error, without name, if name is the contents of a
+// file instead of its path. A pasted key in PEM would otherwise be shown as
+// the name of a missing file.
 func namesFile(key, name string) error {
 	if len(name) > longestName || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, pemDashes) {
 		return fmt.Errorf("%w: %s has the text of a file, and must have its name", driver.ErrConfig, key)
@@ -94,9 +94,9 @@ func namesFile(key, name string) error {
 }
 
 const (
-	// longestName is that of a file's whole path, more than people have.
+	// longestName bounds the length of a file's whole path; real paths are shorter.
 	longestName = 1024
-	// pemDashes begin a line of PEM, which has two more.
+	// pemDashes begin a line of PEM, which has two dashes more.
 	pemDashes = "---"
 )
 
@@ -116,7 +116,7 @@ func (c Connect) Secure() bool {
 	return c.TLS != nil || c.TLSEnabled != nil && *c.TLSEnabled || len(c.tlsKeys()) > 0
 }
 
-// WithoutTLS returns c without what it says about TLS.
+// WithoutTLS returns c without its settings of TLS.
 func (c Connect) WithoutTLS() Connect {
 	c.TLS, c.TLSEnabled, c.TLSInsecure = nil, nil, false
 	c.TLSCAFile, c.TLSCertFile, c.TLSKeyFile, c.TLSServerName = "", "", "", ""
@@ -141,7 +141,7 @@ func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
 
-// Invalid returns err with driver.ErrConfig, once.
+// Invalid returns err wrapped with driver.ErrConfig, unless it wraps it already.
 func Invalid(err error) error {
 	if errors.Is(err, driver.ErrConfig) {
 		return err

@@ -19,9 +19,9 @@ import (
 )
 
 // Source gives each new connection the password, the certificate and the
-// authorities that stand in their files at that moment. Files are not replaced
-// together, nor all at once: what cannot be read, or does not fit together,
-// leaves what was read before in use, until the next connection looks again.
+// authorities from their files. Files are not replaced together, nor all at
+// once. If a file cannot be read, or does not fit the others, the values
+// read before stay in use, until the next connection looks again.
 type Source struct {
 	connect  Connect
 	secure   bool
@@ -31,8 +31,8 @@ type Source struct {
 	roots    lastGood[*x509.CertPool]
 }
 
-// NewSource reads the files of c once. With secure the address asks for TLS.
-// The error wraps driver.ErrConfig, and names the key and the file.
+// NewSource reads the files of c once. secure says that the address asks for
+// TLS. The error wraps driver.ErrConfig, and names the key and the file.
 func NewSource(c Connect, secure bool, log *slog.Logger) (*Source, error) {
 	if err := c.check(secure); err != nil {
 		return nil, err
@@ -80,10 +80,10 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 // LastingTLSConfig is TLSConfig for a client that keeps one configuration for
 // all its connections, which go to hosts.
 //
-// Package tls reads the authorities of a configuration once, so the server is
-// verified here, in the same way. The name that it must have is the one that
-// the client asked for; for an IP address, which is not asked for by name, it
-// is that of any of hosts.
+// Package tls reads the authorities of a configuration once, so the server
+// is verified here, in the same way. The server's certificate must have the
+// name that the client asked for. A client does not ask for an IP address by
+// name; the certificate must then have the name of any of hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
@@ -103,8 +103,8 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that the chain's certificate is signed by roots and has one of
-// names.
+// verify checks that the first certificate of chain is signed by roots and
+// has one of names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {
@@ -122,18 +122,18 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale says why what stands in a file is not in use, nil when all of it is.
+// Stale says why the contents of a file are not in use, nil when all files are in use.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
 
-// lastGood is what was read last without an error.
+// lastGood is the value that was last read without an error.
 type lastGood[T any] struct {
 	read func() (T, error)
 
 	mu   sync.Mutex
 	last T
-	err  error // of the newest reading
+	err  error // error of the newest reading
 }
 
 func (k *lastGood[T]) get(log *slog.Logger) T {
@@ -211,7 +211,7 @@ func readRoots(c Connect) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readPEM refuses a file that ends within a block: it is being written.
+// readPEM refuses a file that ends within a block: another process is still writing it.
 func readPEM(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -227,10 +227,10 @@ func readPEM(file string) ([]byte, error) {
 	return text, nil
 }
 
-// Dial connects to server at addr, with TLS where the configuration says so, and with
-// what stands in its files at this moment. A connection that ctx ends may stay
-// half-made for as long as closing it takes. The error of a handshake wraps
-// driver.ErrDenied or driver.ErrUnavailable, and driver.ErrNotSent.
+// Dial connects to server at addr, with TLS if the configuration says so, and
+// with the contents that the files have now. If ctx ends it, a connection may
+// stay half-made for as long as closing it takes. The error of a handshake
+// wraps driver.ErrDenied or driver.ErrUnavailable, and driver.ErrNotSent.
 func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// secured are options whose files are in a directory of the test's own.
+// secured returns options whose files are in a directory of this test.
 func secured(t *testing.T) (config.Connect, *configtest.Authority) {
 	dir, a := t.TempDir(), configtest.NewAuthority(t)
 	ca, password := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "password")
@@ -28,7 +28,7 @@ func secured(t *testing.T) (config.Connect, *configtest.Authority) {
 	}, a
 }
 
-// certificate is what the client shows to a server.
+// certificate returns the certificate that the client shows to a server.
 func certificate(t *testing.T, s *config.Source) string {
 	t.Helper()
 	cert, err := s.TLSConfig("localhost").GetClientCertificate(nil)
@@ -36,9 +36,9 @@ func certificate(t *testing.T, s *config.Source) string {
 	return string(cert.Certificate[0])
 }
 
-// TestHalfWrittenFiles: files are not replaced in one step. What cannot be
-// used leaves what was read before, with a word about the file, and what is
-// whole again is used.
+// TestHalfWrittenFiles covers files that are not replaced in one step. A
+// file that cannot be used leaves the values read before in use, and the log
+// names the file. A file that is whole again is used.
 func TestHalfWrittenFiles(t *testing.T) {
 	cases := map[string]struct {
 		harm func(t *testing.T, c config.Connect)
@@ -91,7 +91,7 @@ func cut(t *testing.T, path string) {
 	configtest.Write(t, path, text[:len(text)/2])
 }
 
-// anothersKey is a pair of which only the key is replaced yet.
+// anothersKey makes a pair of which only the key is replaced yet.
 func anothersKey(t *testing.T, c config.Connect) {
 	_, key := configtest.NewAuthority(t).Issue(t, t.TempDir(), "other", time.Now().Add(time.Hour))
 	text, err := os.ReadFile(key)
@@ -99,8 +99,8 @@ func anothersKey(t *testing.T, c config.Connect) {
 	configtest.Write(t, c.TLSKeyFile, text)
 }
 
-// TestLastingTLSConfig: one configuration for all connections verifies a
-// server as one for each does, by the authorities of the moment.
+// TestLastingTLSConfig checks that one configuration for all connections
+// verifies a server as one for each does, by the current authorities.
 func TestLastingTLSConfig(t *testing.T) {
 	c, a := secured(t)
 	c.TLSCertFile, c.TLSKeyFile = "", ""

@@ -7,8 +7,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// refusals are what package tls says, here and at the other end, about
-// certificates; the first one that fits counts.
+// refusals are texts of package tls, at this end and the other, about
+// certificates. The first one that fits counts.
 var refusals = []struct{ text, advice string }{
 	{"remote error: tls: certificate required", "the server asks for a client certificate: set tls_cert_file and tls_key_file"},
 	{"remote error: tls: expired certificate", "the server says that the certificate in tls_cert_file has expired"},
@@ -29,12 +29,12 @@ var refusals = []struct{ text, advice string }{
 
 const noTLS = "tls: first record does not look like a TLS handshake"
 
-// ExplainTLS returns what the failure of a connection means for whoever has
-// configured it, when TLS is the reason: an error wrapping driver.ErrDenied,
-// or driver.ErrUnavailable where something else may listen there tomorrow,
+// ExplainTLS explains the failure of a connection to its administrator if TLS is the reason.
+// It returns an error wrapping driver.ErrDenied, or driver.ErrUnavailable if another server
+// may listen there later, and always driver.ErrNotSent and err. Otherwise it returns nil.
 // and always driver.ErrNotSent and err. Else it returns nil.
-//
-// It goes by texts, because alerts have no exported type, and some clients
+// It compares texts, because alerts have no exported type, and some clients
+// keep only the text.
 // keep nothing but the text.
 func ExplainTLS(err error) error {
 	text := err.Error()
@@ -50,13 +50,13 @@ func ExplainTLS(err error) error {
 	return nil
 }
 
-// WhatToCheck is said where a server does not answer.
+// WhatToCheck is the advice for a server that does not answer.
 const WhatToCheck = "check the address, whether the server is up and takes more clients, and what both ends say of TLS (tls_enabled, tls_cert_file)"
 
-// Unanswered is the error of a connection over which server did not answer, or not in
-// its protocol, before anything was asked of it: that of [ExplainTLS], or one wrapping
-// driver.ErrUnavailable, driver.ErrNotSent and err. Which other product may listen there
-// is not looked into.
+// Unanswered is the error of a connection over which server did not answer,
+// or not in its protocol, before any request. It returns the error of
+// [ExplainTLS], or one wrapping driver.ErrUnavailable, driver.ErrNotSent and
+// err. It does not try to find out which other product may listen there.
 func Unanswered(server string, err error) error {
 	if explained := ExplainTLS(err); explained != nil {
 		return explained

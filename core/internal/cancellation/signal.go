@@ -4,15 +4,15 @@ package cancellation
 
 import "sync"
 
-// Signal is Done, Err and AfterFunc of a context.Context. What embeds it adds
-// Deadline and Value, and ends it by Cancel. The zero Signal has not ended; it
-// must not be copied.
+// Signal is Done, Err and AfterFunc of a context.Context. A type that embeds
+// it adds Deadline and Value, and ends it by Cancel. The zero Signal has not
+// ended; it must not be copied.
 //
 // Note: context.WithCancel does the same, with a goroutine or an entry in its
-// parent for each context. This one costs nothing until somebody asks for Done.
+// parent for each context. Signal costs nothing until a caller asks for Done.
 type Signal struct {
 	mu    sync.Mutex
-	ended chan struct{} // made when somebody asks for it
+	ended chan struct{} // made when a caller first asks for it
 	err   error
 	after map[*func()]struct{}
 }
@@ -54,7 +54,7 @@ func (l *Signal) Err() error {
 	return l.err
 }
 
-// AfterFunc spares package context a goroutine for each context that a
+// AfterFunc saves package context a goroutine for each context that a
 // backend derives from this one.
 func (l *Signal) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()

@@ -62,8 +62,8 @@ func TestSignalAfterFunc(t *testing.T) {
 	})
 }
 
-// TestSignalAsParent derives a context from one, which package context does
-// without a goroutine because of AfterFunc.
+// TestSignalAsParent derives a context from a request. Package context does
+// that without a goroutine because of AfterFunc.
 func TestSignalAsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &request{}

@@ -1,7 +1,7 @@
-// Package deliver calls code of the application that only wants to know, such
-// as loggers and callbacks, where it can do no harm. Such code may block, for
-// ever if it writes to a pipe that nobody reads, and may call back: it must not
-// run on a goroutine on which a lease or a plugin depends.
+// Package deliver calls code of the application that is only informed, such
+// as loggers and callbacks, where it can do no harm. Such code may call
+// back. It may block, for ever if it writes to a pipe without a reader. So
+// it must not run on a goroutine on which a lease or a plugin depends.
 package deliver
 
 import (
@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// grace is how long a Flush waits whose ctx has ended: enough for every
+// grace is how long a Flush waits after its ctx has ended: enough for every
 // callback that does not block.
 const grace = 50 * time.Millisecond
 
 // Queue delivers items one at a time and in the order of Add, from a goroutine
-// that lives while there are any. What does not fit is dropped and counted,
-// and the next item that fits comes with the number.
+// that lives while there are any. An item that does not fit is dropped and
+// counted, and the next item that fits is delivered with that count.
 //
 // A panic in a callback is not recovered, so it ends the process. A callback
 // that ends its goroutine, as testing.T.FailNow does, does not end deliveries.
@@ -41,8 +41,8 @@ type entry[T any] struct {
 	dropped uint64
 }
 
-// New returns an empty queue. Items of a size of capacity in all may wait, and as
-// much again may be with the delivering goroutine.
+// New returns an empty queue. Items with a total size of capacity may wait,
+// and the delivering goroutine may hold as much again.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
@@ -78,9 +78,9 @@ func (q *Queue[T]) put(item T, size int) {
 	}
 }
 
-// Flush waits until everything was delivered, for at most the given time; after
-// the end of ctx only for a moment. A callback of any queue that
-// calls it returns at once, because it would wait for itself.
+// Flush waits until everything was delivered, for at most timeout, or only a
+// moment once ctx has ended. Called from a callback of any queue it returns
+// at once, because it would wait for itself.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {
@@ -102,7 +102,7 @@ func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	}
 }
 
-// busy returns what is closed when all is delivered, nil if all is.
+// busy returns a channel that is closed when all is delivered, nil if all is.
 func (q *Queue[T]) busy() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -131,8 +131,8 @@ func (q *Queue[T]) run() {
 	finished = true
 }
 
-// next takes over all that waits. It returns false when there is nothing: then
-// the goroutine is to end.
+// next takes over all waiting items. It returns false when there are none:
+// then the goroutine must end.
 func (q *Queue[T]) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// cleanupBudget bounds what a clean-up waits for.
+	// cleanupBudget bounds each wait of a clean-up.
 	cleanupBudget = 10 * time.Second
-	// startTimeout is patient: many plugins start at a time in a test run,
-	// under the race detector, and how long that takes is tested elsewhere.
+	// startTimeout is long, because many plugins start at a time in a test run
+	// under the race detector. Other tests check how long a start takes.
 	startTimeout = 30 * time.Second
-	// dumpTime bounds what a plugin may take to print its stacks.
+	// dumpTime bounds how long a plugin may take to print its stacks.
 	dumpTime = 2 * time.Second
 )
 
 // Binary makes harnesses for the plugin binary at path, which must be called
-// lockplugin-NAME. config is called once for each and returns the
+// lockplugin-NAME. config is called once for each harness and returns the
 // configuration of a fresh namespace; nil stands for an empty configuration.
-// It fills Open, Plugin and Host; the caller adds what it knows of the store.
-// Host needs [HostMain] in the running binary's main function or TestMain.
+// Binary fills in Open, Plugin and Host; the caller adds the fields about the
+// store. Host needs [HostMain] in the running binary's main function or TestMain.
 func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
 	return func(t drivertest.T) *drivertest.Harness {
 		t.Helper()
@@ -68,7 +68,7 @@ func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *driv
 				if d, ok := printed.Load(b); ok {
 					return d.(*dump).of(pluginPid(b))
 				}
-				return "" // the caller has opened it in another way
+				return "" // the caller has opened the backend in another way
 			},
 			Plugin: func(b driver.Backend) drivertest.Process { return process{pluginPid(b)} },
 			Host: func(t drivertest.T, delay time.Duration) drivertest.Host {
@@ -106,20 +106,20 @@ func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
 	return b
 }
 
-// pluginPid is 0 while the plugin is down: signals to that fail the case.
+// pluginPid returns 0 while the plugin is down: a signal to 0 fails the case.
 func pluginPid(b driver.Backend) int {
 	pid, _ := plugin.ProcessOf(b)
 	return pid
 }
 
-// dump is the log of a plugin from the moment on in which it is asked for its stacks.
+// dump is the log of a plugin from the moment at which it is asked for its stacks.
 type dump struct {
 	asked atomic.Bool
 	mu    sync.Mutex
 	text  strings.Builder
 }
 
-// of has process pid print its stacks, as Go does at SIGQUIT, which ends it.
+// of makes process pid print its stacks, as Go does at SIGQUIT, which ends it.
 func (d *dump) of(pid int) string {
 	if pid <= 0 {
 		return "the plugin is down"
@@ -133,7 +133,7 @@ func (d *dump) of(pid int) string {
 		if now := read(); now != last || Running(pid) {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) > dumpTime/20 { // its end has no mark
+		if time.Since(since) > dumpTime/20 { // the end of the stacks has no mark
 			break
 		}
 	}

@@ -19,17 +19,17 @@ var builds = struct {
 	done map[string]built
 }{done: map[string]built{}}
 
-// built is a binary, or why there is none.
+// built is a binary, or the reason why there is none.
 type built struct {
 	path string
 	err  error
 }
 
 // Build compiles the main package pkg (an import path, or a path relative to
-// the test's directory) once per test run and returns the binary's path. Its
-// base name is that of the package. Under the race detector it has it too.
-// The test binary must run under [Main], or call [Clean]: what was built is
-// removed at the end.
+// the test's directory) once per test run and returns the binary's path. The
+// binary has the package's base name. A test under the race detector also
+// builds it with the race detector. The test binary must run under [Main],
+// or call [Clean], to remove the binary at the end.
 func Build(t drivertest.T, pkg string) string {
 	t.Helper()
 	builds.Lock()
@@ -69,7 +69,7 @@ func build(pkg string) (binary string, err error) {
 func Main(m *testing.M) {
 	HostMain()
 	if Race && os.Getenv("GORACE") == "" {
-		// Each process would sleep for a second before it exits.
+		// Without this each process would sleep for a second before it exits.
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}
 	code := m.Run()

@@ -12,7 +12,7 @@ import (
 // commandLimit is how long a command may take.
 const commandLimit = 30 * time.Second
 
-// testHost is a HostProcess as a case wants it.
+// testHost is a HostProcess with the methods that a case needs.
 type testHost struct{ *HostProcess }
 
 var _ drivertest.Host = (*testHost)(nil)
@@ -30,10 +30,10 @@ func startHost(t drivertest.T, spec HostSpec) drivertest.Host {
 	return h
 }
 
-// end leaves neither the host nor its plugin, whatever a case did to them.
+// end ends the host and its plugin, whatever a case did to them.
 func (h *testHost) end(t drivertest.T) {
 	t.Helper()
-	// It fails when they are gone, which is what we want.
+	// Resume fails when both are gone, which is the goal here.
 	_ = h.HostProcess.Resume()
 	plugin := h.HostProcess.plugin
 	if plugin > 0 {
@@ -53,8 +53,8 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// within does what the process may take commandLimit for, and tells a host that
-// refused from one that did not answer.
+// within runs do for at most commandLimit, and tells a host that refused
+// from one that did not answer.
 func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
@@ -81,7 +81,7 @@ func (h *testHost) Plugin() drivertest.Process {
 	defer cancel()
 	pid, err := h.PluginPid(ctx)
 	if err != nil {
-		pid = 0 // what is done to it then fails the case
+		pid = 0 // an action on process 0 then fails the case
 	}
 	return process{pid}
 }
@@ -125,14 +125,14 @@ func must(t drivertest.T, what string, err error) {
 	}
 }
 
-// Running reports whether process pid runs. One that has ended and waits for
-// its parent to look does not: not every init process looks.
+// Running reports whether process pid runs. It returns false for a process
+// that has ended and waits for its parent: not every init process waits.
 func Running(pid int) bool { return proc.Running(pid) }
 
 // Freeze stops process pid with SIGSTOP and returns when it has stopped.
 func Freeze(pid int) error { return proc.Freeze(pid) }
 
-// process is a process that a case may harm.
+// process is a process that a case may kill or freeze.
 type process struct{ pid int }
 
 // Pid implements drivertest.Process.

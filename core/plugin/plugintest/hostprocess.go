@@ -9,7 +9,7 @@ import (
 )
 
 // HostProcess is another host: this binary, started again, with a core.Client
-// over a plugin of its own. It does one command at a time, and is not safe for
+// over its own plugin. It does one command at a time, and is not safe for
 // concurrent use. A process that has not answered when a ctx ends is killed.
 type HostProcess struct {
 	child   *proc.Child
@@ -33,7 +33,7 @@ func StartHost(ctx context.Context, spec HostSpec) (*HostProcess, error) {
 	return h, nil
 }
 
-// ask sends one command and waits for the reply, and returns its error, too.
+// ask sends one command, waits for the reply, and returns the reply's error as well.
 func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 	if err := h.child.Send(c); err != nil {
 		return reply{}, err
@@ -44,7 +44,7 @@ func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 	case <-h.child.Ended():
 		return reply{}, proc.ErrEnded
 	case <-ctx.Done():
-		_ = h.Kill() // a later reply would be taken for that of another command
+		_ = h.Kill() // a later reply would be taken for the reply to another command
 		return reply{}, ctx.Err()
 	}
 }
@@ -52,8 +52,8 @@ func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 // Pid of the host process.
 func (h *HostProcess) Pid() int { return h.child.Pid() }
 
-// PluginPid asks for the process id of its plugin; 0 while that is down. A
-// frozen host cannot be asked: then it is what was last known.
+// PluginPid asks for the process id of the host's plugin; 0 while that is down.
+// A frozen host cannot be asked, so PluginPid then returns the last known id.
 func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	if h.frozen {
 		return h.plugin, nil
@@ -78,8 +78,8 @@ func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl, atLeast tim
 	return err
 }
 
-// State returns what the held lease says at once: Valid, whether Done is closed,
-// and the name of the cause.
+// State returns at once the state of the held lease: Valid, whether Done is
+// closed, and the name of the cause.
 func (h *HostProcess) State(ctx context.Context, name string) (valid, done bool, cause string, err error) {
 	r, err := h.ask(ctx, command{Op: "state", Name: name})
 	return r.Valid, r.Done, r.Cause, err
@@ -106,6 +106,6 @@ func (h *HostProcess) Resume() error {
 // Kill ends the process with SIGKILL and waits until it is gone.
 func (h *HostProcess) Kill() error { return h.child.Kill() }
 
-// Close lets the process release its leases and end, and kills it when it has
-// not ended before ctx does. It is no error that it has ended before.
+// Close lets the process release its leases and end. It kills a process that
+// is still there when ctx ends. A process that has ended before is no error.
 func (h *HostProcess) Close(ctx context.Context) error { return h.child.Close(ctx) }

@@ -44,8 +44,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event ends the enqueue command whose acquire waits or was granted, if there is
-// one.
+// event ends the enqueue command whose acquire now waits or was granted, if
+// there is one.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return
@@ -94,8 +94,8 @@ func (h *host) acquire(c command) (reply, error) {
 	return reply{Token: lease.Token()}, nil
 }
 
-// enqueue returns when the acquire waits, or was granted at once. It ends with
-// the client.
+// enqueue returns when the acquire waits, or was granted at once. The
+// acquire ends with the client.
 func (h *host) enqueue(c command) (r reply, err error) {
 	waits := make(chan struct{})
 	h.mu.Lock()
@@ -123,7 +123,7 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	return r, err
 }
 
-// state looks at Valid first: after a pause it must answer at once.
+// state asks Valid first, because Valid must be right at once after a pause.
 func (h *host) state(c command) (r reply, err error) {
 	lease, err := h.lease(c.Name)
 	if err != nil {
@@ -176,7 +176,7 @@ type command struct {
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 }
 
-// reply is one line on its standard output, for each command.
+// reply is one line on the host process's standard output, for each command.
 type reply struct {
 	Error []byte `json:"error,omitempty"` // a lockpb.Error, which keeps identities
 	Token uint64 `json:"token,omitempty"`
@@ -208,6 +208,6 @@ func (r *reply) err() error {
 	return wire.DecodeError(&e)
 }
 
-// HostMain makes this process a host process and ends it, when it was started
+// HostMain makes this process a host process and ends it, if it was started
 // as one; otherwise it does nothing. Call it first in main or TestMain.
 func HostMain() { proc.Become(role, "host process", openHost) }

@@ -17,8 +17,8 @@ import (
 )
 
 // Loopback returns b as a host sees it through protocol version 2, over unix
-// sockets in this process: what a value or an error loses on the way, it loses
-// here. The case's end closes b.
+// sockets in this process. A value or an error loses here what it would lose
+// between processes. The case's end closes b.
 func Loopback(t drivertest.T, b driver.Backend) driver.Backend {
 	t.Helper()
 	return loopbackOf(t, b, wire.VersionFramed)
@@ -95,7 +95,7 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	if c.DataSocket == "" {
 		return nil
 	}
-	// Both ends are in this process: a broken connection shows in the calls.
+	// Both ends are in this process, so the calls report a broken connection.
 	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, func(error) {})
 	if err == nil {
 		l.Link = l.data
@@ -121,8 +121,8 @@ func (l *loopback) Properties() driver.Properties {
 	return l.props
 }
 
-// Close implements driver.Backend. The server goes on to answer until the case
-// ends, so that later calls get what the closed backend says.
+// Close implements driver.Backend. The server goes on to answer until the
+// case ends, so that later calls get the closed backend's answers.
 func (l *loopback) Close(ctx context.Context) error {
 	l.once.Do(func() {
 		if l.unary != nil {
@@ -144,7 +144,7 @@ func (l *loopback) stop() {
 	l.served.Wait()
 }
 
-// farEnd is what a plugin process would be. It implements wire.Host.
+// farEnd plays the part of a plugin process. It implements wire.Host.
 type farEnd struct {
 	backend driver.Backend
 	done    chan struct{}

@@ -14,14 +14,14 @@ import (
 const (
 	// answerTime bounds how long a server may take until it is ready.
 	answerTime = 60 * time.Second
-	// askEvery is how often it is asked.
+	// askEvery is how often the server is asked whether it is ready.
 	askEvery = 10 * time.Millisecond
 )
 
 // Server is the [drivertest.Store] of a backend whose server is a process, which
-// a test starts and stops. What it does to the server it does to the server's
-// children too. A database that somebody else runs has no Store: leave that
-// field of the harness nil, and the cases that need one are not run.
+// a test starts and stops. It stops, kills and freezes the server's children
+// together with the server. A database that other people run has no Store: leave
+// that field of the harness nil, and the cases that need one are not run.
 //
 // Its methods are called one at a time, as the suite does.
 type Server struct {
@@ -37,8 +37,8 @@ type Server struct {
 	ended   chan struct{} // closed when running has ended
 }
 
-// Port returns a port of 127.0.0.1 on which nobody listens, for a server that the
-// test starts. No other test that asks here is given it until this one ends.
+// Port returns a free port of 127.0.0.1 for a server that the test starts.
+// No other test that asks here gets the port until this one ends.
 func Port(t drivertest.T) int {
 	t.Helper()
 	taken, err := ports.Take(1)
@@ -53,9 +53,9 @@ func Port(t drivertest.T) int {
 	return taken.Port(0)
 }
 
-// Start implements drivertest.Store. It is also the first start, before which a
-// server without data is prepared by Wipe: call it with keepData false then. The
-// caller calls Stop at the end.
+// Start implements drivertest.Store. It is also the first start, before
+// which Wipe prepares a server without data: call it with keepData false
+// then. The caller calls Stop at the end.
 func (s *Server) Start(t drivertest.T, keepData bool) {
 	t.Helper()
 	if s.running != nil {

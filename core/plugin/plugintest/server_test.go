@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestServerHarmsItsChildrenToo: a server whose work is done by processes that it
-// has started, in sessions of their own, is frozen and killed with them.
+// TestServerHarmsItsChildrenToo checks that a server's child processes, in
+// sessions of their own, are frozen and killed with it.
 func TestServerHarmsItsChildrenToo(t *testing.T) {
 	var family []int
 	wiped := 0

@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// errUsage marks what the person who typed the command can put right.
+// errUsage marks an error that the person at the command line can correct.
 var errUsage = errors.New("usage")
 
 // command answers a person and returns the exit code: 0, 1 for failures and
@@ -93,7 +93,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	}
 	if f, ok := stdin.(*os.File); ok && len(args) == 0 {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return nil, refuse("no configuration") // it would wait for a person to type one
+			return nil, refuse("no configuration") // reading would wait for a person to type a configuration
 		}
 	}
 	if len(args) == 0 {
@@ -113,7 +113,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	return raw, nil
 }
 
-// invocation is a command line to copy, with the keys that are required.
+// invocation returns a command line to copy, with the required keys.
 func invocation(spec driver.Spec, c driver.Command) string {
 	words := []string{wire.Prefix + spec.Name, c.Name}
 	for _, k := range spec.Keys {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// sleeper starts a process that nobody waits for before the end of the test.
+// sleeper starts a process that is not waited for before the end of the test.
 func sleeper(t *testing.T) (pid int, start string) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -34,8 +34,8 @@ func send(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
-// TestHostDeath: a stopped host lives, one that was killed is dead although its
-// parent does not wait for it, with and without a descriptor of the process.
+// TestHostDeath checks that a stopped host counts as alive, and a killed host as dead
+// although its parent does not wait for it, with and without a descriptor of the process.
 func TestHostDeath(t *testing.T) {
 	for _, pidfd := range []bool{true, false} {
 		pid, start := sleeper(t)

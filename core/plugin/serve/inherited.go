@@ -11,19 +11,19 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// shedInherited gets rid of what a plugin inherits and must not have: what its
-// host has open, and the chance of new privileges. It may start the program anew
-// in its place, as the same process.
+// shedInherited drops what a plugin inherits and must not keep: its host's
+// open descriptors, and the chance of new privileges. It may start the
+// program anew in its place, as the same process.
 func shedInherited() {
 	closeInherited()
 	refusePrivileges()
 }
 
-// closeInherited closes the descriptors that we were started with, other than
-// the first three and the lifeline. A library in the host may have opened them
-// without FD_CLOEXEC: a listening socket would stay open, and its port taken,
-// for as long as we outlive the host. What this process itself has opened so
-// far, the Go runtime's own included, has the flag.
+// closeInherited closes the descriptors that this process was started with,
+// other than the first three and the lifeline. A library in the host may have
+// opened them without FD_CLOEXEC: a listening socket would stay open, and its
+// port taken, while the plugin outlives the host. Descriptors that this
+// process itself has opened so far, the Go runtime's included, have the flag.
 func closeInherited() {
 	dir := "/dev/fd"
 	if runtime.GOOS == "linux" {
@@ -31,7 +31,7 @@ func closeInherited() {
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
-		return // then they stay; there is no other list of them
+		return // then they stay open; there is no other list of them
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name.Name())
@@ -39,7 +39,7 @@ func closeInherited() {
 			continue
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = syscall.Close(fd) // there is nothing to be done about an error
+			_ = syscall.Close(fd) // an error cannot be handled
 		}
 	}
 }

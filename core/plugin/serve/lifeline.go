@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifeline reports the death of the host, and that the host has let go of us.
+// lifeline reports the death of the host, and that the host has let go of this plugin.
 type lifeline struct {
 	pipe    *os.File
 	parent  int   // our parent process at start: the host, or a wrapper
-	hostPid int   // what the host says is its process id; 0 when it says nothing
+	hostPid int   // process id that the host states; 0 when it states none
 	host    *host // nil when no such process can be seen from here
 	ended   chan struct{}
 }
@@ -30,7 +30,7 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not the number of a descriptor", wire.EnvLifeline)
 	}
-	// Neither a thread that waits, nor a child that has it too.
+	// In this mode no thread waits on the pipe, and no child inherits it.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
 	}
@@ -43,13 +43,13 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	return l, nil
 }
 
-// watch calls died once, when the host is proven dead, and letGo once, when the
-// pipe has ended. That alone is no proof of death, and neither is a new parent
-// of ours: the host may have closed the pipe, given us up or executed itself
-// anew, and what died may be a wrapper between the host and us.
+// watch calls died once, when the host is proven dead, and letGo once, when the pipe
+// has ended. The end of the pipe alone is no proof of death, and neither is a new
+// parent of this process. The host may have closed the pipe, given this plugin up or
+// executed itself anew. The dead process may be a wrapper between host and plugin.
 func (l *lifeline) watch(died, letGo func()) {
 	go func() {
-		// Nobody ever writes to the pipe: reading returns when its other end is gone.
+		// No process ever writes to the pipe: reading returns when its other end is gone.
 		_, _ = io.Copy(io.Discard, l.pipe)
 		close(l.ended)
 		letGo()
@@ -61,25 +61,25 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// Where the system does not report the end of a process that is no child, we
-// look: every confirmEvery for confirmFor after the end of the pipe, because the
-// kernel closes the descriptors of a dying process before it is dead, and every
-// slowEvery later.
+// On a system that does not report the end of a process that is no child,
+// the plugin looks. It does so every confirmEvery for confirmFor after the
+// end of the pipe, because the kernel closes the descriptors of a dying
+// process before it is dead, and every slowEvery later.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond
 	slowEvery    = 250 * time.Millisecond
 )
 
-// host is the process that has started us, itself or by a wrapper.
+// host is the process that has started this one, itself or by a wrapper.
 type host struct {
 	pid   int
 	start string   // as proc.Stat has it; "" on systems without
 	pidfd *os.File // nil on systems without
 }
 
-// findHost finds the process that has started us. It fails where the process of
-// that id is another one, or none: the host may be in another PID namespace.
+// findHost finds the process that has started this one. It fails if that id
+// belongs to another process or none: the host may be in another PID namespace.
 func findHost(pid int, start string) (*host, error) {
 	if pid <= 0 {
 		return nil, errors.New("it has not given its process id")
@@ -88,7 +88,7 @@ func findHost(pid int, start string) (*host, error) {
 	if h.pidfd == nil && !h.exists() {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
-	// After the opening: what has the right start now was the host then, too.
+	// This check follows the opening: a process that has the right start now was the host then, too.
 	if start != "" && !h.same() {
 		if h.pidfd != nil {
 			h.pidfd.Close()
@@ -98,16 +98,16 @@ func findHost(pid int, start string) (*host, error) {
 	return h, nil
 }
 
-// same reports whether the process of the host's id has started when the host
-// has. Note: a wrapper can leave us in a PID namespace of our own with the /proc
-// of another, whose numbers say nothing here.
+// same reports whether the process with the host's id started when the host
+// did. Note: a wrapper can leave this process in a separate PID namespace
+// with the /proc of another, whose numbers say nothing here.
 func (h *host) same() bool {
 	self, err := os.Readlink("/proc/self")
 	s, ok := proc.Of(h.pid)
 	return err == nil && self == strconv.Itoa(os.Getpid()) && ok && s.Start == h.start
 }
 
-// await returns when the host is dead. ended is closed when that may be near.
+// await returns when the host is dead. ended is closed when the host may be about to die.
 func (h *host) await(ended <-chan struct{}) {
 	if h.pidfd != nil && awaitPidfd(h.pidfd) == nil {
 		return
@@ -134,13 +134,13 @@ func (h *host) dead() bool {
 
 func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall.ESRCH) }
 
-// aloneFor is how long a plugin stays that nobody can reach.
+// aloneFor is how long a plugin stays that no host can reach.
 const aloneFor = 5 * time.Second
 
-// sessions counts the heartbeat streams. A host keeps one open for as long as it
-// has its plugin, a frozen host too; so when there has been none for aloneFor
-// since the last one ended, or since the host let go of us without one, nobody
-// will ever come, and alone is called.
+// sessions counts the heartbeat streams. A host, even a frozen one, keeps
+// one open for as long as it has its plugin. If no stream has been open for
+// aloneFor since the last one ended, or since the host let go of this plugin
+// without one, no host will ever come, and alone is called.
 type sessions struct {
 	alone func()
 
@@ -163,14 +163,14 @@ func (s *sessions) ended() {
 	s.wait()
 }
 
-// letGo says that the host opens none any more.
+// letGo notes that the host opens no more streams.
 func (s *sessions) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wait()
 }
 
-// wait starts the time when no stream is open. The caller holds mu.
+// wait starts the wait of aloneFor when no stream is open. The caller holds mu.
 func (s *sessions) wait() {
 	if s.timer != nil {
 		s.timer.Stop()

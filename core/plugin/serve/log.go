@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// newLogger writes the JSON lines that a host expects on our standard error.
-// The host filters by level: it alone knows what its user wants to see.
+// newLogger writes the JSON lines that a host expects on the plugin's standard
+// error. The host filters by level: only the host knows what its user wants to see.
 func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(redacting{w, redact}, &slog.HandlerOptions{
 		Level:       slog.LevelDebug,

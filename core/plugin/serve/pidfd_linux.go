@@ -14,11 +14,11 @@ func openPidfd(pid int) *os.File {
 	if err != nil {
 		return nil
 	}
-	_ = unix.SetNonblock(fd, true) // without, a thread waits
+	_ = unix.SetNonblock(fd, true) // without it a thread waits
 	return os.NewFile(uintptr(fd), "host")
 }
 
-// awaitPidfd returns when the process of f has ended. No thread waits for that.
+// awaitPidfd returns when the process of f has ended. It blocks no thread.
 func awaitPidfd(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

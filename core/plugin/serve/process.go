@@ -24,9 +24,9 @@ type process struct {
 	log      *slog.Logger
 	redact   *wire.Redactor
 	lifeline *lifeline
-	prints   *os.File // where os.Stdout and os.Stderr shall lead
+	prints   *os.File // os.Stdout and os.Stderr shall be this file
 
-	stopProfiles func() // flushes what was asked for
+	stopProfiles func() // flushes the profiles that were asked for
 
 	held     atomic.Pointer[tracker] // set by Configure
 	setup    wire.Setup              // read only after held was set
@@ -49,15 +49,15 @@ func newProcess(spec driver.Spec, prints *os.File) *process {
 
 // Configure implements wire.Host.
 func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error) {
-	// Note: go-plugin has led both into a stream that our host does not read,
-	// and a full one would block whoever prints.
+	// Note: go-plugin has redirected both into a stream that our host does not
+	// read, and a full stream would block a goroutine that prints.
 	os.Stdout, os.Stderr = p.prints, p.prints
 	p.redact.SetConfig(s.Config, secretKey(p.spec))
 	cfg, err := p.spec.CheckConfig(s.Config)
 	if err != nil {
 		return wire.Opened{}, err
 	}
-	// Opening must not outlive the call, but what it opened must.
+	// Opening must end with the call, but the backend must outlive it.
 	b, err := p.spec.Open(context.WithoutCancel(ctx), cfg, p.log)
 	if err != nil {
 		return wire.Opened{}, err
@@ -118,9 +118,9 @@ func (p *process) hostDied() {
 	p.exit()
 }
 
-// abandoned ends the process, which nobody can reach any more, although the host
-// may live. It releases nothing: the host may hold all of it, with the help of
-// the plugin that came after us.
+// abandoned ends the process, which no host can reach any more, although its
+// host may live. It releases nothing: the host may hold all leases, with the
+// help of the plugin that came after this one.
 func (p *process) abandoned() {
 	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
 		return
@@ -135,8 +135,8 @@ func (p *process) exit() {
 	os.Exit(0)
 }
 
-// exitCode is 0 after a Close. It does not return while hostDied or abandoned is
-// at work, which ends the process itself.
+// exitCode returns 0 after a Close. It does not return while hostDied or
+// abandoned is at work, because they end the process themselves.
 func (p *process) exitCode() int {
 	if p.dying.Load() {
 		select {}

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Budget and shape of the release of a dead host's locks.
+// These are the budget and shape of the release of a dead host's locks.
 const (
 	releaseBudget = time.Second
 	releaseAtOnce = 32  // concurrent calls where the backend has no Batcher
@@ -19,7 +19,7 @@ const (
 	releaseRetry  = 20 * time.Millisecond
 )
 
-// releaseAll gives back everything that the dead host held, waited for or was
+// releaseAll releases everything that the dead host held, waited for or was
 // being granted, within releaseBudget.
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
@@ -34,9 +34,9 @@ func (p *process) releaseAll(t *tracker) {
 	p.log.Info("host died; its locks are released", "locks", count, "took", time.Since(start))
 }
 
-// refuse refuses new requests from now on and says how many owners are known.
-// The host's last renewals may have failed, so nothing is known of when the store
-// lets its leases expire.
+// refuse refuses new requests from now on and returns how many owners are
+// known. The host's last renewals may have failed, so it is unknown when the
+// store lets its leases expire.
 func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,8 +47,8 @@ func (t *tracker) refuse() int {
 	return len(t.entries)
 }
 
-// keep renews until end, as the host would, what it was granted. A lease that
-// outlives end needs no renewal, and one that has ended is not brought back.
+// keep renews the host's leases until end, as the host would. A lease that
+// outlives end needs no renewal, and a lease that has ended is not brought back.
 func (t *tracker) keep(end time.Time) {
 	for time.Now().Before(end) {
 		ops, pause := t.due(end)
@@ -67,8 +67,8 @@ func (t *tracker) keep(end time.Time) {
 	}
 }
 
-// due lists the renewals to make now, and says when to look again: a third of the
-// shortest TTL is left for tries that fail.
+// due lists the renewals to make now, and says when to look again. It leaves
+// a third of the shortest TTL for tries that fail.
 func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	return ops, max(pause, time.Millisecond)
 }
 
-// renewed notes until when the store keeps owner's lease.
+// renewed notes how long the store keeps owner's lease.
 func (t *tracker) renewed(owner string, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,9 +96,9 @@ func (t *tracker) renewed(owner string, until time.Time) {
 	}
 }
 
-// releaseAll works until nothing is left or ctx ends, and says how many owners
-// are left. Acquires in flight are cancelled with the host's connection; each
-// turns into a grant or a withdrawal when it returns, so it looks again.
+// releaseAll works until nothing is left or ctx ends, and returns how many owners
+// are left. Acquires in flight are cancelled with the host's connection. Each
+// becomes a grant or a withdrawal when it returns, so releaseAll looks again.
 func (t *tracker) releaseAll(ctx context.Context) int {
 	for {
 		ops, acquires := t.pending()
@@ -121,9 +121,9 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 	return max(len(ops), acquires)
 }
 
-// pending lists the releases and withdrawals to do now. An owner whose acquire
-// is still in flight is withdrawn too: that puts a tombstone for the request on its way.
-// Only what was granted is kept.
+// pending lists the releases and withdrawals to do now. An owner whose
+// acquire is still in flight is withdrawn too: that puts a tombstone for the
+// request on its way. Keep applies only to granted leases.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,8 +150,8 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	return int(done.Load())
 }
 
-// each does ops, whatever but acquires, and calls done with what came of each, from
-// several goroutines.
+// each does ops, none of which is an acquire, and calls done with the
+// outcome of each, from several goroutines.
 func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op, error)) {
 	batcher := driver.BatcherOf(t.Backend)
 	do := func(part []driver.Op) []driver.Result {

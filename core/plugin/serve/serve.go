@@ -32,9 +32,9 @@ const stopGrace = 300 * time.Millisecond
 // is. It does not return.
 //
 // Call it first. For a host it closes the descriptors that the process was
-// started with, but for the first three and its own. On Linux it sets
-// no_new_privs for the process; a program with cgo is executed anew for that, so
-// that what came before Main happens twice.
+// started with, except the first three and its own. On Linux it sets
+// no_new_privs for the process. A program with cgo is executed anew for
+// that, so code before Main runs twice.
 func Main(spec driver.Spec) {
 	if len(os.Args) == 1 && hostStartedUs() {
 		os.Exit(serve(spec))
@@ -54,9 +54,9 @@ func hostStartedUs() bool {
 // serve runs the plugin process and returns its exit code.
 func serve(spec driver.Spec) int {
 	shedInherited()
-	// One log line to the stderr of a dead host would kill us before we have
-	// released what it held; a terminal or a service manager signals us
-	// together with the host, which still needs us. The lifeline ends us.
+	// One log line to the stderr of a dead host would kill the plugin before it has
+	// released the host's locks. A terminal or a service manager signals the plugin
+	// together with the host, which still needs it. So only the lifeline ends the plugin.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	stderr := os.Stderr
 	tune()
@@ -104,7 +104,7 @@ func stop(server *grpc.Server) {
 	server.GracefulStop()
 }
 
-// service is how go-plugin asks for the services of a process, in the protocol
+// service registers the services of a process for go-plugin, in the protocol
 // version that host and plugin have agreed on.
 type service struct {
 	goplugin.NetRPCUnsupportedPlugin
@@ -123,7 +123,7 @@ func (service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientCon
 	return nil, errors.New("a plugin is not a host")
 }
 
-// greet says to a person what this program is.
+// greet tells a person what this program is.
 func greet(w io.Writer, spec driver.Spec) {
 	name := filepath.Base(os.Args[0])
 	var b strings.Builder
@@ -137,8 +137,8 @@ func greet(w io.Writer, spec driver.Spec) {
 	fmt.Fprint(w, b.String())
 }
 
-// identity makes this process's key pair for mutual TLS and has the host told
-// of it. It returns nil when the host does not want any.
+// identity makes this process's key pair for mutual TLS and announces it to
+// the host. It returns nil when the host does not want any.
 func identity() (*tls.Config, error) {
 	client := os.Getenv(wire.EnvClientCert)
 	if client == "" {
@@ -155,11 +155,11 @@ func identity() (*tls.Config, error) {
 	return config, announce(base64.RawStdEncoding.EncodeToString(c.DER()))
 }
 
-// certField is where the certificate stands in the line of the handshake.
+// certField is the position of the certificate in the line of the handshake.
 const certField = 5
 
-// announce puts cert into the handshake that go-plugin is about to print: it
-// announces no certificate that it has not made itself.
+// announce puts cert into the handshake that go-plugin is about to print,
+// because go-plugin announces only certificates that it has made itself.
 func announce(cert string) error {
 	r, w, err := os.Pipe()
 	if err != nil {

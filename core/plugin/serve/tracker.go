@@ -11,27 +11,27 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// entry is what the store may hold for one owner.
+// entry is the state that the store may hold for one owner.
 type entry struct {
 	name, owner string
-	// granted is false while the owner waits, is being granted, or had an
-	// acquire whose outcome is unknown: then it must be withdrawn.
+	// granted is false while the owner waits, is being granted, or has had an
+	// acquire with an unknown outcome. Such an owner must be withdrawn.
 	granted bool
 	token   uint64 // of the grant
 	ttl     time.Duration
 	// keepUntil is the instant to which the lock must stay taken.
 	keepUntil time.Time
-	// until is when the store lets the grant expire, as far as we know.
+	// until is the instant at which the store lets the grant expire, as far as we know.
 	until time.Time
 	// queued reports whether the owner has called Wait, and neither TryAcquire nor
-	// Renew has succeeded since. A grant that the Wait has brought may be over, and
-	// then another one be made: it counts only until the owner asks again.
+	// Renew has succeeded since. A grant from the Wait counts only until the owner
+	// asks again, because it may be over by then and the store may have made another.
 	queued bool
 }
 
-// tracker is a backend that remembers what its host holds and waits for, so
-// that this can be given back when the host dies. It keeps nothing that the
-// store does not have too (L8): a new process learns it from the renewals.
+// tracker is a backend that remembers the leases and waits of its host, to
+// give them back when the host dies. It keeps nothing that the store does
+// not have too (L8): a new process learns it from the renewals.
 type tracker struct {
 	driver.Backend
 
@@ -46,13 +46,13 @@ func newTracker(b driver.Backend) *tracker {
 	return &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
 }
 
-// errHostDead refuses what a dead host still had on its way.
+// errHostDead refuses requests of a dead host that were still on their way.
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
 // enter notes, before ops are sent, what the store may soon hold for their
 // owners. The leases of a batch are spread over memory that has left the
-// processor's caches since their last renewal, so that what each costs beside
-// looking it up is worth sparing.
+// processor's caches since their last renewal. So enter does as little as
+// possible for each beside looking it up.
 func (t *tracker) enter(ops ...driver.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,8 +74,8 @@ func (t *tracker) enter(ops ...driver.Op) error {
 	return nil
 }
 
-// entryOf returns the entry of r's owner, whose request is sent now. The caller
-// holds mu.
+// entryOf returns the entry of r's owner, whose request is about to be sent.
+// The caller holds mu.
 func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	e := t.entries[r.Owner]
 	if e == nil {
@@ -109,7 +109,7 @@ func (t *tracker) woken(r driver.Request, g driver.Grant) {
 	}
 }
 
-// note records a grant or renewal that was asked for just now.
+// note records a grant or renewal that has just been asked for.
 func (e *entry) note(r *driver.Request, token uint64) {
 	e.granted, e.queued, e.token = true, false, token
 	e.keepUntil = time.Time{}
@@ -131,13 +131,13 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	case err == nil:
 		e.note(&r, token)
 	case e.queued && errors.Is(err, driver.ErrHeld):
-		// Still in the store's queue.
+		// The owner is still in the store's queue.
 	case refused(err) && !e.granted:
 		delete(t.entries, r.Owner)
 	}
 }
 
-// refused reports whether err leaves nothing of its request in the store.
+// refused reports whether the store keeps nothing of a request that failed with err.
 func refused(err error) bool {
 	for _, sure := range []error{
 		driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid, driver.ErrUnsupported, driver.ErrNotSent,
@@ -149,7 +149,7 @@ func refused(err error) bool {
 	return false
 }
 
-// forget drops an owner that the store has no more.
+// forget drops an owner that the store does not have any more.
 func (t *tracker) forget(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,8 +163,8 @@ func (t *tracker) ended(owner string, err error) {
 	}
 }
 
-// sweep drops leases that expired unnoticed; core renews or releases all that
-// it knows, so these are few. The caller holds mu.
+// sweep drops leases that expired unnoticed. They are few, because core
+// renews or releases all leases that it knows. The caller holds mu.
 func (t *tracker) sweep() {
 	if len(t.entries) < t.sweepAt {
 		return
@@ -226,7 +226,7 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, err
 }
 
-// Properties implements driver.Backend. The session can do more than the backend.
+// Properties implements driver.Backend. The session has more capabilities than the backend.
 func (t *tracker) Properties() driver.Properties {
 	p := t.Backend.Properties()
 	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWithdraw)
@@ -245,7 +245,7 @@ func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// Start implements driver.Starter. What ends a lease needs no entry.
+// Start implements driver.Starter. An operation that ends a lease needs no entry.
 func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	if op.Kind == driver.OpAcquire || op.Kind == driver.OpRenew {
 		if err := t.enter(op); err != nil {
@@ -259,7 +259,7 @@ func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	})
 }
 
-// leaveOp notes what came of an operation.
+// leaveOp notes the outcome of an operation.
 func (t *tracker) leaveOp(op driver.Op, r driver.Result) {
 	switch {
 	case op.Kind == driver.OpAcquire:

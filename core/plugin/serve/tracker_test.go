@@ -16,7 +16,7 @@ func req(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
 }
 
-// fixture is a tracker over a memory store that another backend looks into.
+// fixture is a tracker over a memory store, with another backend to inspect the store.
 type fixture struct {
 	*tracker
 	other driver.Backend
@@ -69,7 +69,7 @@ func (f fixture) holder(t *testing.T, name string) driver.Holder {
 	return h
 }
 
-// die is what happens when the host dies; it wants nothing to be left.
+// die does what happens when the host dies, and fails if anything is left.
 func (f fixture) die(t *testing.T) {
 	t.Helper()
 	f.refuse()
@@ -126,9 +126,9 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 	known(1, "a batch")
 }
 
-// What a wait has brought is the host's: it is renewed while a delay lasts, and
-// released then. It counts until its owner asks again, because by then the store
-// may have made another one.
+// A grant from a wait belongs to the host: it is renewed while a delay
+// lasts, and then released. It counts until its owner asks again, because by
+// then the store may have made another one.
 func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f := newFixture(t, same)
 	wait := func(owner string) driver.Grant {
@@ -217,7 +217,7 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 	}
 }
 
-// slow grants only when it is let go, and does not look at its ctx.
+// slow grants only when it is released, and ignores its ctx.
 type slow struct {
 	driver.Backend
 	asked, goOn chan struct{}

@@ -25,31 +25,31 @@ var ballast []byte
 // tune makes the runtime fit a process that passes messages on.
 //
 // A plugin waits for its host and for its store, and computes little. With
-// several threads the runtime wakes a second one whenever a goroutine becomes
-// ready, which finds nothing to do and takes the processor from host or store:
-// on two processors one thread about halved the context switches of a plugin,
-// and took a third off its processor time at 64 clients. So it takes half of the
-// processors, at most maxThreads.
+// several threads the runtime wakes a second one whenever a goroutine
+// becomes ready. That thread finds nothing to do and takes the processor
+// from host or store. On two processors one thread about halved the context
+// switches of a plugin, and took a third off its processor time at 64
+// clients. So the plugin takes half of the processors, at most maxThreads.
 //
-// What is live in a plugin is some MB at most; nearly all of the rest is garbage
-// after a request. With ballast a collection comes after some 16 MiB of garbage
-// instead of 4: a quarter as often, which took a fifth off the processor time at
-// 64 clients and costs up to 16 MiB.
+// A plugin's live memory is some MB at most; nearly all of the rest is
+// garbage after a request. With ballast a collection comes after some 16 MiB
+// of garbage instead of 4. That is a quarter as often, took a fifth off the
+// processor time at 64 clients, and costs up to 16 MiB.
 //
-// Note: a GOGC of 400 does the same as long as little is live. After an outage
-// under 2,000 leases 17 MB were, and the plugin grew to 180 MB (decision plugin-24).
+// Note: a GOGC of 400 does the same as long as little memory is live. After an outage
+// under 2,000 leases 17 MB were live, and the plugin grew to 180 MB (decision plugin-24).
 func tune() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(max(runtime.GOMAXPROCS(0)/2, 1), maxThreads))
 	}
 	if os.Getenv("GOGC") == "" {
 		ballast = make([]byte, ballastSize)
-		runtime.KeepAlive(ballast) // which reads it, as nothing else does
+		runtime.KeepAlive(ballast) // reads ballast, as no other code does
 	}
 }
 
-// startProfiles begins the CPU profile and the trace that the environment asks
-// for, and returns what ends them, once.
+// startProfiles begins the CPU profile and the trace that the environment
+// asks for. stop ends them, once.
 func startProfiles(log *slog.Logger) (stop func()) {
 	var stops []func()
 	begin := func(variable string, start func(*os.File) error, stop func()) {

@@ -12,21 +12,21 @@ import (
 	"github.com/lockbench/lockbench/core/tick"
 )
 
-// Job is a job that knows of its lock. ctx ends when the lock is lost, and the
+// Job is a job that knows its lock. ctx ends when the lock is lost, and the
 // lease of the tick has the token to write with.
 type Job func(ctx context.Context, t tick.Tick) error
 
-// Run implements cron.Job, for a chain without the wrapper: nothing excludes
-// others then, so it does nothing but panic, which cron.Recover logs.
+// Run implements cron.Job, for a chain without the wrapper. Nothing would
+// exclude other machines then, so Run only panics, which cron.Recover logs.
 func (Job) Run() { panic("cronlock: this job must run in a chain with cronlock.Once") }
 
-// Once is a [cron.JobWrapper]: a tick is skipped when another machine has it.
-// job must have the schedule that the wrapped job is scheduled with; tick.New
-// refuses @every, which each machine counts from its own start: take tick.Every. ctx is
-// the parent of the jobs' contexts. failed is told what became of a tick that
-// another machine has not, and that did not go well; nil for nobody.
+// Once is a [cron.JobWrapper] that skips a tick when another machine has it.
+// job must have the same schedule as the wrapped job. tick.New refuses
+// @every, which each machine counts from its own start: use tick.Every. ctx
+// is the parent of the jobs' contexts. failed gets the error of a tick that
+// failed and that no other machine has; it may be nil.
 //
-// A plain cron.Job runs too, but does not hear that its lock was lost: make it a [Job].
+// A plain cron.Job runs too, but does not learn that its lock was lost: make it a [Job].
 func Once(ctx context.Context, job *tick.Job, failed func(error)) cron.JobWrapper {
 	return func(inner cron.Job) cron.Job {
 		return cron.FuncJob(func() {

@@ -1,8 +1,8 @@
 // Package gocronlock gives the schedulers of go-co-op/gocron/v2 on many machines
 // one run for each tick of a job, or one leader.
 //
-// The job's lock is renewed for as long as it runs, so the TTL says how soon a
-// dead machine's lock is free, and not how long a job may take
+// The job's lock is renewed for as long as the job runs. So the TTL says how
+// soon a dead machine's lock is free, and not how long a job may take
 // (go-co-op/gocron-redis-lock#54, go-co-op/gocron#799).
 package gocronlock
 
@@ -19,8 +19,8 @@ import (
 	"github.com/lockbench/lockbench/core/tick"
 )
 
-// Locker is a [gocron.Locker]: of all schedulers that use the same backend and
-// prefix one runs a job at each tick.
+// Locker is a [gocron.Locker]. One of all schedulers that use the same
+// backend and prefix runs a job at each tick.
 type Locker struct {
 	client   *core.Client
 	prefix   string
@@ -33,18 +33,18 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker whose locks are called prefix and the job's name.
-// Name jobs with gocron.WithName: the default is the name of a function, which
-// two jobs may share. gocron does not say which tick it runs, so the Locker has the
-// schedule of its jobs: tick.Every for a DurationJob, a Schedule of robfig/cron for a
-// CronJob. Give jobs of another schedule another Locker, by
-// gocron.WithDistributedJobLocker.
+// NewLocker returns a Locker whose locks are called prefix and the job's
+// name. Name jobs with gocron.WithName: the default is the name of a
+// function, which two jobs may share. gocron does not say which tick it runs,
+// so the Locker has the schedule of its jobs: tick.Every for a DurationJob, a
+// Schedule of robfig/cron for a CronJob. Use gocron.WithDistributedJobLocker
+// to give jobs of another schedule another Locker.
 func NewLocker(client *core.Client, prefix string, schedule tick.Schedule, opts *tick.Options) *Locker {
 	return &Locker{client: client, prefix: prefix, schedule: schedule, opts: opts, held: map[string]*core.Lease{}}
 }
 
-// Lock implements gocron.Locker. It waits for the run before until the tick's
-// Late is over.
+// Lock implements gocron.Locker. It waits for the previous run until the
+// tick's Late is over.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	due, err := tick.New(l.client, l.prefix+job, l.schedule, l.opts)
 	if err != nil {
@@ -60,10 +60,10 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return &held{l, job, t.Lease}, nil
 }
 
-// Under returns a context for a job to work under, which ends when its lock is
-// lost, and the token to write with. gocron has no way to say it: its own
-// context lives on. Call it first in the job's function, with that function's
-// ctx, and cancel at its end.
+// Under returns a context for a job, which ends when the job's lock is lost,
+// and the token to write with. gocron has no way to pass these: its own
+// context lives on. Call Under first in the job's function, with that
+// function's ctx, and call cancel at the end.
 func (l *Locker) Under(ctx context.Context, job string) (_ context.Context, token uint64, cancel context.CancelFunc, err error) {
 	l.mu.Lock()
 	lease := l.held[job]
@@ -94,9 +94,9 @@ func (h *held) Unlock(ctx context.Context) error {
 
 // Elector is a [gocron.Elector]: one scheduler of all runs the jobs.
 //
-// It is asked when a job is due. A job that runs when the leadership is lost runs
-// on, beside those of the next leader, unless it works under the ctx of Under. A
-// [Locker] for each job has no such gap.
+// gocron asks it when a job is due. If the leadership is lost while a job
+// runs, the job runs on beside those of the next leader, unless it works
+// under the ctx of Under. A [Locker] for each job has no such gap.
 type Elector struct {
 	term  atomic.Pointer[core.Term]
 	ended chan struct{}
@@ -105,11 +105,11 @@ type Elector struct {
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// errFollower is what a scheduler is told that is not to run a job.
+// errFollower tells a scheduler that another one runs the job.
 var errFollower = errors.New("another scheduler leads")
 
-// NewElector campaigns until ctx ends. It resigns then; call Wait for that, after
-// the scheduler's Shutdown has waited for the jobs.
+// NewElector campaigns until ctx ends, and then resigns. Call Wait for the
+// resignation, after the scheduler's Shutdown has waited for the jobs.
 func NewElector(ctx context.Context, election *core.Elector) *Elector {
 	e := &Elector{ended: make(chan struct{})}
 	go func() {
@@ -124,7 +124,7 @@ func NewElector(ctx context.Context, election *core.Elector) *Elector {
 }
 
 // IsLeader implements gocron.Elector. It answers from memory: a leader whose
-// machine was stopped past its deadline is none, whatever the store says.
+// machine was stopped past its deadline does not lead, whatever the store says.
 func (e *Elector) IsLeader(context.Context) error {
 	if term := e.term.Load(); term == nil || !term.Valid() {
 		return errFollower
@@ -143,8 +143,8 @@ func (e *Elector) Under(ctx context.Context) (_ context.Context, token uint64, c
 	return ctx, term.Token(), func() { stop(); end(nil) }, nil
 }
 
-// Wait returns when the campaign has ended, with the reason if that was not the
-// end of its ctx.
+// Wait returns when the campaign has ended. Its error is the reason, unless
+// the ctx of the campaign ended.
 func (e *Elector) Wait() error {
 	<-e.ended
 	if errors.Is(e.err, context.Canceled) || errors.Is(e.err, context.DeadlineExceeded) {

@@ -1,13 +1,13 @@
-// Package synclock is a lock of many machines behind [sync.Locker], for code that
-// takes nothing else.
+// Package synclock is a lock of many machines behind [sync.Locker], for code
+// that accepts only a sync.Locker.
 //
-// It is weaker than a lease, and core has no such thing for these reasons. Lock
-// has no context, so it waits for as long as the store is away. It has no error,
-// so what waiting cannot help is a panic. And nobody who holds a sync.Locker asks
-// whether it still does: a lease that is lost (the machine slept, the network
-// broke) leaves the holder at work beside the next one, without a token by which
-// what it writes to could tell them apart. All that is left is to end the process,
-// which is what Lost is for.
+// It is weaker than a lease, so core has no such type. Lock has no context,
+// so it waits for as long as the store is away. Lock returns no error, so it
+// panics when waiting cannot help. The holder of a sync.Locker never asks
+// whether it still holds it. A lease that is lost (the machine slept, the
+// network broke) leaves the holder at work beside the next one, and no token
+// lets the resource tell their writes apart. The only remedy left is to end
+// the process, which is what Lost is for.
 package synclock
 
 import (
@@ -31,9 +31,9 @@ type Mutex struct {
 
 var _ sync.Locker = (*Mutex)(nil)
 
-// New returns a Mutex over lock. lost is called, on a goroutine of its own, when
-// the lease ends while the Mutex is locked. It must not be nil, and should end
-// the process.
+// New returns a Mutex over lock. lost is called, on a separate goroutine,
+// when the lease ends while the Mutex is locked. It must not be nil, and
+// should end the process.
 func New(lock *core.Lock, lost func(cause error)) *Mutex {
 	if lost == nil {
 		panic("synclock: lost must not be nil")
@@ -57,7 +57,7 @@ func (m *Mutex) Lock() {
 		case <-done:
 		case <-lease.Done():
 			select {
-			case <-done: // which comes before the release
+			case <-done: // it is closed before the release
 			default:
 				m.lost(lease.Err())
 			}
@@ -76,5 +76,5 @@ func (m *Mutex) Unlock() {
 		panic("synclock: unlock of an unlocked Mutex")
 	}
 	close(done)
-	_ = lease.Release(context.Background()) // a sync.Locker has nobody to tell
+	_ = lease.Release(context.Background()) // a sync.Locker cannot report an error
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/core/status"
 )
 
-// serveMetrics serves /metrics, /ready and /leader on address and returns what records
-// for the first, nil when address is empty. stop ends the server.
+// serveMetrics serves /metrics, /ready and /leader on address. It returns the
+// recorder for /metrics, nil when address is empty. stop ends the server.
 func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorder, stop func(), err error) {
 	if address == "" {
 		return nil, func() {}, nil
@@ -52,13 +52,13 @@ func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorde
 }
 
 // metricName names locks in metrics, so that an alarm can ask for an election
-// without a leader. A lock for each tick, job@TICK, counts as that of the job.
+// without a leader. The lock of a tick, job@TICK, counts as the lock of the job.
 func metricName(lock string) string {
 	name, _, _ := strings.Cut(lock, "@")
 	return name
 }
 
-// newMetrics makes a recorder and the page that shows what it has recorded.
+// newMetrics makes a recorder and the page that shows its metrics.
 func newMetrics() (*otel.Recorder, http.Handler, error) {
 	registry := client.NewRegistry()
 	exporter, err := prometheus.New(prometheus.WithRegisterer(registry))

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// TestDashboardAsksForWhatThereIs: every metric and label in the queries of the
-// dashboard stands on the metrics page of a process that has seen everything.
+// TestDashboardAsksForWhatThereIs checks that every metric and label in the queries of
+// the dashboard is on the metrics page of a process that has seen every kind of event.
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	recorder, handler, err := newMetrics()
 	if err != nil {
@@ -40,7 +40,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond) // the observer sees the newest only
+		time.Sleep(10 * time.Millisecond) // the observer sees only the newest change
 		if err := term.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +77,8 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestAlarmsHaveSeriesFromTheStart: what docs/operations.md has an alarm for is
-// on the page before anything is wrong.
+// TestAlarmsHaveSeriesFromTheStart checks that the metrics of the alarms in
+// docs/operations.md are on the page before anything is wrong.
 func TestAlarmsHaveSeriesFromTheStart(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// ready is a backend that does nothing, for "slow" in half a second.
+// ready is a backend that answers at once without work, but takes half a second for "slow".
 type ready struct{ driver.Backend }
 
 func (ready) Properties() driver.Properties { return driver.Properties{Name: "ready"} }
@@ -40,7 +40,7 @@ func (readyHost) Configure(context.Context, wire.Setup) (wire.Opened, error) {
 func (readyHost) SessionBegan() (ended func()) { return func() {} }
 func (readyHost) Close(context.Context) error  { return nil }
 
-// The far end runs in a process of its own, as a plugin does.
+// The far end runs in a separate process, as a plugin does.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("FRAME_BENCH_DIR"); dir != "" {
 		farMain(dir)
@@ -66,7 +66,7 @@ func farMain(dir string) {
 	}
 }
 
-// BenchmarkCall is one TryAcquire that does nothing, in another process.
+// BenchmarkCall measures one TryAcquire that does nothing, in another process.
 func BenchmarkCall(b *testing.B) {
 	unary, framed := links(b)
 	for _, callers := range []int{1, 8, 64} {
@@ -79,8 +79,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCodec is what the frames of a request and its reply cost both
-// processes together.
+// BenchmarkCodec measures the cost of the frames of a request and its reply
+// in both processes together.
 func BenchmarkCodec(b *testing.B) {
 	r := driver.Request{Name: "bench/lock-00017", Owner: "0123456789abcdefghijkl", Label: "host:1234", Token: 1 << 17, TTL: 10 * time.Second}
 	ops := slices.Repeat([]driver.Op{{Kind: driver.OpRenew, Request: r}}, 64)

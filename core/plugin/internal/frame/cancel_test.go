@@ -41,8 +41,8 @@ func TestCancelTravels(t *testing.T) {
 	}
 }
 
-// stuckValues is the context of a call with the values of an application's, which
-// block.
+// stuckValues is the context of a call whose values are those of an
+// application's context, which block.
 type stuckValues struct {
 	context.Context
 	cancellation.Signal
@@ -59,8 +59,8 @@ func (c *stuckValues) Value(any) any {
 	return nil
 }
 
-// TestStuckValuesHoldUpNoReply: a caller that reads its own reply reads those of
-// the others, too, and must not wait for its context meanwhile.
+// TestStuckValuesHoldUpNoReply exists because a caller that reads its own reply
+// also reads the replies of others, and must not wait for its context meanwhile.
 func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
@@ -91,8 +91,8 @@ func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	}
 }
 
-// TestWaitGivenUp: the grant that a wait brings in the moment in which it is given up
-// is not lost, and a plugin that does not react does not hold up the caller.
+// TestWaitGivenUp checks that a grant that a wait brings in the moment in which it is
+// given up is not lost, and that a plugin that does not react does not hold up the caller.
 func TestWaitGivenUp(t *testing.T) {
 	for _, others := range []int{0, 3} {
 		for name, token := range map[string]uint64{"it waits": 0, "it is granted": 7, "the plugin hangs": 0} {
@@ -139,9 +139,9 @@ func TestWaitGivenUp(t *testing.T) {
 	}
 }
 
-// TestDeadlineTravels has the plugin's request end with the caller's deadline. The
-// plugin counts its own from when the request came, so the caller's cancellation
-// may be there first: it is the caller's that neither of them precedes.
+// TestDeadlineTravels checks that the plugin's request ends with the caller's deadline.
+// The plugin counts its own deadline from when the request came, so the caller's
+// cancellation may be there first. Neither may come before the caller's deadline.
 func TestDeadlineTravels(t *testing.T) {
 	var deadline time.Time
 	over := make(chan time.Time, 1)

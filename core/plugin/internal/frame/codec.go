@@ -10,17 +10,17 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Limits of the protocol, in bytes. What exceeds them is refused by the sender
-// before it is sent, and is a broken stream to the receiver.
+// These are the limits of the protocol, in bytes. The sender refuses a frame
+// that exceeds them before it is sent; to the receiver it is a broken stream.
 const (
 	maxName  = 512
 	maxOwner = 64
 	maxLabel = 256
 	maxValue = 64 << 10
-	// maxShown bounds the texts in a reply, which may come from foreigners.
+	// maxShown bounds the texts in a reply, which may come from foreign clients.
 	maxShown = 2 << 10
 	// maxShort bounds them where they would not fit a frame: a batch of nothing
-	// but errors does then, each with four texts and without a value.
+	// but errors then fits, each with four texts and without a value.
 	maxShort = 512
 	// maxFrame bounds one frame after its length.
 	maxFrame = 4 << 20
@@ -33,27 +33,27 @@ const (
 // headSize is the length before each frame: 4 bytes, big-endian.
 const headSize = 4
 
-// The data socket takes two connections of a host, one for each direction:
-// where nothing is written, nobody is woken because there is room to write.
-// A host says first which one it is.
+// The data socket takes two connections of a host, one for each direction: a
+// process that never writes on a connection is not woken because there is
+// room to write. A host first says which one it makes.
 const (
 	prefaceRequests = "locks/2>"
 	prefaceReplies  = "locks/2<"
 )
 
-// errBroken says that the peer does not keep to the protocol.
+// errBroken says that the peer violates the protocol.
 var errBroken = errors.New("broken frame")
 
-// coder writes the payload of a frame, or reads one: each part has one method,
-// which does either, so that the two directions cannot differ. What is read goes
-// into zero values, and what is written stays as it is. After the first part that
-// cannot be read, and past the end, everything is zero and bad is set.
+// coder writes the payload of a frame, or reads one. Each part has one method
+// that does either, so that the two directions cannot differ. Reading fills
+// zero values, and writing leaves its values unchanged. After the first part
+// that cannot be read, and past the end, every value is zero and bad is set.
 type coder struct {
-	b     []byte // written so far, or left to read
+	b     []byte // bytes written so far, or left to read
 	reads bool
 	bad   bool
 
-	label         string         // the last one read: a host says the same again and again
+	label         string         // the last label read: a host sends the same one again and again
 	redact        *wire.Redactor // for errors that are written; may be nil
 	texts, values int            // bounds in replies
 }
@@ -95,7 +95,7 @@ func (c *coder) part(n, most int) []byte {
 	return p
 }
 
-// text keeps the string in s if it reads the same.
+// text keeps the old string in s if the bytes read are the same.
 func (c *coder) text(s *string, most int) {
 	n := len(*s)
 	if uvarint(c, &n); !c.reads {
@@ -105,14 +105,14 @@ func (c *coder) text(s *string, most int) {
 	}
 }
 
-// name is text that is valid UTF-8: backends rely on it to keep names apart.
+// name is text that must be valid UTF-8: backends rely on it to keep names apart.
 func (c *coder) name(s *string) {
 	if c.text(s, maxName); c.reads && !utf8.ValidString(*s) {
 		c.fail()
 	}
 }
 
-// value tells nil from empty: its length is written plus one. A value that is
+// value tells nil from empty by writing the length plus one. A value that is
 // too long is written as nil.
 func (c *coder) value(v *[]byte, most int) {
 	n := 0
@@ -130,8 +130,8 @@ func (c *coder) value(v *[]byte, most int) {
 	}
 }
 
-// list is the number of elements of l, which it returns and which follow. One
-// that is read has least to most.
+// list reads or writes the number of elements of l, which follow, and
+// returns l. A list that is read has least to most elements.
 func list[E any](c *coder, l *[]E, least, most int) []E {
 	n := len(*l)
 	if uvarint(c, &n); c.reads {
@@ -146,7 +146,7 @@ func list[E any](c *coder, l *[]E, least, most int) []E {
 
 func (c *coder) fail() { c.b, c.bad = nil, true }
 
-// end returns an error if the frame was bad or has more in it.
+// end returns an error if the frame was bad or has bytes left.
 func (c *coder) end() error {
 	if c.bad || len(c.b) > 0 {
 		return errBroken
@@ -154,7 +154,7 @@ func (c *coder) end() error {
 	return nil
 }
 
-// check refuses what does not fit the protocol before anything of it is sent.
+// check refuses a request that does not fit the protocol before any of it is sent.
 func check(r *driver.Request) error {
 	if err := checkName(r.Name); err != nil {
 		return err

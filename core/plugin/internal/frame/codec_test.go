@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// filled gives every field of a struct a value, so that a new field that the
-// frames forget fails these tests.
+// filled gives every field of a struct a value: a new field that the frames
+// forget then fails these tests.
 func filled[V any](t *testing.T) V {
 	t.Helper()
 	var v V

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// deadlines ends the requests of a session in time, with one timer. It is set
-// to the earliest deadline that it has seen, and when it fires looks at all
-// requests for the next one. Requests are over long before, as a rule, and
-// later ones have later deadlines: then it fires once in a deadline's time and
-// is hardly ever set anew. The session's mutex guards it.
+// deadlines ends the requests of a session in time, with one timer. The
+// timer is set to the earliest deadline seen so far, and when it fires looks
+// at all requests for the next one. Most requests are over long before, and
+// later ones have later deadlines. So the timer fires about once in the time
+// of a deadline and is hardly ever reset. The session's mutex guards it.
 type deadlines struct {
 	timer *time.Timer
 	next  time.Time // zero: not set
 }
 
-// watchDeadline takes care of r. The caller holds the session's mutex.
+// watchDeadline makes r end at its deadline. The caller holds the session's mutex.
 func (s *session) watchDeadline(r *request) {
 	d := &s.deadlines
 	if r.deadline.IsZero() || !d.next.IsZero() && !r.deadline.Before(d.next) {

@@ -1,11 +1,11 @@
 // Package frame is the data path of protocol version 2: operations as frames
 // over a unix socket, many to a write. lockpb/data.md is its specification.
 //
-// Neither end waits for company. Whoever has a frame and finds nobody writing
-// writes it, with all that has been queued by then; who finds somebody writing
-// leaves it to them. So a request that is alone costs one write and wakes the
-// other process at once, and under load a write carries what has gathered
-// during the one before.
+// Neither end waits for company. A goroutine that has a frame while no other
+// writes, writes it, with all frames queued by then. If another is writing,
+// it leaves the frame to that one. So a request that is alone costs one
+// write and wakes the other process at once, and under load a write carries
+// the frames that have gathered during the one before.
 //
 // # Where is what
 //

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The kernel names the effective user of a peer, which need not be the real
-// one: a plugin has both of its host.
+// The kernel names the effective user of a peer, which may differ from the
+// real one: a plugin has both from its host.
 func TestPeerOfAnotherRealUser(t *testing.T) {
 	const child = "LOCKBENCH_TEST_EUID"
 	dir := os.Getenv(child)

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Whatever is read as a request or an answer, nothing panics, and what is
-// understood is understood in one way.
+// Reading any bytes as a request or an answer panics nowhere, and bytes that
+// are understood are understood in one way.
 func FuzzPayload(f *testing.F) {
 	for _, m := range messages(&testing.T{}) {
 		f.Add(m.append(nil, 3), byte(m.kind))
@@ -39,8 +39,8 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// Frames come out as they went in, however the stream is cut, and a stream
-// never makes the inbox larger than what has come and one frame need.
+// Frames come out as they went in, however the stream is cut. A stream never
+// makes the inbox larger than the bytes received and one frame need.
 func FuzzInbox(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 9, 0, 0, 0, 2, 8, 8}, true)
 	f.Add([]byte{0, 0x40, 0, 0, 1}, false)

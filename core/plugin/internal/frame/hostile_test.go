@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These targets put a stream of bytes into a whole end of the data path: what
-// its peer may send if it is broken, or of another version.
+// These targets put a stream of bytes into a whole end of the data path, as
+// a broken peer, or one of another version, may send it.
 
 // pair is a connection to this process itself.
 func pair(t *testing.T) (near, far *net.UnixConn) {
@@ -40,7 +40,7 @@ func pair(t *testing.T) (near, far *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// inTime fails when f has not returned after a while in which it surely can.
+// inTime fails when f has not returned after a time that is surely enough.
 func inTime(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -52,8 +52,8 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// sieve is a backend with every capability that holds requests to the protocol's
-// limits. Names decide what it answers.
+// sieve is a backend with every capability that checks that requests keep
+// the protocol's limits. Its answers depend on names.
 type sieve struct {
 	driver.Backend
 	t *testing.T
@@ -129,9 +129,9 @@ func (s starting) Start(_ context.Context, op driver.Op, done func(driver.Result
 	go done(driver.Result{Token: token, Err: err})
 }
 
-// FuzzSession: whatever a host sends, its plugin's backend is asked nothing
-// beyond the limits, every reply belongs to a request, and the session ends
-// with the stream.
+// FuzzSession checks that, for any bytes from a host, its plugin's backend
+// is asked nothing beyond the limits, every reply belongs to a request, and
+// the session ends with the stream.
 func FuzzSession(f *testing.F) {
 	var whole []byte
 	for i, m := range messages(&testing.T{}) {
@@ -176,8 +176,8 @@ func appendFrame(b, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(payload))), payload...)
 }
 
-// checkReplies matches the replies with the requests in stream. The last one
-// may have been cut.
+// checkReplies matches the replies with the requests in stream. The last
+// reply may have been cut.
 func checkReplies(t *testing.T, stream, replies []byte) {
 	t.Helper()
 	asked := map[uint64]int{}
@@ -212,8 +212,8 @@ func framesOf(stream []byte) func(func([]byte) bool) {
 	}
 }
 
-// FuzzLink: whatever a plugin answers, every call of its host ends, none is
-// both granted and refused, and the link says at most once why it is over.
+// FuzzLink checks that, for any answers of a plugin, every call of its host ends,
+// none is both granted and refused, and the link says at most once why it is over.
 func FuzzLink(f *testing.F) {
 	h := driver.Holder{Name: "n", Owner: "o", Value: []byte{}, Token: 1, TTL: 1, Waiters: -1}
 	answers := []answer{
@@ -265,7 +265,7 @@ var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 // are under way.
 func callID(i int) uint64 { return uint64(i+1)<<slotBits | uint64(i) }
 
-// calls are one of each kind.
+// calls returns one call of each kind.
 func calls(t *testing.T, l *Link) []func() {
 	ctx, r := t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Second}
 	either := func(token uint64, err error) {

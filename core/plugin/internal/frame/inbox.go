@@ -8,7 +8,7 @@ import (
 
 const (
 	bufferSize = 64 << 10
-	// keepSize is how large a buffer may stay after it was needed once.
+	// keepSize is the largest size of a buffer that is kept after it was needed once.
 	keepSize = 512 << 10
 )
 
@@ -16,7 +16,7 @@ const (
 type inbox struct {
 	r        io.Reader
 	buf      []byte
-	from, to int // what was read and not yet taken
+	from, to int // bytes that were read and not yet taken
 }
 
 func newInbox(r io.Reader) *inbox { return &inbox{r: r, buf: make([]byte, bufferSize)} }
@@ -33,7 +33,7 @@ func (in *inbox) next() ([]byte, error) {
 	return in.buf[start:in.from:in.from], nil
 }
 
-// size is that of the frame at hand; negative when its head is not read yet.
+// size returns the size of the next frame, negative when its head is not read yet.
 func (in *inbox) size() (int, error) {
 	if in.to-in.from < headSize {
 		return -1, nil
@@ -45,8 +45,8 @@ func (in *inbox) size() (int, error) {
 	return int(size), nil
 }
 
-// fill waits for more. The buffer grows with what has come, never with what a
-// peer only says will come.
+// fill waits for more bytes. The buffer grows with the bytes that have come,
+// never with a size that the peer only announces.
 func (in *inbox) fill() error {
 	switch {
 	case in.from == in.to:

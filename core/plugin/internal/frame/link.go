@@ -14,27 +14,27 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// maxUnderWay is how many requests of a kind one host may have under way; a host
-// waits with more, and a plugin refuses them. Thousands of locked rows keep as
-// many acquires and withdrawals, and a renewal must never wait for these.
+// maxUnderWay is how many requests of a kind one host may have under way. A host
+// waits with more, and a plugin refuses them. Thousands of locked rows hold up
+// as many acquires and withdrawals, and a renewal must never wait for these.
 const maxUnderWay = 16 << 10
 
-// slotBits is how many bits of an id are the number of a slot: all kinds together
-// have fewer slots. The rest counts calls, so that the reply to a call that was
-// given up fits no later one.
+// slotBits is how many bits of an id are the number of a slot: all kinds
+// together have fewer slots. The other bits count calls, so that the reply
+// to a call that was given up matches no later call.
 const (
 	slotBits = 18
 	slotMask = 1<<slotBits - 1
 )
 
-// Link is the host's end. What the frames do not carry goes over version 1.
+// Link is the host's end. Operations that have no frame go over version 1.
 type Link struct {
 	wire.Link
-	conn   *net.UnixConn // of the replies
+	conn   *net.UnixConn // the connection of the replies
 	failed func(error)
 	out    outbox
-	in     *inbox  // of whoever has the role of the reader
-	ready  []reply // the same
+	in     *inbox  // belongs to the goroutine with the role of the reader
+	ready  []reply // also belongs to the reader
 
 	background sync.WaitGroup
 	wake       chan struct{} // gives the background reader the role
@@ -44,14 +44,14 @@ type Link struct {
 	// Guarded by out.mu.
 	slots []*call // by number; nil: free
 	free  []int
-	count uint64 // of ids
-	under load   // way
-	lost  error  // why the connection is over
+	count uint64 // number of ids used
+	under load   // requests under way
+	lost  error  // reason why the connection is over
 	role  role
 }
 
-// grace is how long a Wait that is given up may still be answered: it may bring a
-// grant, and the withdrawal that follows need not overtake its requests.
+// grace is how long a Wait that is given up may still be answered: the answer may bring
+// a grant, and the withdrawal that follows need not overtake the Wait's requests.
 const grace = 50 * time.Millisecond
 
 // call is one request under way.
@@ -73,10 +73,10 @@ func (c *call) recycle() {
 
 var errLinkClosed = errors.New("the data connection was closed")
 
-// Dial connects to the data socket at path. The connection is refused unless
-// this user's process pid listens there; see [ErrPeer]. failed is called once, from any goroutine, when the
-// connection is over for another reason than Close. It must not wait for calls
-// of the link.
+// Dial connects to the data socket at path. It refuses the connection unless
+// this user's process pid listens there; see [ErrPeer]. failed is called
+// once, from any goroutine, when the connection ends for another reason than
+// Close. failed must not wait for calls of the link.
 func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {
@@ -131,8 +131,8 @@ func dial(ctx context.Context, path string, pid int, preface string) (*net.UnixC
 	return unix, nil
 }
 
-// Close ends the connection. Calls under way fail, and it returns after the
-// last goroutine of the link.
+// Close ends the connection. Calls under way fail, and Close returns after
+// the last goroutine of the link.
 func (l *Link) Close() {
 	l.out.mu.Lock()
 	if l.lost == nil {
@@ -147,8 +147,8 @@ func (l *Link) Close() {
 	l.out.drains.Wait()
 }
 
-// call sends m and waits for its answer or the end of ctx. The caller recycles
-// the call. An error is about the transport; the plugin's own is in the answer.
+// call sends m and waits for its answer or the end of ctx. The caller recycles the
+// call. An error concerns the transport; the plugin's own error is in the answer.
 func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent(err)
@@ -189,8 +189,8 @@ func noAnswer(why error) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, wire.ErrNoAnswer, why)
 }
 
-// send queues m and, if nobody else is at it, writes it. With reads the caller
-// has to read the replies; see role.
+// send queues m and, if no other goroutine is writing, writes it. If reads
+// is true the caller must read the replies; see role.
 func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err error) {
 	l.out.mu.Lock()
 	for {
@@ -223,7 +223,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns what to wait for before a request of kind k may be queued.
+// noRoom returns a channel to wait for before a request of kind k may be queued.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
@@ -246,7 +246,7 @@ func (l *Link) enter(c *call) {
 }
 
 // leave returns the call with that id and forgets it, nil if there is none.
-// The caller holds out.mu, as for enter.
+// The caller of leave, as of enter, holds out.mu.
 func (l *Link) leave(id uint64) *call {
 	slot := int(id & slotMask)
 	if slot >= len(l.slots) || l.slots[slot] == nil || l.slots[slot].id != id {
@@ -262,7 +262,7 @@ func (l *Link) leave(id uint64) *call {
 }
 
 // answersYet tells the plugin that c is given up, and reports whether c's
-// answer comes within the grace, or has come.
+// answer has come, or comes within the grace.
 func (l *Link) answersYet(c *call) bool {
 	l.out.mu.Lock()
 	write := false
@@ -283,7 +283,7 @@ func (l *Link) answersYet(c *call) bool {
 	}
 }
 
-// tell queues that c is given up. The caller holds out.mu, and flushes.
+// tell queues the message that c is given up. The caller holds out.mu, and flushes.
 func (l *Link) tell(c *call) (write bool) {
 	m := message{kind: kindCancel}
 	return l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
@@ -312,8 +312,8 @@ func ended(err error) error {
 	return fmt.Errorf("data connection: %w", err)
 }
 
-// fail ends every call: those that were not written with driver.ErrNotSent,
-// the others with an unknown outcome. It is called once, by the outbox.
+// fail ends every call. Calls that were not written end with driver.ErrNotSent,
+// the others with an unknown outcome. The outbox calls it once.
 func (l *Link) fail(cause error) {
 	l.out.mu.Lock()
 	closed := l.lost != nil

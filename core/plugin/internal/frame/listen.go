@@ -12,19 +12,19 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// prefaceTimeout is how long a host may take to say which connection it makes.
+// prefaceTimeout is how long a host may take to say which of its connections it makes.
 const prefaceTimeout = 5 * time.Second
 
-// Listener is the data socket of a plugin. It takes the two connections of the
-// host, and is then no more.
+// Listener is the data socket of a plugin. It accepts the two connections of
+// the host, and then closes the socket.
 type Listener struct {
 	listener *net.UnixListener
 	closing  context.Context // ends with Close
 	close    context.CancelFunc
 }
 
-// Listen makes the socket. The directory of path is one that only this user
-// can enter.
+// Listen makes the socket. Only this user must be able to enter the
+// directory of path.
 func Listen(path string) (*Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -34,9 +34,9 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{listener: l, closing: closing, close: cancel}, nil
 }
 
-// Serve answers the requests of the first of this user's processes hosts that
-// connects, until it hangs up or Close is called, and returns nil then. Others
-// are refused, and refuse is told why. redact may be nil.
+// Serve answers the requests of the first process of this user among hosts
+// that connects, until it hangs up or Close is called, and then returns nil.
+// Other processes are refused, and refuse gets the reason. redact may be nil.
 func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
 	err := l.serve(b, redact, refuse, hosts)
 	if errors.Is(err, net.ErrClosed) {
@@ -63,7 +63,7 @@ func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 	return s.serve()
 }
 
-// accept returns the host's connections by their prefaces.
+// accept returns the host's connections, each under its preface.
 func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.UnixConn, error) {
 	conns := map[string]*net.UnixConn{}
 	for len(conns) < 2 {

@@ -10,7 +10,7 @@ import (
 
 var _ wire.Link = (*Link)(nil)
 
-// grant makes one call that returns a token.
+// grant makes one call that returns a token or an error.
 func (l *Link) grant(ctx context.Context, m *message) (uint64, error) {
 	c, err := l.call(ctx, m)
 	if err != nil {
@@ -21,7 +21,7 @@ func (l *Link) grant(ctx context.Context, m *message) (uint64, error) {
 	return token, err
 }
 
-// simple makes one call that returns nothing else.
+// simple makes one call that returns only an error.
 func (l *Link) simple(ctx context.Context, k kind, r *driver.Request) error {
 	if err := check(r); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	if err := check(&r); err != nil {
 		return driver.Grant{}, err
 	}
-	began := time.Now() // before the plugin's own, from which waited counts
+	began := time.Now() // before the plugin's own start, from which waited counts
 	c, err := l.call(ctx, &message{kind: kindWait, request: r, max: max})
 	if err != nil {
 		return driver.Grant{}, wire.Ended(ctx, err)
@@ -85,7 +85,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	a := c.answer
 	c.recycle()
 	switch {
-	case a.err != nil && ctx.Err() != nil: // the plugin may have heard of the end as of a cancellation
+	case a.err != nil && ctx.Err() != nil: // the plugin may have taken the end for a cancellation
 		return driver.Grant{}, ctx.Err()
 	case a.err != nil || a.token == 0:
 		return driver.Grant{}, a.err
@@ -93,9 +93,9 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	return driver.Grant{Token: a.token, Sent: began.Add(a.waited), For: a.span}, nil
 }
 
-// Batch implements [driver.Batcher]. It splits what is too large for a frame
-// and sends the parts one after the other, which keeps the order of operations
-// on one name.
+// Batch implements [driver.Batcher]. It splits a batch that is too large for
+// a frame and sends the parts one after the other, which keeps the order of
+// operations on one name.
 func (l *Link) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	for from := 0; from < len(ops); {
@@ -112,7 +112,7 @@ func (l *Link) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 }
 
 // fits counts the operations at the start of ops that go into one frame. The
-// first one does.
+// first one always fits.
 func fits(ops []driver.Op) int {
 	size := 0
 	for n := range ops {

@@ -11,26 +11,26 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// outbox collects frames and writes them, as many at once as there are. There
-// is no writer to be woken: the goroutine that queues a frame while nobody
-// writes is the writer until the queue is empty. It never waits for the peer;
-// what a full socket does not take is left to a goroutine of the outbox.
+// outbox collects frames and writes as many at once as there are. No separate
+// writer has to be woken: a goroutine that queues a frame while no other
+// writes is the writer until the queue is empty. The writer never waits for
+// the peer. If a socket is full, a goroutine of the outbox writes the rest.
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn
 	// failed is called once, without mu, when a write has failed.
 	failed func(error)
 
-	mu    sync.Mutex // guards what follows, and what its owner says
+	mu    sync.Mutex // guards the fields below, and those that the owner says
 	buf   []byte     // queued frames
 	spare []byte
 	busy  bool   // there is a writer
 	taken uint64 // bytes that have left buf
-	// room is closed when the queue has become short; nil while nobody waits.
+	// room is closed when the queue has become short; nil while no goroutine waits.
 	room    chan struct{}
 	stopped bool
 
-	// Of the writer alone.
+	// These fields belong to the writer alone.
 	piece   []byte
 	n       int
 	err     error
@@ -45,7 +45,7 @@ type writeEnd interface {
 	syscall.Conn
 }
 
-// maxQueued is how many bytes may be queued before those who have more wait.
+// maxQueued is how many bytes may be queued before goroutines with more must wait.
 const maxQueued = 1 << 20
 
 // init takes conn over.
@@ -91,11 +91,11 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	return write
 }
 
-// position is that in the stream of the next frame to be queued.
+// position returns the place in the stream of the next frame to be queued.
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
-// full reports that there is no room, and returns what to wait for. The caller
-// holds mu.
+// full returns a channel to wait for when there is no room, and nil
+// otherwise. The caller holds mu.
 func (o *outbox) full() <-chan struct{} {
 	if len(o.buf) < maxQueued || o.stopped {
 		return nil
@@ -112,7 +112,7 @@ func (o *outbox) wait() <-chan struct{} {
 	return o.room
 }
 
-// freed wakes who waits for room. The caller holds mu.
+// freed wakes the goroutines that wait for room. The caller holds mu.
 func (o *outbox) freed() {
 	if o.room != nil {
 		close(o.room)
@@ -120,8 +120,8 @@ func (o *outbox) freed() {
 	}
 }
 
-// flush writes until the queue is empty. With yield, it first lets those run
-// who are about to queue something, once for each write.
+// flush writes until the queue is empty. With yield, it first lets other
+// goroutines run that are about to queue frames, once for each write.
 func (o *outbox) flush(yield bool) {
 	for {
 		if yield {
@@ -147,8 +147,8 @@ func (o *outbox) flush(yield bool) {
 	}
 }
 
-// startDrain leaves the rest of b to a goroutine: the writer's own request must
-// not wait longer than its ctx.
+// startDrain leaves the rest of b to a goroutine, because the writer's own
+// request must not wait longer than its ctx.
 func (o *outbox) startDrain(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -171,7 +171,7 @@ func (o *outbox) drain(b []byte) {
 	}
 }
 
-// take returns what is queued, or nil when nothing is and the writer ends.
+// take returns the queued frames, or nil when there are none and the writer ends.
 func (o *outbox) take() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()

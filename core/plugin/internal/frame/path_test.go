@@ -17,12 +17,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// far is a backend of functions.
+// far is a backend made of functions.
 type far struct {
 	driver.Backend
 	acquire func(context.Context, driver.Request) (uint64, error)
 	wait    func(context.Context) error
-	grant   driver.Grant // of a wait that does not fail
+	grant   driver.Grant // the grant of a wait that does not fail
 }
 
 func (*far) Properties() driver.Properties {
@@ -46,7 +46,7 @@ type path struct {
 	*Link
 	failed chan error
 	far    *Listener
-	ended  chan error // what Serve returned
+	ended  chan error // the result of Serve
 }
 
 func open(t *testing.T, b driver.Backend) path {
@@ -114,9 +114,9 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// Slow acquires and waits, as many as there may be, hold up nothing of another
-// class: a renewal and a release least of all. One acquire more waits for room,
-// and is not sent when its ctx ends first.
+// As many slow acquires and waits as the limits allow hold up no call of
+// another class, least of all a renewal and a release. One acquire more
+// waits for room, and is not sent when its ctx ends first.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
 	free := make(chan struct{})
@@ -164,12 +164,12 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// Requests of which nothing was written fail as not sent, others as unknown.
+// Requests of which no byte was written fail as not sent, others as unknown.
 func TestFaultTellsWhatWasSent(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
-	// Unread requests fill the socket: the plugin reads no more once it has
-	// replies that we do not read, and we hold the role of the reader.
+	// Unread requests fill the socket. The plugin reads no more once it has replies
+	// that this end does not read, and the test holds the role of the reader.
 	p.out.mu.Lock()
 	p.role.taken = true
 	p.out.mu.Unlock()
@@ -267,7 +267,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	if _, err := Dial(t.Context(), path, os.Getppid(), nil, nil); !errors.Is(err, ErrPeer) {
 		t.Errorf("a link to another process: %v", err)
 	}
-	<-refused // of the connection that was closed at once
+	<-refused // the refusal of the connection that was closed at once
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	}
 }
 
-// starter answers acquires when told, and others at once.
+// starter answers acquires when told to, and other operations at once.
 type starter struct {
 	far
 	started chan func(driver.Result)
@@ -300,7 +300,7 @@ func (s *starter) Start(_ context.Context, op driver.Op, done func(driver.Result
 	done(driver.Result{Err: driver.ErrWithdrawn})
 }
 
-// undeclared has the method and does not say so.
+// undeclared has the method Start and does not declare it.
 type undeclared struct{ starter }
 
 func (*undeclared) Properties() driver.Properties { return driver.Properties{} }

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// ErrPeer says that another process than the one that it has to be is at the
-// other end of the data socket.
+// ErrPeer says that the wrong process is at the other end of the data
+// socket.
 var ErrPeer = errors.New("data socket leads to another process")
 
-// Peer returns the id of the process at the other end of conn: of one that
-// listens, the process that began to. It is 0 where the system does not say.
+// Peer returns the id of the process at the other end of conn. For a listener that
+// is the process that began to listen. It is 0 where the system does not say.
 func Peer(conn *net.UnixConn) int {
 	pid, _, known, err := peerOf(conn)
 	if err != nil || !known {
@@ -23,8 +23,8 @@ func Peer(conn *net.UnixConn) int {
 }
 
 // checkPeer refuses a connection unless this user's process pid, or one of
-// several, is at its other end. Where the system does not say, the directory
-// of the socket is what keeps others out.
+// several, is at its other end. Where the system does not say, only the
+// directory of the socket keeps others out.
 func checkPeer(conn *net.UnixConn, pids ...int) error {
 	pid, uid, known, err := peerOf(conn)
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// role says who reads the replies. A caller that is alone reads its own: then
-// one goroutine is woken for it instead of two, on what may be two processors.
-// As soon as there are others the background reader reads, a goroutine of the link that
-// goes on until nothing is under way. In between nobody reads.
+// role says which goroutine reads the replies. A caller that is alone reads its
+// own reply: this wakes one goroutine instead of two, on what may be two
+// processors. As soon as there are other calls the background reader, a goroutine
+// of the link, reads until nothing is under way. In between no goroutine reads.
 type role struct {
 	taken       bool
 	call        uint64 // id of the call whose caller reads; 0: the background reader does
 	interrupted bool   // that caller's ctx has ended: the connection has a read deadline
 }
 
-// assign gives the role to somebody after c was entered. It returns true for
-// c's caller. The caller holds out.mu.
+// assign gives the role to a goroutine after c was entered. It returns true
+// if that is c's caller. The caller of assign holds out.mu.
 func (l *Link) assign(c *call) bool {
 	if l.role.taken {
 		return false
@@ -52,7 +52,7 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	}
 	under := l.under.all
 	if l.slots[id&slotMask] == c && !c.kind.waits() {
-		under-- // it is given up in a moment
+		under-- // this call is given up in a moment
 	}
 	l.role = role{taken: under > 0}
 	if under > 0 {
@@ -60,10 +60,10 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	}
 }
 
-// afterFunc is context.AfterFunc for whoever has the role of the reader, while
-// all others wait for it. That function asks for a value of ctx first, and the
-// values of a call are those of its caller's context, a type of the application
-// maybe, which may block.
+// afterFunc is context.AfterFunc for the goroutine that has the role of the
+// reader, while all others wait for it. context.AfterFunc first asks for a
+// value of ctx. The values of a call come from its caller's context, which
+// may be a type of the application, and block.
 func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if own, ok := ctx.(interface {
 		AfterFunc(f func()) (stop func() bool)
@@ -100,7 +100,7 @@ func (l *Link) readInBackground() {
 	}
 }
 
-// rest gives the role back when nothing is under way.
+// rest gives up the role when nothing is under way.
 func (l *Link) rest() bool {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
@@ -136,8 +136,8 @@ func (l *Link) read(c *call) (answered bool, err error) {
 	return answered, err
 }
 
-// take matches what was read with the calls. Answers to calls that were given
-// up are dropped.
+// take matches the replies that were read with the calls. Answers to calls
+// that were given up are dropped.
 func (l *Link) take(ready []reply) ([]reply, error) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()

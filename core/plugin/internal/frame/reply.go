@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// answer is what a request came to. Kinds fill in what their operation returns.
+// answer is the outcome of a request. Each kind fills in the results of its operation.
 type answer struct {
 	err     error
 	token   uint64
@@ -32,8 +32,8 @@ func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor)
 	return c.b
 }
 
-// readAnswer fills in a from what follows the id in the reply to a request of
-// kind k; ops is how many operations a batch had. Nothing in a points into p.
+// readAnswer fills in a from the rest of the reply, after the id, to a request
+// of kind k. ops is how many operations a batch had. Nothing in a points into p.
 func readAnswer(p []byte, k kind, ops int, a *answer) error {
 	c := coder{b: p, reads: true, texts: maxShown, values: maxValue}
 	c.answer(k, ops, a)
@@ -63,7 +63,7 @@ func (c *coder) answer(k kind, ops int, a *answer) {
 	}
 }
 
-// A fault starts with one of these.
+// A fault starts with one of these values.
 const (
 	noFault byte = iota
 	fault
@@ -72,7 +72,7 @@ const (
 
 // fault is an error, with the codes of version 1 as a set of bits.
 func (c *coder) fault(err *error) {
-	e := wire.EncodeError(*err, c.redact) // nil when it is read
+	e := wire.EncodeError(*err, c.redact) // nil while a fault is read
 	how := noFault
 	if e != nil {
 		how = fault
@@ -127,8 +127,8 @@ func (c *coder) holder(h *driver.Holder) {
 	varint(c, &h.Waiters)
 }
 
-// shown is a text that may come from foreigners: it is cut before it is written,
-// without cutting a character in two.
+// shown is a text that may come from a foreign client. It is cut before it
+// is written, without cutting a character in two.
 func (c *coder) shown(s *string) {
 	if !c.reads && len(*s) > c.texts {
 		cut := strings.ToValidUTF8((*s)[:c.texts], "")

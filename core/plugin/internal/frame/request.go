@@ -6,7 +6,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// kind says what a request asks for.
+// kind says which operation a request asks for.
 type kind byte
 
 const (
@@ -23,10 +23,10 @@ const (
 	_ // was a WaitAcquire
 	kindWithdraw
 	kindWait
-	kinds // their number and one
+	kinds // one more than the number of kinds
 )
 
-// waits reports whether requests of kind k last.
+// waits reports whether requests of kind k may last long.
 func (k kind) waits() bool { return k == kindWait }
 
 // load counts requests.
@@ -40,16 +40,16 @@ func (l *load) add(k kind, n int) {
 	l.all += n
 }
 
-// calls are the requests that do not last.
+// calls counts the requests that do not last long.
 func (l *load) calls() int { return l.all - l.of[kindWait] }
 
-// message is what a request says besides its id. Kinds read from it what their
-// operation reads.
+// message is the content of a request besides its id. Each kind reads the
+// fields that its operation reads.
 type message struct {
 	kind    kind
-	budget  time.Duration // what is left of the caller's deadline; 0: it has none
+	budget  time.Duration // time left until the caller's deadline; 0 if it has none
 	request driver.Request
-	max     time.Duration // for those that wait
+	max     time.Duration // for kinds that wait
 	ops     []driver.Op   // for kindBatch
 }
 
@@ -60,8 +60,8 @@ func (m *message) append(b []byte, id uint64) []byte {
 	return c.b
 }
 
-// readRequest fills in m from a payload and returns the request's id. Nothing in
-// m points into p. The coder is one for all requests of a host.
+// readRequest fills in m from a payload and returns the request's id.
+// Nothing in m points into p. One coder serves all requests of a host.
 func (c *coder) readRequest(p []byte, m *message) (id uint64, err error) {
 	c.b, c.reads, c.bad = p, true, false
 	c.message(&id, m)

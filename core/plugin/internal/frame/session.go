@@ -17,7 +17,7 @@ import (
 
 // session is the plugin's end of the connections of one host.
 type session struct {
-	conn    *net.UnixConn // of the requests
+	conn    *net.UnixConn // the connection of the requests
 	in      *rawio.Reader
 	backend capabilities
 	starter driver.Starter // nil: every request needs a worker
@@ -26,13 +26,13 @@ type session struct {
 
 	// Guarded by out.mu.
 	requests  map[uint64]*request
-	under     load // way: requests
+	under     load // requests under way
 	idle      []*worker
 	over      bool
 	deadlines deadlines
 
 	workers sync.WaitGroup
-	started sync.WaitGroup // requests that the starter has
+	started sync.WaitGroup // counts requests that the starter has
 	flusher sync.WaitGroup
 	queued  chan struct{} // wakes the flusher
 }
@@ -63,8 +63,8 @@ func (r *request) Deadline() (time.Time, bool) { return r.deadline, !r.deadline.
 // Value implements context.Context.
 func (*request) Value(any) any { return nil }
 
-// errBusy refuses what a host sends beyond the bounds; those that it has given
-// up, but that the backend still works on, count.
+// errBusy refuses a host's requests beyond the bounds. Requests that the
+// host has given up, but that the backend still works on, count.
 var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavailable, driver.ErrNotSent)
 
 // newSession takes the connections over.
@@ -82,8 +82,8 @@ func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.
 	return s, s.out.init(replies, func(error) { requests.Close() })
 }
 
-// serve answers requests until the connection ends, and returns why, after the
-// last of them.
+// serve answers requests until the connection ends. It returns the reason
+// for the end after the last request.
 func (s *session) serve() error {
 	s.flusher.Go(s.flush)
 	err := s.read()
@@ -107,7 +107,7 @@ func (s *session) close() {
 	s.out.end.Close()
 }
 
-// end cancels all requests and sends the workers home.
+// end cancels all requests and ends the idle workers.
 func (s *session) end() {
 	s.out.mu.Lock()
 	s.over = true
@@ -163,8 +163,8 @@ func (s *session) read() error {
 	}
 }
 
-// admit starts the requests of batch. While the host does not read its replies
-// it waits, and so reads no more requests.
+// admit starts the requests of batch. While the host does not read its
+// replies, admit waits, and so the session reads no more requests.
 func (s *session) admit(batch []*request) error {
 	s.out.mu.Lock()
 	for {
@@ -207,8 +207,8 @@ func (s *session) admit(batch []*request) error {
 	return nil
 }
 
-// enter counts r, and returns false when there are too many. The caller holds
-// out.mu, here and below.
+// enter counts r, and returns false when there are too many. The caller of
+// enter and of the functions below holds out.mu.
 func (s *session) enter(r *request) bool {
 	if s.under.of[r.kind] >= maxUnderWay {
 		return false

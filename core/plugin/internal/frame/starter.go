@@ -13,8 +13,8 @@ func (s *session) startOp(r *request) {
 	s.starter.Start(r, driver.Op{Kind: opKinds[r.kind], Request: r.request}, r.finish)
 }
 
-// finish replies. Whoever calls it may have more to finish, so that it leaves
-// the writing to the flusher, which comes after them.
+// finish replies. Its caller may have more requests to finish, so it leaves
+// the writing to the flusher, which writes afterwards.
 func (r *request) finish(result driver.Result) {
 	s := r.session
 	a := answer{token: result.Token, err: result.Err}
@@ -28,7 +28,7 @@ func (r *request) finish(result driver.Result) {
 	s.started.Done()
 }
 
-// flush is the flusher.
+// flush writes queued replies; it is the flusher.
 func (s *session) flush() {
 	for range s.queued {
 		s.out.flush(false)

@@ -6,20 +6,20 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// maxIdle is how many workers wait for requests, with the stacks that they
-// have grown. Others end with their request.
+// maxIdle is how many workers wait for requests and keep the stacks that
+// they have grown. Other workers end with their request.
 const maxIdle = 256
 
 // worker is a goroutine that serves one request after the other.
 //
 // Note: one Batch call for all requests that come together would need fewer
-// goroutines, but no reply of it would go out before the slowest: one slow
-// request would block others. A backend that can do several at once combines
-// what its workers ask.
+// goroutines, but none of their replies would leave before the slowest: one
+// slow request would block others. A backend that can do several at once
+// combines the requests of its workers.
 type worker struct{ next chan *request }
 
-// start hands each request to a worker, and leaves in batch those that need
-// none. The caller holds out.mu.
+// start hands each request to a worker, and leaves in batch the requests
+// that need no worker. The caller holds out.mu.
 func (s *session) start(batch []*request) {
 	for i, r := range batch {
 		if r == nil || s.starter != nil && opKinds[r.kind] != 0 {

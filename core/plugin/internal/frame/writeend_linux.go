@@ -9,8 +9,8 @@ import (
 // unpolled is a socket that Go's poller does not watch.
 type unpolled struct{ *os.File }
 
-// newWriteEnd takes conn over. The poller would be woken each time that the
-// peer has read something, because there is room to write then.
+// newWriteEnd takes conn over. Go's poller would be woken each time the peer
+// has read something, because there is room to write then.
 func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	defer conn.Close()
 	raw, err := conn.SyscallConn()
@@ -27,7 +27,7 @@ func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	if errno != 0 {
 		return nil, os.NewSyscallError("fcntl", errno)
 	}
-	// A File of a descriptor that does not block would go to the poller again.
+	// The poller would watch a File of a descriptor that does not block.
 	if err := syscall.SetNonblock(int(fd), false); err != nil {
 		_ = syscall.Close(int(fd)) // it was never used
 		return nil, os.NewSyscallError("fcntl", err)
@@ -35,10 +35,10 @@ func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	return unpolled{os.NewFile(fd, "data socket")}, nil
 }
 
-// Close ends a Write that waits, too.
+// Close also ends a Write that waits.
 func (u unpolled) Close() error {
 	if raw, err := u.SyscallConn(); err == nil {
-		// It fails when the peer is gone, which ends a Write as well.
+		// Shutdown fails when the peer is gone, which ends a Write as well.
 		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
 	}
 	return u.File.Close()

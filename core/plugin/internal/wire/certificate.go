@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// EnvClientCert is the variable in which go-plugin hands the host's certificate
-// to a plugin, in PEM. Without it there is no mutual TLS.
+// EnvClientCert is the variable in which go-plugin passes the host's
+// certificate to a plugin, in PEM. Without it there is no mutual TLS.
 const EnvClientCert = "PLUGIN_CLIENT_CERT"
 
 // serverName is the name in the certificates of both ends.
 const serverName = "localhost"
 
-// Certificate is the identity of one end of a connection: a key pair made for
-// it alone, whose certificate the other end trusts and no other.
+// Certificate is the identity of one end of a connection. It is a key pair
+// made for that end alone; the other end trusts its certificate and no other.
 //
-// Note: go-plugin's AutoMTLS makes such pairs too, on the curve P-521, for
-// which Go has no assembly: they take more than half of a plugin's start.
+// Note: go-plugin's AutoMTLS makes such pairs too, but on the curve P-521,
+// for which Go has no assembly: they take more than half of a plugin's start.
 type Certificate struct{ pair tls.Certificate }
 
 // NewCertificate makes a key pair on P-256.
@@ -42,8 +42,8 @@ func NewCertificate() (*Certificate, error) {
 		Subject:      pkix.Name{CommonName: serverName},
 		DNSNames:     []string{serverName},
 		SerialNumber: serial,
-		// Both ends look at one clock, which may be set back. The end is that of
-		// the process.
+		// Both ends read the same clock, which may be set back. The certificate ends
+		// with the process.
 		NotBefore:             now.AddDate(-1, 0, 0),
 		NotAfter:              now.AddDate(30, 0, 0),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
@@ -66,14 +66,14 @@ func (c *Certificate) PEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.DER()}))
 }
 
-// Client is the configuration of the end that connects. RootCAs is left to be
-// set to the other end's certificate.
+// Client is the configuration of the end that connects. The caller sets
+// RootCAs to the other end's certificate.
 func (c *Certificate) Client() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{c.pair}, MinVersion: tls.VersionTLS12, ServerName: serverName}
 }
 
-// Server is the configuration of the end that accepts who has the key of the
-// certificate clientPEM.
+// Server is the configuration of the end that accepts only a client with the
+// key of the certificate clientPEM.
 func (c *Certificate) Server(clientPEM string) (*tls.Config, error) {
 	clients := x509.NewCertPool()
 	if !clients.AppendCertsFromPEM([]byte(clientPEM)) {

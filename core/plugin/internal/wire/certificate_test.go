@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// shake connects an end that has client and trusts server with an end that has
+// shake connects two ends. One has client and trusts server; the other has
 // server and trusts trusted.
 func shake(t *testing.T, client, server, trusted *Certificate) error {
 	t.Helper()

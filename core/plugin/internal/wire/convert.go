@@ -35,7 +35,7 @@ func isZero(h driver.Holder) bool {
 	return !h.Held() && h.Name == "" && h.Label == "" && h.Value == nil && h.Waiters == 0
 }
 
-// FromHolder gives nil for the zero Holder.
+// FromHolder returns nil for the zero Holder.
 func FromHolder(h driver.Holder) *lockpb.Holder {
 	if isZero(h) {
 		return nil
@@ -51,8 +51,8 @@ func FromHolder(h driver.Holder) *lockpb.Holder {
 	}
 }
 
-// ToHolder gives the zero Holder for nil.
-// Its texts, which errors show, are bounded.
+// ToHolder returns the zero Holder for nil. It bounds the holder's texts,
+// which errors show.
 func ToHolder(h *lockpb.Holder) driver.Holder {
 	return driver.Holder{
 		Name:    Bound(string(h.GetName())),
@@ -109,7 +109,7 @@ func toProperties(p *lockpb.Properties) driver.Properties {
 
 func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	return &lockpb.Notice{
-		Kind:  lockpb.Notice_Kind(n.Kind), // they have the same numbers
+		Kind:  lockpb.Notice_Kind(n.Kind), // both have the same numbers
 		Name:  n.Name,
 		Owner: n.Owner,
 		Token: n.Token,
@@ -117,7 +117,7 @@ func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	}
 }
 
-// toNotice leaves Plugin unset: only the host can tell.
+// toNotice leaves Plugin unset, because only the host knows it.
 func toNotice(n *lockpb.Notice) driver.Notice {
 	return driver.Notice{
 		Kind: driver.NoticeKind(n.GetKind()),
@@ -125,7 +125,7 @@ func toNotice(n *lockpb.Notice) driver.Notice {
 	}
 }
 
-// The kinds of operations have the same numbers here and there.
+// fromOp relies on equal numbers for the kinds of operations in both packages.
 func fromOp(op driver.Op) *lockpb.Op {
 	return &lockpb.Op{Kind: lockpb.Op_Kind(op.Kind), Request: fromRequest(op.Request)}
 }

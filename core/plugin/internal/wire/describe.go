@@ -2,8 +2,8 @@ package wire
 
 import "github.com/lockbench/lockbench/core/driver"
 
-// Description is what "lockplugin-NAME describe --json" prints: what a backend
-// claims and which configuration it takes, without a server.
+// Description is the output of "lockplugin-NAME describe --json": the claims
+// of a backend and the configuration that it takes, without a server.
 type Description struct {
 	Name       string        `json:"name"`
 	Doc        string        `json:"doc"`

@@ -1,6 +1,6 @@
-// Package wire is protocol version 1 as both ends speak it, which version 2
-// builds on: the handshake, the table of errors, the calls of the host and the
-// service of the plugin.
+// Package wire is protocol version 1 as both ends speak it, and the base of
+// version 2: the handshake, the table of errors, the calls of the host and
+// the service of the plugin.
 //
 // # Where is what
 //

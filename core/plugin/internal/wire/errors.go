@@ -32,14 +32,14 @@ var table = []struct {
 }
 
 // MaxText bounds the text of one error, in bytes. A store may answer with
-// megabytes, and callers keep and log what they are told.
+// megabytes, and callers keep and log error texts.
 const MaxText = 2 << 10
 
-// Bound returns text, or its beginning and end when it has more than [MaxText]
-// bytes: what failed stands at its beginning, and why at its end.
+// Bound returns text, or its beginning and end when it has more than
+// [MaxText] bytes: the beginning names the failure, and the end the cause.
 func Bound(text string) string { return BoundTo(text, MaxText) }
 
-// BoundTo is Bound for texts of at most that many bytes, 100 or more.
+// BoundTo is Bound for texts of at most most bytes, 100 or more.
 func BoundTo(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -48,9 +48,9 @@ func BoundTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:half], "") + fmt.Sprintf(" ... [%d bytes] ... ", len(text)-2*half) + strings.ToValidUTF8(text[len(text)-half:], "")
 }
 
-// EncodeError turns an error into its message, nil into nil. The text is kept
-// without the secrets that redact knows; every sentinel that the error wraps
-// keeps its identity.
+// EncodeError turns an error into its message, nil into nil. It removes the
+// secrets that redact knows from the text. Every sentinel that the error
+// wraps keeps its identity.
 func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	if err == nil {
 		return nil
@@ -100,7 +100,7 @@ func cause(sentinel error, h *lockpb.Holder) error {
 	return sentinel
 }
 
-// remoteError has the text that the plugin gave and is each of the causes.
+// remoteError has the text that the plugin sent, and errors.Is finds each of its causes.
 type remoteError struct {
 	text   string
 	causes []error

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// overTheWire is err as the other side sees it.
+// overTheWire returns err as the other end sees it.
 func overTheWire(t *testing.T, err error) error {
 	t.Helper()
 	b, marshalErr := proto.Marshal(&lockpb.Reply{Error: EncodeError(err, nil)})
@@ -84,7 +84,7 @@ func TestErrorsWithoutIdentity(t *testing.T) {
 	if got == nil || got.Error() != "bad \uFFFD text" {
 		t.Errorf("got %v", got)
 	}
-	// A code that this version does not know is an error all the same.
+	// A code that this version does not know is still an error.
 	if err := DecodeError(&lockpb.Error{Codes: []lockpb.Error_Code{99}, Text: "new"}); err == nil || err.Error() != "new" {
 		t.Errorf("got %v", err)
 	}

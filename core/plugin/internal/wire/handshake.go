@@ -11,13 +11,13 @@ const (
 	VersionFramed = 2
 )
 
-// Versions are those that we speak, the preferred one last.
+// Versions are the versions that this module speaks, the preferred one last.
 func Versions() []int { return []int{VersionUnary, VersionFramed} }
 
 // Prefix comes before a backend's name in the name of its plugin binary.
 const Prefix = "lockplugin-"
 
-// Environment variables with which a host starts a plugin, beside those of
+// A host starts a plugin with these environment variables, beside those of
 // go-plugin.
 const (
 	EnvLifeline  = "LOCKPLUGIN_LIFELINE"   // number of the descriptor that ends with the host
@@ -31,9 +31,9 @@ const (
 	EnvTrace      = "LOCKPLUGIN_TRACE"
 )
 
-// maxMessage bounds one message. A value is at most 64 KiB, a batch is split
-// by the host into messages of about maxBatch, and a List or Observe sends one
-// holder a message, so that 16 MiB is never needed by an honest peer.
+// maxMessage bounds one message. A value is at most 64 KiB, the host splits
+// a batch into messages of about maxBatch, and a List or Observe sends one
+// holder a message. So an honest peer never needs 16 MiB.
 const maxMessage = 16 << 20
 
 // maxBatch and maxBatchOps bound one Batch message, in bytes and operations.
@@ -42,7 +42,7 @@ const (
 	maxBatchOps = 1024
 )
 
-// Handshake is what tells a plugin that a host started it. It is no secret.
+// Handshake tells a plugin that a host started it. It is no secret.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{
 		MagicCookieKey:   "LOCKBENCH_PLUGIN",

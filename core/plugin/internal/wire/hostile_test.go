@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// These targets put any message into a whole end of protocol version 1; gRPC
-// itself, which takes the bytes off the connection, is not ours.
+// These targets put any message into a whole end of protocol version 1. gRPC
+// itself, which takes the bytes off the connection, is not tested here.
 
-// echo is a backend with every capability that shows what it was asked in its
-// answers, and in errors where the name says so.
+// echo is a backend with every capability. Its answers show the request that
+// it got, and so do its errors if the name says so.
 type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
@@ -108,8 +108,8 @@ func sendable(t *testing.T, m proto.Message) {
 	}
 }
 
-// FuzzServer: whatever message a host sends, its plugin has an answer that can
-// be sent.
+// FuzzServer checks that, for any message of a host, its plugin has an
+// answer that can be sent.
 func FuzzServer(f *testing.F) {
 	r := fromRequest(driver.Request{Name: "held", Owner: "o", Label: "l", Value: []byte{}, Token: 1, TTL: 2})
 	for i, m := range []proto.Message{
@@ -207,8 +207,8 @@ func (c *canned) RecvMsg(m any) error {
 	return proto.Unmarshal(c.reply, m.(proto.Message))
 }
 
-// FuzzUnary: whatever message a plugin sends, its host's call ends, and the
-// outcome of an acquire whose answer cannot be read is unknown.
+// FuzzUnary checks that, for any message of a plugin, its host's call ends,
+// and that the outcome of an acquire whose answer cannot be read is unknown.
 func FuzzUnary(f *testing.F) {
 	h := FromHolder(driver.Holder{Name: "n\xff", Owner: "o", TTL: -1})
 	lost := fromNotice(driver.Notice{Kind: driver.NoticeLost, Name: "n", Err: driver.ErrNotHeld}, nil)

@@ -15,9 +15,9 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Link is the data path to one plugin process: every operation of a backend.
-// Unary is the one of protocol version 1. A failed transport is
-// driver.ErrUnavailable, with driver.ErrNotSent only where that is certain.
+// Link is the data path to one plugin process, with every operation of a
+// backend. Unary is the Link of protocol version 1. A failed transport is
+// driver.ErrUnavailable, with driver.ErrNotSent only if that is certain.
 type Link interface {
 	driver.Lock
 	driver.Observer
@@ -26,7 +26,7 @@ type Link interface {
 	driver.Watcher
 	driver.Batcher
 	driver.Admin
-	// Check returns what is known about the store also beside an error.
+	// Check returns what is known about the store, even together with an error.
 	Check(ctx context.Context) (driver.Properties, error)
 }
 
@@ -34,7 +34,7 @@ type Link interface {
 // answers.
 var ErrNoAnswer = errors.New("no answer from the plugin")
 
-// Setup is what a host tells its plugin once.
+// Setup holds the settings that a host tells its plugin once.
 type Setup struct {
 	Config  driver.Config
 	Host    string        // for the plugin's log
@@ -54,17 +54,17 @@ func NewUnary(conn grpc.ClientConnInterface) *Unary {
 	return &Unary{rpc: lockpb.NewPluginClient(conn)}
 }
 
-// DialOptions are what a connection for [NewUnary] needs.
+// DialOptions are the options of a connection for [NewUnary].
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		// A retry below us would blur what was sent.
+		// A retry inside gRPC would hide which requests were sent.
 		grpc.WithDisableRetry(),
 		grpc.WithIdleTimeout(0),
 	}
 }
 
-// ServerOptions are what a server for [Register] needs.
+// ServerOptions are the options of a server for [Register].
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage)}
 }
@@ -156,7 +156,7 @@ func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
 // withError is a message that carries the plugin's own error.
 type withError interface{ GetError() *lockpb.Error }
 
-// ask makes one call about name, which is "" where the message takes any bytes.
+// ask makes one call about name; name is "" where the message allows any bytes.
 func ask[Q any, A withError](
 	ctx context.Context, do func(context.Context, Q, ...grpc.CallOption) (A, error), name string, request Q,
 ) (reply A, err error) {
@@ -167,8 +167,8 @@ func ask[Q any, A withError](
 	return reply, outcome(ctx, reply.GetError(), err)
 }
 
-// unsent fails a call whose ctx has ended or whose name cannot be put into a
-// message, before anything is sent.
+// unsent returns an error, before anything is sent, if ctx has ended or name
+// cannot be put into a message.
 func unsent(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w (%w): %w", driver.ErrUnavailable, driver.ErrNotSent, err)
@@ -180,7 +180,7 @@ func unsent(ctx context.Context, name string) error {
 }
 
 // outcome joins both ways in which a call can fail: the plugin's answer and
-// the transport. Once a call was made nothing proves that it was not sent.
+// the transport. Once a call was made, nothing proves that it was not sent.
 func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	if transport == nil {
 		err := DecodeError(answer)
@@ -202,19 +202,19 @@ func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	return fmt.Errorf("%w: %w: %s", driver.ErrUnavailable, ErrNoAnswer, Bound(s.Message()))
 }
 
-// deadlineSkew bounds how much earlier than ours the timers of gRPC and of the
-// plugin run out, which were set from the same deadline.
+// deadlineSkew bounds how much earlier than the host's timer the timers of
+// gRPC and the plugin run out. All are set from the same deadline.
 const deadlineSkew = 100 * time.Millisecond
 
-// AwaitDeadline lets ctx catch up with an answer that says that its deadline
-// has passed: a caller that looks at ctx must see the same.
+// AwaitDeadline waits until ctx has ended after an answer that says that its
+// deadline has passed: a caller that looks at ctx must see the same.
 func AwaitDeadline(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSkew {
 		<-ctx.Done()
 	}
 }
 
-// Ended gives ctx's own error to the calls that are documented to return it.
+// Ended returns ctx's own error for the calls that are documented to return it.
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ctx.Err()

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// Redacted stands where a secret was.
+// Redacted replaces a secret in a text.
 const Redacted = "[secret]"
 
 // minSecret is the length below which a value is not searched for: it would
-// match everywhere, and is no secret worth the name.
+// match everywhere, and is too short for a secret.
 const minSecret = 4
 
 // Redactor removes secret values from text for people. It may be used from any
@@ -20,8 +20,8 @@ type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// SetConfig makes the secret values of cfg unspeakable, in place of the earlier
-// ones.
+// SetConfig makes the Redactor remove the secret values of cfg, in place of
+// the earlier ones.
 func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value string) bool) {
 	var values []string
 	for key, v := range cfg {
@@ -53,7 +53,7 @@ func (r *Redactor) Text(s string) string {
 	return replacer.Replace(s)
 }
 
-// jsonText is v as it stands inside a JSON string.
+// jsonText returns v as it appears inside a JSON string.
 func jsonText(v string) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Host is what a plugin process does beside serving its backend.
+// Host is the part of a plugin process beside its backend.
 type Host interface {
 	// Configure opens the backend. It is called at most once at a time, and
 	// not again after it succeeded.
 	Configure(ctx context.Context, s Setup) (Opened, error)
-	// SessionBegan is called when a heartbeat stream has begun, and ended when
-	// that has ended. A host keeps one open.
+	// SessionBegan is called when a heartbeat stream has begun. ended is called
+	// when the stream has ended. A host keeps one open.
 	SessionBegan() (ended func())
 	// Close closes the backend and lets the process end after the reply.
 	Close(ctx context.Context) error
 }
 
-// Opened is what came of configuring a plugin.
+// Opened is the result of configuring a plugin.
 type Opened struct {
 	Name       string // of the backend, "redis"
 	Backend    driver.Backend
@@ -49,7 +49,7 @@ func Register(s grpc.ServiceRegistrar, host Host, redact *Redactor, done <-chan 
 
 func (s *Server) encode(err error) *lockpb.Error { return EncodeError(err, s.redact) }
 
-// open returns the backend, or one that refuses everything before Configure.
+// open returns the backend, or before Configure a backend that refuses everything.
 func (s *Server) open() driver.Backend {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

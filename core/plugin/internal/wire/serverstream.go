@@ -103,7 +103,7 @@ func (s *Server) List(m *lockpb.ListRequest, stream grpc.ServerStreamingServer[l
 	return stream.Send(&lockpb.InspectReply{Error: s.encode(err)})
 }
 
-// untilDone is ctx that also ends with the server.
+// untilDone returns a ctx that also ends with the server.
 func (s *Server) untilDone(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

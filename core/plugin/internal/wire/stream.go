@@ -41,7 +41,7 @@ func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return Ended(ctx, endless(err))
 }
 
-// endless is the outcome of a stream that only the caller ends.
+// endless returns the outcome of a stream that only the caller ends.
 func endless(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %w: it ended the stream", driver.ErrUnavailable, ErrNoAnswer)
@@ -56,7 +56,7 @@ func (u *Unary) List(ctx context.Context, prefix string, emit func(driver.Holder
 	})
 }
 
-// receive is ask for a stream. It hands messages to each until that answers
+// receive is ask for a stream. It passes messages to each until each returns
 // false, the stream ends, or a message carries an error.
 func receive[Q, M any, A interface {
 	*M
@@ -91,9 +91,9 @@ func receive[Q, M any, A interface {
 	}
 }
 
-// Batch implements [driver.Batcher]. It splits what is too large for a message
-// and sends the parts one after the other, which keeps the order of operations
-// on one name.
+// Batch implements [driver.Batcher]. It splits a batch that is too large for
+// a message and sends the parts one after the other, which keeps the order
+// of operations on one name.
 func (u *Unary) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, 0, len(ops))
 	for len(ops) > 0 {
@@ -126,7 +126,7 @@ func (u *Unary) batch(ctx context.Context, request *lockpb.BatchRequest) []drive
 	return results
 }
 
-// FailAll are the results of n operations none of which was done.
+// FailAll returns the results of n operations, none of which was done.
 func FailAll(n int, err error) []driver.Result {
 	return slices.Repeat([]driver.Result{{Err: err}}, n)
 }
