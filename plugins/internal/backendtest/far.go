@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// Far is a round trip that is long.
+// Far is a long round trip, for tests of distant stores.
 const Far = 400 * time.Millisecond
 
 // FarWaiters has four owners wait through b, whose store is [Far] away, behind each
