@@ -262,8 +262,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll is for waiters that found no connection to wait on. They look from time
-// to time, after a pause, whether it is their turn, and also when one is found.
+// poll is for waiters that found no connection to wait on. They check from time to
+// time, after a pause, whether it is their turn, and also when a connection is found.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
