@@ -30,12 +30,12 @@ type acquisition struct {
 	began  time.Time
 	again  bool // the second try
 	entry  *entry
-	queued bool // the entry is in the queue
+	queued bool // the owner's entry is in the queue
 	value  []byte
 	lease  *lease
 	step   *txn.Step
 
-	keepalive *keepalive.Keepalive // beside it; nil when none is needed
+	keepalive *keepalive.Keepalive // sent beside the Txn; nil when none is needed
 }
 
 // acquisition prepares an acquire; its step is to be submitted.
@@ -56,8 +56,8 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	return b.acquiring(r, l, now), nil
 }
 
-// acquiring prepares an acquire on l. Who waits goes on from its entry; until there is
-// an answer it is not deleted.
+// acquiring prepares an acquire on l. A waiter goes on from its entry, which is
+// not deleted before there is an answer.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
 	a.entry, _ = b.table.queued(r, now)
@@ -73,8 +73,8 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	return a
 }
 
-// start sends the keepalive that a grant needs, beside the Txn, so that all acquires
-// of one share it. It returns what is closed when that is answered.
+// start sends the keepalive that a grant needs, beside the Txn, so that all acquires of
+// one Txn share it. It returns a channel that is closed at the keepalive's answer.
 func (a *acquisition) start() <-chan struct{} {
 	a.keepalive = a.b.leases.keepalive(a.lease, a.began)
 	if a.keepalive == nil {
@@ -83,7 +83,7 @@ func (a *acquisition) start() <-chan struct{} {
 	return a.keepalive.Done
 }
 
-// txn grants the lock if nobody has an entry before this owner's.
+// txn grants the lock if no other owner has an earlier entry.
 func (a *acquisition) txn() *txn.Step {
 	s, name, e := a.b.space, a.r.Name, a.entry
 	tombstone := s.tombstone(name, a.r.Owner)
@@ -102,8 +102,8 @@ func (a *acquisition) txn() *txn.Step {
 	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}
 }
 
-// answered keeps account of the outcome, whether or not the caller still waits.
-// When it is unknown the entry stays, to be deleted at its deadline.
+// answered records the outcome, whether or not the caller still waits. After an
+// unknown outcome the entry stays, to be deleted at its deadline.
 func (a *acquisition) answered() {
 	s, t := a.step, a.b.table
 	granted := s.Err == nil && (s.OK || a.done())
@@ -124,8 +124,8 @@ func (a *acquisition) answered() {
 	t.unpin(a.entry, nil)
 }
 
-// done reports whether a try before, or the same request that came twice, has put the
-// key, which stands in the way of this one.
+// done reports whether an earlier try, or a duplicate of this request, has put
+// the key, which makes this request fail.
 func (a *acquisition) done() bool {
 	v := lockStateIn(a.step.Generation, a.step.Ops)
 	if v.first == nil || v.first.Lease != a.lease.id || string(v.first.Key) != a.entry.key || !bytes.Equal(v.first.Value, a.value) {
@@ -135,7 +135,7 @@ func (a *acquisition) done() bool {
 		return a.entry.is(v.first, v.generation)
 	}
 	if !a.b.table.owns(a.entry) {
-		return false // it was asked twice by the caller
+		return false // the caller asked twice
 	}
 	a.step.Rev = v.first.CreateRevision
 	return true
@@ -164,7 +164,7 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 	return driver.Result{Token: a.entry.token()}
 }
 
-// retry asks once more after what a caller need not know of.
+// retry asks once more after an error that callers need not see.
 func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	if a.again {
 		return driver.Result{Err: err}
@@ -178,14 +178,14 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	return next.finish(ctx)
 }
 
-// refusal describes who holds the lock, or asks once more when that has changed.
+// refusal describes the holder of the lock, or asks once more when the holder has changed.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, lockStateIn(a.step.Generation, a.step.Ops)
 	held := &driver.HeldError{}
 	switch {
 	case a.step.Ops[1].GetResponseRange().GetCount() > 0:
 		return driver.Result{Err: driver.ErrWithdrawn}
-	case v.first == nil && a.queued: // whoever had it is gone, and so is the entry
+	case v.first == nil && a.queued: // the former holder is gone, and so is the entry
 		b.table.drop(a.entry)
 	case v.first != nil && !(a.queued && a.entry.is(v.first, v.generation)):
 		held.Holder = b.holder(ctx, v)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// assumedTTLMin is claimed until the server was asked: what one with the
-	// stock election timeout of 1 s grants at least.
+	// assumedTTLMin is claimed until a server was asked. A server with the stock
+	// election timeout of 1 s grants at least that.
 	assumedTTLMin = 2 * time.Second
 	ttlStep       = time.Second
 	ttlMax        = 24 * time.Hour
@@ -84,7 +84,7 @@ func open(o Options) (*Backend, error) {
 	b.leases = newLeases(b.cluster)
 	b.txns = txn.New(b.cluster, b.space.generation, func() {
 		opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
-		// Or its generation alone, by hand: then what is on them must end too.
+		// An operator may delete the generation alone; the locks on the leases must end too.
 		b.leases.retireAll()
 	})
 	b.watches = watch.New(b.cluster)
@@ -105,7 +105,7 @@ func (b *Backend) Properties() driver.Properties {
 }
 
 // Check asks for a write that is never done, which proves a quorum, the right to
-// write, and that there is space: one entry of the consensus, and no revision. At
+// write, and free space. It costs one entry of the consensus, and no revision. At
 // most every 30 s it connects to each member, to see that all are of one cluster.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.learn(ctx); err != nil {
@@ -159,8 +159,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// checkTTL refuses what etcd would silently round: it counts in whole seconds
-// and raises what is below its minimum.
+// checkTTL refuses a TTL that etcd would silently round: etcd counts in whole
+// seconds, and raises a TTL below its minimum.
 func (b *Backend) checkTTL(ttl time.Duration) error {
 	least := b.leases.shortest()
 	switch {

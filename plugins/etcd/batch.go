@@ -89,8 +89,8 @@ func (b *Backend) one(ctx context.Context, kind driver.OpKind, r driver.Request)
 	return results[0]
 }
 
-// Start does one operation without waiting for it; see [driver.Starter]. What
-// takes more than the one Txn of an acquire or a release takes a goroutine.
+// Start does one operation without waiting for it; see [driver.Starter]. An operation
+// that needs more than the one Txn of an acquire or a release takes a goroutine.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	finish, s := b.ready(ctx, op, time.Now())
 	if s == nil {
@@ -104,7 +104,7 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	b.txns.Submit(s)
 }
 
-// ready prepares op, if it is one step and nothing is to be asked before: the
+// ready prepares op, if it is one step and needs no earlier request: the
 // generation is known and a lease is at hand.
 func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
 	switch {

@@ -53,37 +53,36 @@
 //	                    something; a keepalive every 500 ms for all
 //	grant in the queue  none that anybody waits for; 1 and 1 beside the caller's work
 //
-// So a grant that was waited for is 2 entries where two hosts take turns, the queue entry
-// and the release, and 3 with the mark that it is the lock where there are more; one more when
-// it is held long enough to be renewed, and one when it was asked for first. Between a
-// release and the next grant is one: the release.
+// So a grant after a wait is 2 entries where two hosts take turns: the queue entry and
+// the release. With more hosts it is 3, with the mark that it is the lock. A lock that
+// is held long enough to be renewed costs one more, and so does a first acquire before
+// the wait. Between a release and the next grant is one entry, the release.
 //
-// What is asked for at the same time, up to 120 operations, shares one
-// transaction and its fsync. The first acquire with a TTL, and the first after
-// a time as long as the TTL without one, makes a lease: 1 and 1 more. So does the
-// first wait.
+// Operations that come at the same time, up to 120, share one transaction and
+// its fsync. The first acquire with a TTL, and the first after a time as long
+// as the TTL without one, makes a lease: 1 and 1 more. So does the first wait.
 //
 // # The queue
 //
-// Who finds no entry of a name puts one; who finds others and wants to wait puts one
-// behind them. The entry with the lowest create revision is the lock, so an end of that
-// is the grant of the next, in the same revision, whoever or whatever ended it, and
-// there is no moment at which a lock that is waited for is free.
+// An acquire that finds no entry of a name puts one; a waiter that finds others
+// puts one behind them. The entry with the lowest create revision is the lock.
+// So when that entry ends, by any cause, the next one is granted the lock in
+// the same revision, and a lock with waiters is never free.
 //
-//   - Nobody holds it twice: entries come only behind all others, and a compare of
-//     create revision and generation keeps whoever lost his from touching another.
-//   - Tokens are create revisions, and rise: who comes to be the first was put later
-//     than all that were.
+//   - No two owners hold it at once: entries come only behind all others, and a compare
+//     of create revision and generation keeps a former holder from touching another entry.
+//   - Tokens are create revisions, and rise, because an entry that becomes the first was
+//     put later than all that were first before it.
 //   - A waiter that sees the end of the entry before its own, and knows that this was
-//     the lock, is the first. It knows when there was none before that when it came, or
-//     by the mark; else it asks.
-//   - What it sees may be late, but its own entry is there for the TTL of the lease of
-//     those who wait, from when the last confirmed keepalive of that was sent: so
-//     long, from then, is the grant, and when that is nearly over it is a question.
-//   - It is on that lease until its first renewal, and this process deletes it when that
-//     does not come: a host that is frozen costs 2 s, and so does one that is lost.
-//   - A request without an answer may be late. One that puts an entry finds the
-//     tombstone of its owner; one that moves one finds it on another lease.
+//     the lock, is the first. It knows by the mark, or because there was no entry before
+//     that one when it came; else it asks.
+//   - A waiter may see that end late, but its own entry lasts for the TTL of the waiters'
+//     lease, from when the last confirmed keepalive of that lease was sent. The grant
+//     lasts as long; when little of it is left, the waiter asks instead.
+//   - An entry is on that lease until its first renewal, and this process deletes it when
+//     no renewal comes. So a host that is frozen or lost costs 2 s.
+//   - A request without an answer may be late. A late put of an entry finds the tombstone
+//     of its owner; a late move finds the entry on another lease.
 //
 // # Leases
 //

@@ -12,21 +12,21 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 )
 
-// entry is a place in the queue of a name, which is the lock once nobody is before
-// it. What changes is guarded by table.mu.
+// entry is a place in the queue of a name, and is the lock once no entry is
+// before it. table.mu guards the fields that change.
 type entry struct {
 	name, owner, label string
 
 	key        string
 	rev        int64           // the key's create revision; 0 until it is known
-	generation *txn.Generation // in which that counts
-	lease      *lease          // that the key is on, as far as is known
-	unsure     bool            // it may be on another one: a move had no answer
+	generation *txn.Generation // the generation in which rev counts
+	lease      *lease          // the lease that the key is on, as far as known
+	unsure     bool            // the key may be on another lease, because a move had no answer
 	deadline   time.Time       // when this process deletes it
-	busy       int             // waits, acquires and renewals under way, during which it does not
-	ending     bool            // it is deleting it
+	busy       int             // waits, acquires and renewals under way, which delay the delete
+	ending     bool            // this process is deleting it
 
-	before *predecessor // what the last Wait has left; nil while there is one
+	before *predecessor // the state that the last Wait left; nil while a Wait runs
 	held   bool         // it is known to be the lock
 	since  time.Time    // when that was learned
 	seenAt int64        // revision at which the key was seen last
@@ -43,28 +43,28 @@ func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
 
-// short reports whether e is on a lease for those who wait: it is not confirmed yet.
+// short reports whether e is on a lease for waiters, because it is not confirmed yet.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
-// pin keeps e for as long as something takes that asks for it, for entryFor at least
-// after it. The caller holds mu.
+// pin keeps e while an operation that asks for it runs, and for entryFor at
+// least after it. The caller holds mu.
 func (t *table) pin(e *entry, now time.Time) *entry {
 	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
-		e.before = nil // its process did not run: it is to be looked at
+		e.before = nil // the process was paused, so the entry must be looked at
 	}
 	e.busy++
 	e.extend(now)
 	return e
 }
 
-// extend counts e's time anew. That of the lock counts from what was confirmed.
+// extend counts e's time anew. The lock's time counts from its last confirmation.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
 	}
 }
 
-// unpin ends what pin began, and leaves before to the next Wait.
+// unpin ends what pin began, and saves before for the next Wait.
 func (t *table) unpin(e *entry, before *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,9 +74,9 @@ func (t *table) unpin(e *entry, before *predecessor) {
 	t.due(e.deadline)
 }
 
-// queued returns the entry of an owner that waits, or was granted the lock in the
-// queue and has not confirmed it, and pins it; nil when there is none. With it comes what
-// its last Wait has left, nil if that is nothing, or if it is time to look at the entry.
+// queued returns and pins the entry of an owner that waits, or was granted the lock in
+// the queue and has not confirmed it; nil when there is none. It also returns the state
+// that the last Wait left, or nil if there is none or it is time to look at the entry.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +90,7 @@ func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	return e, before
 }
 
-// owns reports whether e is what its owner has.
+// owns reports whether e is the present entry of its owner.
 func (t *table) owns(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,10 +124,10 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 	t.hold(e, began.Add(ttl))
 }
 
-// granted makes of e, before which nobody is, the lock, and the grant of it. It lives
-// for as long as the lease of those who wait, counted from the last sign of life that
-// the store has confirmed; it is a question when little of that is left, or when e
-// has not all of its value.
+// granted makes e the lock, as no entry is before it, and returns the grant.
+// The grant lasts as long as the waiters' lease, counted from the last sign of
+// life that the store confirmed. The owner must ask instead when little of that
+// is left, or when e lacks part of its value.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
@@ -140,8 +140,8 @@ func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	return driver.Grant{Token: e.token(), Sent: sent, For: span}
 }
 
-// moved notes that e's key is on l now. No move is under way that could still take
-// it elsewhere: each compares the lease that it leaves, and none leads back.
+// moved notes that e's key is now on l. No move under way can still take it elsewhere,
+// because each move compares the lease that it leaves, and none leads back.
 func (t *table) moved(e *entry, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +190,7 @@ func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.due(e.deadline)
 }
 
-// shorten has e, which was renewed, end sooner.
+// shorten makes e, which was renewed, end sooner.
 func (t *table) shorten(e *entry, deadline time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,14 +198,14 @@ func (t *table) shorten(e *entry, deadline time.Time) {
 	t.due(deadline)
 }
 
-// end keeps e from being renewed: it is being deleted.
+// end keeps e from being renewed while it is deleted.
 func (t *table) end(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.ending = true
 }
 
-// ended notes what came of that. When it is not certain that e is gone, and stays
+// ended notes the result of a delete. Unless e is certainly gone and stays
 // away, it is deleted at its deadline, and again and again from then on.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()
@@ -224,7 +224,7 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// withdrawing is end for an owner of whom little is known: nil when nothing is. put
+// withdrawing is end for an owner that may be unknown here; e is nil then. put
 // reports whether its key is known to have been created.
 func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	t.mu.Lock()
@@ -236,7 +236,7 @@ func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	return e, e.rev != 0
 }
 
-// left is how long e still lives.
+// left returns how long e still lives.
 func (t *table) left(e *entry, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

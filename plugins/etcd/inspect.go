@@ -23,7 +23,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.holder(ctx, v), nil
 }
 
-// holder describes who holds the lock, the zero Holder when nobody does.
+// holder describes the holder of the lock, or returns the zero Holder when there is none.
 func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	if v.first == nil {
 		return driver.Holder{}
@@ -47,10 +47,10 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	return h
 }
 
-// unreadable is the owner of a key that something else has put there.
+// unreadable is the owner of a key that another program has put there.
 const unreadable = "?"
 
-// ownerOf reads who put an entry.
+// ownerOf returns the owner that put an entry.
 func ownerOf(kv *mvccpb.KeyValue) string {
 	rec, err := decodeRecord(kv.Value)
 	if err != nil || rec.owner == "" {
@@ -68,9 +68,9 @@ func entries(s space, name string, limit int64) *pb.RequestOp {
 	})
 }
 
-// probe is an acquire that never comes about: no key was created before the first
-// revision. The servers check for it all that they check for a put, rights and
-// space, and take it through the consensus, but nothing is written.
+// probe is an acquire that never takes place, because no key was created before
+// the first revision. The servers check all that they check for a put, rights
+// and space, and take it through the consensus, but write nothing.
 func probe(s space) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(s.tombstones, -1)},
@@ -80,10 +80,10 @@ func probe(s space) *pb.TxnRequest {
 
 // lockState is what entries found first among what was read of a name.
 type lockState struct {
-	generation *txn.Generation  // in which it was read
-	rev        int64            // of the store then; not set by lockStateIn
-	first      *mvccpb.KeyValue // the lock; nil when nobody holds it
-	entries    int              // with the first one
+	generation *txn.Generation  // the generation in which it was read
+	rev        int64            // the store's revision then; not set by lockStateIn
+	first      *mvccpb.KeyValue // the lock; nil when there is no holder
+	entries    int              // number of entries, with the first one
 }
 
 func lockStateIn(gen *txn.Generation, ops []*pb.ResponseOp) lockState {
@@ -99,7 +99,7 @@ func lockStateIn(gen *txn.Generation, ops []*pb.ResponseOp) lockState {
 	return v
 }
 
-// readLock reads who holds name and who waits.
+// readLock reads the holder and the waiters of name.
 func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) {
 	resp, gen, err := b.txns.Read(ctx, entries(b.space, name, 1))
 	if err != nil {
@@ -110,11 +110,11 @@ func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) 
 	return v, nil
 }
 
-// listPage is how many keys are read at a time: so many of the largest values
+// listPage is how many keys are read at a time. That many of the largest values
 // fit into an answer.
 const listPage = 48
 
-// List reads a page at a time; what changes meanwhile may be seen or not.
+// List reads a page at a time, and may miss a change made meanwhile.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	from := b.space.names + prefix
 	end := txn.Beyond(from)
@@ -161,7 +161,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 		Success: []*pb.RequestOp{txn.Delete(string(v.first.Key))},
 		Failure: []*pb.RequestOp{entries(b.space, name, 1)},
 	}}
-	s.Done = func() bool { return true } // it is gone, and was there
+	s.Done = func() bool { return true } // the entry is gone, and was there before
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
 }
@@ -186,8 +186,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.finish(ctx, s)
 }
 
-// Observe is pushed by a watch of the name's entries, and reads after each push:
-// so what it reports is the present, and compaction cannot make it miss an end.
+// Observe is woken by a watch of the name's entries, and reads after each
+// event. So it reports the present, and compaction cannot hide an end from it.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	told := make(chan struct{}, 1)
 	all := b.space.entries(name)

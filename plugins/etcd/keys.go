@@ -22,10 +22,10 @@ import (
 // a create revision compares owner and token in one, within a generation: see
 // txn.Step.In.
 //
-// Note: the owner, another one for each grant, is not part of the keys of
-// entries. The server keeps deleted keys in its index until it compacts, and a Txn
-// that asks whether N is free would look at each: a lock taken a hundred times a
-// second would be slow within minutes.
+// Note: the owner, which is different for each grant, is not part of the keys
+// of entries. The server keeps deleted keys in its index until it compacts, and
+// a Txn that asks whether N is free would look at each. A lock taken a hundred
+// times a second would be slow within minutes.
 const (
 	separator   = "\xff"
 	kindFree    = "h"
@@ -50,15 +50,15 @@ func (s space) tombstone(name, owner string) string {
 	return s.tombstones + name + separator + owner
 }
 
-// nameOf is the name of which key is an entry.
+// nameOf returns the lock name of an entry's key.
 func (s space) nameOf(key string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(key, s.names), separator)
 	return name
 }
 
-// record is what the value of an entry says: a version byte, then owner and label,
-// each behind its length, then the published value. No two grants have the same,
-// because no two have the same owner.
+// record is the content of an entry's value: a version byte, then owner and
+// label, each behind its length, then the published value. Each grant's record
+// is unique, because its owner is.
 type record struct {
 	owner string
 	label string

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// lease is an etcd lease that the keys of one purpose share. What follows that is
-// guarded by leases.mu.
+// lease is an etcd lease that the keys of one purpose share. Its fields from
+// acked on are guarded by leases.mu.
 type lease struct {
 	id int64
 	purpose
@@ -22,7 +22,7 @@ type lease struct {
 	load    int       // keys that were put on it
 }
 
-// purpose is what a lease is for: locks of one TTL, those who wait, or tombstones.
+// purpose is the use of a lease: for locks of one TTL, for waiters, or for tombstones.
 type purpose struct {
 	ttl time.Duration
 	use role
@@ -36,8 +36,8 @@ const (
 	tombstones
 )
 
-// maxLoad is how many keys share a lease: when it ends with its host, the server
-// deletes them in one go, during which it does nothing else.
+// maxLoad is how many keys share a lease. The server deletes them all at once
+// when the lease ends with its host, and does nothing else meanwhile.
 const maxLoad = 1024
 
 const (
@@ -64,9 +64,9 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 //   - A new process knows none of this, so it never renews a lease of an older
 //     one: it moves each lock that it is asked to renew to a lease of its own.
 //
-// Those who wait have a lease of their own, as short as the server grants: it bounds
-// what a lost machine costs those behind it. The first renewal moves the entry that
-// has become the lock to a lease of its TTL.
+// Waiters have a separate lease, as short as the server grants, because it
+// bounds what a lost machine costs the waiters behind it. The first renewal
+// moves the entry that has become the lock to a lease of its TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
@@ -109,7 +109,7 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	return l, nil
 }
 
-// atHand returns the present lease for this purpose, nil when one is to be made.
+// atHand returns the present lease for this purpose, or nil when one must be made.
 func (ls *leases) atHand(p purpose) *lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether there is room on l. It leaves a lease alone that may be
-// over before the keepalive arrives.
+// usable reports whether there is room on l. A lease that may end before the
+// keepalive arrives is not usable.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:
@@ -184,7 +184,7 @@ func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	switch {
 	case fresh:
 		return nil
-	case over: // the server would stop the whole stream until it has revoked it
+	case over: // a keepalive would stop the whole stream until the server has revoked the lease
 		k := &keepalive.Keepalive{Done: make(chan struct{}), Err: keepalive.ErrGone}
 		close(k.Done)
 		return k
@@ -192,7 +192,7 @@ func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	return ls.keepalives.Send(l.id)
 }
 
-// await waits for the answer to k, which may be nil, and keeps account of it.
+// await waits for the answer to k, which may be nil, and records it.
 func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) error {
 	if k == nil {
 		return nil
@@ -219,8 +219,8 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign is when the last keepalive of l was sent that the store has confirmed: l lives
-// for its TTL from then at least.
+// sign returns when the last confirmed keepalive of l was sent. l lives for its
+// TTL from then at least.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -237,7 +237,7 @@ func (ls *leases) retire(l *lease) {
 	}
 }
 
-// retireAll stops the renewal of what is given to new locks.
+// retireAll stops the renewal of the leases that new locks get.
 func (ls *leases) retireAll() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -268,14 +268,14 @@ func (ls *leases) unload(l *lease) {
 	l.load--
 }
 
-// ttls asks for what is left of leases, and remembers it for a moment: a waiter
-// needs no more than a hint, and the locks of one host share a lease.
+// ttls asks for the remaining time of leases, and remembers it for a moment,
+// because a waiter needs only a hint, and the locks of one host share a lease.
 type ttls struct {
 	cluster *cluster.Cluster
 	known   kit.Recent[int64, expiry]
 }
 
-// expiry is what a server has said of a lease: until when it lives, and for how
+// expiry is a server's answer about a lease: until when it lives, and for how
 // long it was granted.
 type expiry struct {
 	at      time.Time
@@ -291,8 +291,8 @@ func newTTLs(c *cluster.Cluster) *ttls {
 	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
 }
 
-// left is in whole seconds, as etcd counts, and up to one too little; negative
-// for a key without a lease, which somebody else has put there.
+// left returns whole seconds, as etcd counts, and up to one too little. It is
+// negative for a key without a lease, which another program has put there.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil

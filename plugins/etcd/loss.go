@@ -10,12 +10,12 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// errDeleted is the cause in the notice of a lease that somebody else has ended.
+// errDeleted is the cause in the notice of a lease that was ended from outside.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
-// young is how long a lock that was granted without a wait is held before its key is
-// watched: most are released sooner, and a watch costs two messages. A loss before that is noticed when
-// the watch is opened.
+// young is how long a lock granted without a wait is held before its key is
+// watched. Most locks are released sooner, and a watch costs two messages. An
+// earlier loss is noticed when the watch is opened.
 const young = 20 * time.Millisecond
 
 // losses finds out which locks of a table are lost, by watches of their keys.
@@ -51,7 +51,7 @@ func (l *losses) addAll() {
 	}
 }
 
-// pause is how long there is nothing to do. The caller holds mu.
+// pause returns how long there is nothing to do. The caller holds mu.
 func (l *losses) pause() time.Duration {
 	switch {
 	case len(l.suspect) > 0 && !l.looking:
@@ -62,7 +62,7 @@ func (l *losses) pause() time.Duration {
 	return time.Hour
 }
 
-// work watches what is old enough and looks for what may be gone.
+// work watches locks that are old enough and looks for those that may be gone.
 func (l *losses) work() {
 	t := l.table
 	t.mu.Lock()
@@ -105,7 +105,7 @@ func (l *losses) heard(e *entry, ev watch.Event) {
 	}
 }
 
-// look reads whether suspects are still there. When it fails the stream will
+// look reads whether suspects are still there. If that fails the stream will
 // break too, and each watch that is opened again makes its lock a suspect.
 func (l *losses) look(suspects []*entry) {
 	gone, _, err := l.table.verify(l.table.cluster.Context(), suspects)
@@ -122,8 +122,8 @@ func (l *losses) look(suspects []*entry) {
 	kit.Wake(l.table.wake)
 }
 
-// lost announces that a lock is gone, unless this process deletes it itself. A waiter
-// finds out by itself.
+// lost announces that a lock is gone, unless this process deletes it itself. A
+// waiter notices without it.
 func (l *losses) lost(e *entry) {
 	l.table.mu.Lock()
 	own, held := e.ending, e.held

@@ -52,8 +52,8 @@ var Spec = driver.Spec{
 	Properties: claims,
 }
 
-// complete writes out the addresses, and reads the files that the options
-// name; or says what is wrong with them.
+// complete adds the schemes of the addresses and reads the files that the
+// options name, or returns what is wrong with them.
 func (o Options) complete() (Options, *config.Source, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	switch {
@@ -94,8 +94,8 @@ func (o *Options) completeAddress() (bool, error) {
 	return secure > 0, nil
 }
 
-// endpoint returns e with its scheme. Its errors show no part of e: where it is
-// not understood, nobody knows which part is a password.
+// endpoint returns e with its scheme. Its errors show no part of e, because any
+// part of an unreadable address may be a password.
 func endpoint(e string, secure bool) (full string, tls bool, err error) {
 	if strings.HasPrefix(e, "unix:///") {
 		return e, secure, nil

@@ -37,7 +37,7 @@ func (b *Backend) releasing(e *entry) *txn.Step {
 		Success: []*pb.RequestOp{txn.Delete(e.key)},
 		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
 	}}
-	s.Done = func() bool { return true } // a try before has done it
+	s.Done = func() bool { return true } // an earlier try has done it
 	s.OnAnswer = func() { b.table.ended(e, s.Err == nil) }
 	return s
 }
@@ -64,15 +64,15 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Generation, s.Ops))}
 }
 
-// Withdraw is one Txn, and one more of what another process has put; now and then it
-// needs a lease for the tombstone first.
+// Withdraw is one Txn, and one more for keys that another process has put. Now
+// and then it needs a lease for the tombstone first.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
 
 // withdraw puts a tombstone for the owner, whose acquire may still be on its way,
-// and deletes whatever it has. A store without space takes no tombstone, but
-// deletes: then the lock is free, and the error says that it may be taken once more.
+// and deletes its entries. A store without space takes no tombstone, but deletes.
+// The lock is free then, and the error says that it may be taken once more.
 func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
 	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
@@ -95,8 +95,8 @@ const (
 	maxRecord = 64 << 10
 )
 
-// undo deletes whatever the owner has, after it has done first: at once what this
-// process knows of, and then what there is besides. Its error is native.
+// undo deletes the owner's entries, after the ops of first: at once those that
+// this process knows, and then any others. Its error is native.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -134,8 +134,8 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	return last.Err
 }
 
-// rest deletes what the owner turned out to have when s was done, beside known if
-// that was put. It is nil when there is nothing.
+// rest returns the delete of the owner's other entries that s found, besides
+// known if that was put. It is nil when there are none.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil
@@ -152,9 +152,9 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep shortens a lease to r.Keep. It is renewed for that, in whole seconds and no
-// less than the server's minimum, so that etcd ends it should this process end; else
-// this process deletes the key in time.
+// keep shortens a lease to r.Keep. It renews the lease for that time, in whole
+// seconds and no less than the server's minimum, so that etcd ends it if this
+// process ends. Else this process deletes the key in time.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	e, err := b.known(ctx, r)
@@ -177,8 +177,8 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// known returns the lock that r names, read from the store if a process before
-// this one got it.
+// known returns the lock that r names. It reads it from the store if an earlier
+// process got it.
 func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	if e := b.table.find(r.Name, r.Owner, r.Token); e != nil {
 		return e, nil

@@ -25,7 +25,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
 
-// renewal is one renewal of a batch.
+// renewal is one operation in a batch of renewals.
 type renewal struct {
 	r     driver.Request
 	entry *entry
@@ -88,10 +88,10 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	}
 }
 
-// move renews locks by moving them to the present lease for their TTL. It returns
-// those that a store without space has refused to move, and that live long enough where
-// they are: a keepalive is no write. What else is on their leases, put there by an
-// earlier process, lives on with them until they can be moved.
+// move renews locks by moving them to the present lease for their TTL. It
+// returns those that a store without space refused to move, and that live long
+// enough where they are, because a keepalive is no write. Other keys of an
+// earlier process on those leases live on with them until they can be moved.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
 	var refused error // by a store without space
@@ -128,8 +128,8 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	return staying
 }
 
-// moving puts e, which is the lock, on l. It moves e from where it is known to be only:
-// one that is late finds e on another lease than that, and does nothing.
+// moving puts e, which is the lock, on l. It moves e only from the lease where
+// it is known to be. A late move finds e on another lease, and does nothing.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -177,8 +177,8 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	return b.cluster.Wrap(b.leases.await(ctx, re.lease, re.keepalive))
 }
 
-// adoptAll finds the locks to renew, in the store those that this process does not know:
-// all that its host holds, after a restart.
+// adoptAll finds the locks to renew. It reads unknown ones from the store:
+// after a restart, all that its host holds.
 func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxAdoptions)
@@ -201,9 +201,9 @@ func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 // maxAdoptions is how many locks are read at a time after a restart.
 const maxAdoptions = 16
 
-// adopt takes over a lock that this process does not know, because an earlier one of
-// this host got it, or its owner learned of it otherwise. Its lease is retired from the
-// start: who knows what else is on it.
+// adopt takes over a lock that this process does not know, because an earlier
+// one of this host got it, or its owner learned of it otherwise. Its lease is
+// retired from the start, because other keys may be on it.
 func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	v, err := b.readLock(ctx, r.Name)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// table knows what this process has put on shared leases, and deletes it when its
-// time is over: on a shared lease etcd does not. Nothing here is needed to
-// renew or release after a restart; then it is read from the store.
+// table records the keys that this process has put on shared leases, and deletes
+// them when their time is over, because etcd keeps them while the lease lives. A
+// restarted process renews and releases without it, by reading the store.
 type table struct {
 	space   space
 	cluster *cluster.Cluster
@@ -62,7 +62,7 @@ func (t *table) add(e *entry) {
 	}
 }
 
-// due sees to it that run looks at d. The caller holds mu.
+// due makes run look at d. The caller holds mu.
 func (t *table) due(d time.Time) {
 	if t.first.IsZero() || d.Before(t.first) {
 		t.first = d
@@ -81,8 +81,8 @@ func (t *table) find(name, owner string, token uint64) *entry {
 	return e
 }
 
-// adopt records a lock that was read from the store, unless it is known, and returns
-// what is in the table.
+// adopt records a lock that was read from the store, unless it is known, and
+// returns the table's entry.
 func (t *table) adopt(e *entry) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,7 +126,7 @@ func (t *table) detach(e *entry) bool {
 	return true
 }
 
-// run ends what is overdue, and has lost ones looked for.
+// run ends overdue entries, and has lost ones looked for.
 func (t *table) run() {
 	for {
 		timer := time.NewTimer(t.pause())
@@ -155,7 +155,7 @@ func (t *table) pause() time.Duration {
 	return max(0, min(until, t.losses.pause()))
 }
 
-// overdue returns what is over, which is not renewed from now on.
+// overdue returns the entries whose time is over, which are not renewed from now on.
 func (t *table) overdue(now time.Time) (over []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,10 +179,10 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 // eraseAgain is how long after a delete without an answer the next one is sent.
 const eraseAgain = 500 * time.Millisecond
 
-// erase deletes e, whose time is over, again and again until the store says that it
-// is gone: then nothing that others renew keeps what is nobody's. What was put without
-// an answer may come yet, so its owner is withdrawn. Who may not delete lets the
-// lease end.
+// erase deletes e, whose time is over, again and again until the store says
+// that it is gone. So no renewal of other locks keeps it. If the put had no
+// answer it may still arrive, so its owner is withdrawn. A user without the
+// right to delete lets the lease end.
 func (t *table) erase(e *entry) {
 	t.mu.Lock()
 	own := []*pb.Compare{txn.At(e.key, e.rev)}

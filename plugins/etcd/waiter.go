@@ -20,10 +20,10 @@ const (
 	// and the TTL of its lease, if the server grants one so short. So it is also how
 	// long a lock lives that nobody comes to renew or confirm.
 	entryFor = 2 * time.Second
-	// entryRenewal is how often the lease of those who wait is renewed.
+	// entryRenewal is how often the waiters' lease is renewed.
 	entryRenewal = entryFor / 4
-	// maxWaitingValue is how much may be published from the queue: what waits is read
-	// by others, many at a time. Who has more asks.
+	// maxWaitingValue bounds a value published from the queue, because others
+	// read entries, many at a time. A waiter with a longer value asks.
 	maxWaitingValue = 512
 )
 
@@ -32,16 +32,16 @@ func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
 
-// Wait watches the entry before its own: a release wakes one waiter. When that was the
-// lock, its end is the grant, and the store is asked for nothing: the watch of its own
-// entry, which is on the same stream, would have said first that an operator has
-// deleted that. A Wait that runs out of time leaves to the next one of that entry
-// which key it follows, and its watch stays open so long.
+// Wait watches the entry before its own, so a release wakes one waiter. When that
+// entry was the lock, its end is the grant, and the store is not asked. The watch
+// of its own entry, on the same stream, would have reported first if an operator
+// had deleted that. A Wait that runs out of time leaves the key that it follows to
+// the entry's next Wait, and its watch stays open until then.
 //
-// An entry waits on a lease that is renewed while somebody of this process waits. At
-// the moment of the grant it lives for what is left of that, which this process knows:
-// it counts from when it sent the last keepalive that was confirmed. The first renewal
-// moves it to a lease of its own TTL.
+// An entry waits on a lease that is renewed while this process has waiters. At
+// the grant it lives for the rest of that lease, which this process knows,
+// because it counts from the sending of the last confirmed keepalive. The first
+// renewal moves it to a lease of its own TTL.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
@@ -70,7 +70,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, nil
 }
 
-// turn waits until nobody is before e, where p is, or returns what is, and why.
+// turn waits until no entry is before e, first p. On an error it returns the entry that is.
 func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
 	for p != nil {
 		events, w := t.follow(p)
@@ -87,7 +87,7 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 	return nil, nil
 }
 
-// next waits until another one than p, or nobody, is before e.
+// next waits until another entry than p, or none, is before e.
 func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
@@ -117,9 +117,9 @@ func (t *table) guard(e *entry) {
 	}
 }
 
-// mark puts e, which is the lock, once more, as it is. Those who came into the queue
-// before it was granted do not know that it is the lock: by this they will, without a
-// question, at its end. Where two take turns there is nobody who would not know.
+// mark puts e, which is the lock, once more, unchanged. Waiters that came before it
+// was granted do not know that it is the lock. With the mark they know at its end,
+// without a question. Where two hosts take turns, no waiter lacks that knowledge.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)}, Success: []*pb.RequestOp{txn.Touch(e.key)},
@@ -130,8 +130,8 @@ func (t *table) mark(e *entry) {
 // key of a new one is still in use.
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
-// keep renews the lease of e, which waits, unless it has been within the last age. It
-// returns false when it has ended.
+// keep renews the lease of e, which waits, unless that was done within the last
+// age. It returns false when the lease has ended.
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l, _ := t.where(e)
 	if !t.leases.alive(l) {
@@ -146,7 +146,7 @@ func (t *table) keep(e *entry, age time.Duration) bool {
 // predecessor is the entry whose end may make it a waiter's turn.
 type predecessor struct {
 	key    string
-	rev    int64 // at which it was created
+	rev    int64 // the revision that created it
 	first  bool  // it is the lock
 	seenAt int64 // the store's revision when it was there
 }
@@ -160,7 +160,7 @@ func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 		}
 		select {
 		case events <- e:
-		default: // there is enough to look at
+		default: // the queued events are enough to make the waiter look
 		}
 	})
 }
@@ -191,9 +191,9 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 	return now, err
 }
 
-// queue sees to it that the owner has an entry, and returns it pinned, with what
-// is before it: nil when it is this owner's turn. There is none when the
-// caller is to ask.
+// queue makes sure that the owner has an entry, and returns it pinned, with the
+// entry before it, or nil when it is this owner's turn. It returns no entry
+// when the caller should ask.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -217,7 +217,7 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 			return e, p, err
 		}
 	}
-	return nil, nil, nil // taken away each time
+	return nil, nil, nil // the entry was taken away each time
 }
 
 // newWaiting makes an entry of an owner that comes into the queue, and picks its key: the

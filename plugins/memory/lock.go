@@ -30,7 +30,7 @@ func (b *backend) Close(context.Context) error {
 	return nil
 }
 
-// Check reports whether anything can be asked.
+// Check returns an error if the backend cannot be asked.
 func (b *backend) Check(ctx context.Context) error {
 	if b.background.Err() != nil {
 		return driver.ErrClosed
@@ -41,7 +41,7 @@ func (b *backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// locked runs do, alone, on what the store knows of name.
+// locked runs do, with the store locked, on the entry of name.
 func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *entry, now time.Time) error) error {
 	if err := b.Check(ctx); err != nil {
 		return err
@@ -49,8 +49,8 @@ func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *
 	return b.store.do(name, do)
 }
 
-// held is locked for the lease of r's Name, Owner and Token. If that is not there
-// it returns a NotHeldError that says who has the lock.
+// held runs change as locked does, if the lease of r (Name, Owner, Token)
+// exists. Otherwise it returns a NotHeldError that names the holder.
 func (b *backend) held(ctx context.Context, r driver.Request, change func(s *Store, e *entry, now time.Time) error) error {
 	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
 		if e.grant == nil || e.grant.Owner != r.Owner || e.grant.Token != r.Token {
@@ -80,7 +80,7 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return r.Token, nil
 }
 
-// refusal says why r is not granted, nil when it is to be.
+// refusal returns why r is not granted, or nil to grant it.
 func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
 	if s.withdrawn.Has(claim{r.Name, r.Owner}) {
 		return driver.ErrWithdrawn
@@ -91,7 +91,7 @@ func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
 	if e.grant != nil {
 		return &driver.HeldError{Holder: e.holder(now)}
 	}
-	return nil // and nobody waits
+	return nil // no waiter has a claim
 }
 
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {

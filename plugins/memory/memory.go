@@ -2,8 +2,8 @@
 // process. It shows what the contract in core/driver asks for with nothing in
 // the way, serves examples and tests, and as a plugin it prices the wire.
 //
-// Its leases end with its process, so hosts that are to exclude each other must
-// share one [Store]. Behind a plugin each host has its own.
+// Its leases end with its process, so hosts that exclude each other must share
+// one [Store]. Behind a plugin each host has a Store to itself.
 package memory
 
 import (
@@ -18,7 +18,7 @@ const (
 	// placeFor is how long a place in the queue outlives its last Wait or
 	// TryAcquire.
 	placeFor = 2 * time.Second
-	// firstSpan is how long a lock is granted to a waiter, which may not come.
+	// firstSpan is how long the store grants a lock to a waiter, which may not come.
 	firstSpan = 500 * time.Millisecond
 	// tombstoneFor is how long a withdrawn owner is refused.
 	tombstoneFor = time.Minute
@@ -35,9 +35,9 @@ var Spec = driver.Spec{
 	Properties: properties,
 }
 
-// The fencing class is durable, not strict: tokens are as durable as the data,
-// which ends with the process. Those of the next process are higher all the
-// same, because they start at the wall clock, unless that was turned back.
+// The fencing class is durable, not strict, because tokens last as long as the
+// data, which ends with the process. The next process starts its tokens at the
+// wall clock, so they are higher unless that clock was turned back.
 var properties = driver.Properties{
 	Name:       "memory",
 	Fencing:    driver.FencingDurable,

@@ -13,7 +13,7 @@ type place struct {
 	driver.Request
 	touched time.Time     // its last Wait or TryAcquire
 	parked  int           // Wait calls that sleep
-	left    chan struct{} // closed when it is given up, for a grant or without
+	left    chan struct{} // closed when the place is given up, with a grant or without
 }
 
 func (e *entry) find(owner string) *place {
@@ -44,9 +44,9 @@ func (e *entry) leave(owner string) {
 	}
 }
 
-// grantNext grants a free lock to the first of those that wait for it, of whom
-// expire has left the living. A Wait that sleeps is a sign of life in itself. A
-// waiter between two calls may be gone, which costs the others firstSpan.
+// grantNext grants a free lock to its first waiter; expire has already dropped
+// dead ones. A Wait that sleeps is a sign of life in itself. A waiter between
+// two calls may be gone, which costs the others firstSpan.
 func (s *Store) grantNext(e *entry, now time.Time) {
 	if e.grant != nil || len(e.queue) == 0 {
 		return
@@ -57,8 +57,8 @@ func (s *Store) grantNext(e *entry, now time.Time) {
 	s.set(e, &grant{Request: r, expires: now.Add(min(r.TTL, firstSpan)), made: now, unconfirmed: true})
 }
 
-// madeFor returns the grant that the store has made to owner by itself, the zero
-// Grant if there is none.
+// madeFor returns the grant that the store itself made to owner, or the zero
+// Grant.
 func (e *entry) madeFor(owner string) driver.Grant {
 	g := e.grant
 	if g == nil || g.Owner != owner || !g.unconfirmed {
@@ -67,8 +67,8 @@ func (e *entry) madeFor(owner string) driver.Grant {
 	return driver.Grant{Token: g.Token, Sent: g.made, For: g.expires.Sub(g.made)}
 }
 
-// Wait looks and goes to sleep in one step, so that no release can fall between
-// the two.
+// Wait checks the lock and goes to sleep in one step, so that no release can
+// fall between the two.
 func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (g driver.Grant, err error) {
 	var p *place
 	err = b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {

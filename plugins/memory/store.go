@@ -10,8 +10,8 @@ import (
 )
 
 // Store holds locks. All its methods and those of the backends that it opens
-// may be called from any number of goroutines. It has no goroutine of its own:
-// what has expired is noticed by whoever looks next.
+// may be called from any number of goroutines. It runs no goroutine: the next
+// call that looks at a lock notices its expiry.
 type Store struct {
 	mu        sync.Mutex
 	names     map[string]*entry
@@ -41,7 +41,7 @@ func (g *grant) extend(ttl time.Duration, now time.Time) {
 	g.expires, g.unconfirmed = now.Add(ttl), false
 }
 
-// claim is one owner's on one name.
+// claim is the pair of a lock name and an owner.
 type claim struct{ name, owner string }
 
 // NewStore returns an empty store.
@@ -68,7 +68,7 @@ func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error)
 	return f(s, e, now)
 }
 
-// at returns name's entry with what has expired taken out of it.
+// at returns name's entry without its expired parts.
 func (s *Store) at(name string, now time.Time) *entry {
 	e := s.names[name]
 	if e == nil {
@@ -80,8 +80,8 @@ func (s *Store) at(name string, now time.Time) *entry {
 	return e
 }
 
-// sweep drops names that nobody uses any more, once their number may have
-// doubled, so that a name costs constant time and nothing for ever.
+// sweep drops unused names once their number may have doubled, so that a name
+// costs constant time and leaves nothing behind.
 func (s *Store) sweep(now time.Time) {
 	if len(s.names) < s.sweepAt {
 		return
@@ -100,8 +100,8 @@ func (s *Store) tidy(name string, e *entry) {
 	}
 }
 
-// expire ends the grant and the places in the queue whose time is over. A lock
-// that is free after it has no waiter.
+// expire ends the grant and the queue places whose time is over. A lock that is
+// free afterwards has no waiter.
 func (s *Store) expire(e *entry, now time.Time) {
 	if e.grant != nil && !now.Before(e.grant.expires) {
 		s.set(e, nil)
@@ -110,7 +110,7 @@ func (s *Store) expire(e *entry, now time.Time) {
 	s.grantNext(e, now)
 }
 
-// free ends the grant, and makes that of the next waiter.
+// free ends the grant, and grants the lock to the next waiter.
 func (s *Store) free(e *entry, now time.Time) {
 	s.set(e, nil)
 	s.grantNext(e, now)

@@ -55,17 +55,17 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 				continue
 			}
 		}
-		b.contended.Put(a.Name, struct{}{}) // whoever was refused may wait
+		b.contended.Put(a.Name, struct{}{}) // a refused owner may wait
 		results[i].Err = &driver.HeldError{Holder: r.Holder()}
 	}
 	return results, nil, nil
 }
 
-// askInFull asks again, at length, for what the short text has refused although
-// nobody holds it. What is free and waited for is granted to the first waiter
-// before, which may be one of ops.
+// askInFull asks again, with the long text, for locks that the short text
+// refused although they have no holder. It first grants a free lock to its
+// first waiter, which may be one of ops.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
-	const most = 3 // somebody else may be quicker each time
+	const most = 3 // another host may be quicker each time
 	for range most {
 		var again []statement.Operation
 		var at []int

@@ -39,9 +39,9 @@ type Backend struct {
 	blocked                                   blockedOps
 	observers                                 kit.Poller
 
-	// rows are locks that were granted, whose rows are therefore there. Like
-	// contended it is a guess that chooses the statement: a wrong one costs a
-	// second statement, and nothing else.
+	// rows are locks that were granted, so their rows exist. Like contended it is
+	// a guess that chooses the statement. A wrong guess costs a second statement,
+	// and nothing else.
 	rows kit.Recent[string, struct{}]
 }
 
@@ -53,12 +53,12 @@ type link struct {
 	pool   *conn.Pool // for statements
 	waits  *conn.Pool // for waiters
 
-	// cluster and node are what the connections lead to; the same without Galera.
+	// cluster and node identify the server in use; they are equal without Galera.
 	cluster, node kit.Identity
 	admitted      atomic.Pointer[time.Time] // the last connection
 	noLocks       sync.Once                 // GET_LOCK is refused
 
-	// background is what statements run in, which outlive their callers.
+	// background is the context of statements, which outlive their callers.
 	background *kit.Group
 }
 
@@ -118,7 +118,7 @@ func (b *Backend) batchers() []*batcher {
 	return []*batcher{&b.acquires, &b.firsts, &b.renewals, &b.releases, &b.withdrawals, &b.proclaims, &b.shortens, &b.breaks, &b.enters}
 }
 
-// Close ends the connections, and what runs on them. Leases stay.
+// Close ends the connections and the work on them. Leases stay.
 func (b *Backend) Close(ctx context.Context) error {
 	return b.background.Close(ctx, func() {
 		for _, l := range b.batchers() {
@@ -131,8 +131,8 @@ func (b *Backend) Close(ctx context.Context) error {
 }
 
 // statement returns a context for one statement that ctx's end does not cut
-// off: a statement without its client is not gone, and what it came to would
-// never be known.
+// off. A statement goes on without its client, and its outcome would never be
+// known.
 func (k *link) statement(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), k.opts.RequestTimeout, errSlow)
 	stop := context.AfterFunc(k.background, cancel)
@@ -149,9 +149,9 @@ func noAnswer(ctx context.Context, what, name string) error {
 	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, context.Cause(ctx))
 }
 
-// do runs f in a goroutine and returns what it came to, or as soon as ctx ends.
-// f goes on then: what it finds it must return, not leave in variables of the
-// caller.
+// do runs f in a goroutine and returns its result, or returns as soon as ctx
+// ends. f goes on then, so it must return its results, and not leave them in
+// variables of the caller.
 func do[T any](ctx context.Context, k *link, what, name string, f func(ctx context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T

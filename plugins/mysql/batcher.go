@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// How many operations go into one statement. A commit costs the same for
-	// one row and for many; a long statement keeps its first rows locked until
-	// its end.
+	// These bound the operations of one statement. A commit costs the same for
+	// one row and for many, but a long statement keeps its first rows locked
+	// until its end.
 	acquireWidth, releaseWidth, withdrawWidth, renewWidth = 64, 64, 64, 500
 	// senders is how many statements of one kind are on their way at a time,
 	// so that the server works on one while another is written to disk.
 	senders = 2
 	// packetUnknown is the shortest default of max_allowed_packet, for a server
-	// that was not met yet, and fixedText what is in a statement beside its
-	// operations, at most.
+	// that was not met yet. fixedText bounds the text of a statement beside its
+	// operations.
 	packetUnknown, fixedText = 1 << 20, 4096
 )
 
-// batcher sends operations of one kind. One that finds a free sender is sent at
-// once and alone; those that come while all are busy go out together in the
-// next statement. So the batch grows with the load, and nobody waits for it.
+// batcher sends operations of one kind. A free sender sends an operation at once
+// and alone; those that come while all are busy go out together in the next
+// statement. So the batch grows with the load, and no operation waits for it.
 type batcher struct {
 	link    *link
 	owners  *owners     // of its requests; nil: it does not remember them
-	blocked *blockedOps // what waits for a row that somebody has locked
+	blocked *blockedOps // operations that wait for a row locked by others
 	what    string      // in errors
 	width   int
 	senders int  // zero: as the constant says
@@ -47,9 +47,9 @@ type batcher struct {
 	// whether a new row has to wait; nil: it makes no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}
-	// run sends ops, which are in the order of their names, in one statement. On
-	// an error nothing is known about any of them. It may return what else is to
-	// be done on the connection, which nothing must interrupt.
+	// run sends ops, sorted by name, in one statement. After an error the outcome
+	// of all of them is unknown. It may return a function with further work on
+	// the connection, which must not be interrupted.
 	run func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error)
 
 	batches *kit.Batcher[*pending]
@@ -77,7 +77,7 @@ type pending struct {
 	statement.Operation
 	kit.Ticket
 	batcher *batcher
-	ctx     context.Context // the caller's: over means that nobody waits any more
+	ctx     context.Context // the caller's; once it ends no caller waits
 	owner   *owner          // where the batcher remembers them
 	since   time.Time
 	kills   int // of statements that it was in, for want of a row lock
@@ -112,7 +112,7 @@ func (l *batcher) enter(ps []*pending) {
 	}
 }
 
-// wait returns p's result, or as soon as its caller has given up.
+// wait returns p's result, or returns as soon as its caller has given up.
 func (p *pending) wait() driver.Result {
 	switch p.Wait(p.ctx) {
 	case kit.Answered:
@@ -145,14 +145,14 @@ func (p *pending) finish(r driver.Result) {
 	p.End()
 }
 
-// forget notes what came of the owner's request.
+// forget records the outcome of the owner's request.
 func (p *pending) forget(err error) {
 	if p.owner != nil {
 		p.batcher.owners.end(p.owner, err == nil, !conn.Definite(err))
 	}
 }
 
-// size is what p adds to a statement at most: text from outside is written in
+// size bounds what p adds to a statement. Text from outside is written in
 // hexadecimal, and a name stands there twice.
 func (l *batcher) size(p *pending) int {
 	n := 256 + 2*(2*len(p.Name)+len(p.Label)+2*len(p.Owner))
@@ -162,7 +162,7 @@ func (l *batcher) size(p *pending) int {
 	return n
 }
 
-// packet is how long a statement may be.
+// packet returns the longest statement that may be sent.
 func (k *link) packet() int {
 	if s := k.server.Load(); s != nil && s.Packet > 0 {
 		return s.Packet
@@ -170,8 +170,8 @@ func (k *link) packet() int {
 	return packetUnknown
 }
 
-// serve sends batch and delivers its results. When that is slow another has its
-// place.
+// serve sends batch and delivers its results. If it is slow, another sender
+// takes its place.
 func (l *batcher) serve(batch []*pending, yield func()) {
 	l.try(&inFlight{batcher: l, many: len(batch) > 1, yield: yield}, batch)
 }
@@ -193,8 +193,8 @@ func (l *batcher) try(t *inFlight, batch []*pending) {
 	}
 }
 
-// deliver sends batch and its results. With errKilled and conn.ErrTooLong it returns
-// what was not carried out.
+// deliver sends batch and its results. With errKilled and conn.ErrTooLong it
+// returns the operations that were not carried out.
 func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err error) {
 	ctx, cancel := l.link.statement(batch[0].ctx)
 	defer cancel()
@@ -252,8 +252,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 	return nil, nil
 }
 
-// claim takes those of batch whose callers still wait: from now on they are
-// sent.
+// claim marks as sent the operations of batch whose callers still wait.
 func claim(batch []*pending) (sent []*pending, ops []statement.Operation) {
 	for _, p := range batch {
 		switch {
@@ -295,7 +294,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 			}
 		}
 	}
-	sent := make([]*pending, len(ops)) // nil for what shares none
+	sent := make([]*pending, len(ops)) // nil for an operation that shares no statement
 	for l, indices := range sharing {
 		shared := make([]statement.Operation, len(indices))
 		for n, i := range indices {

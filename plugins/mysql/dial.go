@@ -57,8 +57,8 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 	return c, cfg.DBName, nil
 }
 
-// quiet takes what the driver has to say about broken connections, which the
-// error of the statement says too.
+// quiet takes the driver's messages about broken connections, which the error
+// of the statement repeats.
 type quiet struct{ log *slog.Logger }
 
 // Print implements the driver's Logger.
@@ -71,8 +71,8 @@ const (
 	redialShares = 2
 )
 
-// dial makes a connection that leads to the same server as the others. Behind an
-// address that leads to several it is dialed until it does, for a while.
+// dial makes a connection that leads to the same server as the others. If the address
+// leads to several servers, it dials again for a while until it reaches that one.
 func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {
 		ctx, cancel := context.WithTimeout(k.background, k.opts.DialTimeout)
@@ -119,8 +119,8 @@ func (k *link) admit(s *conn.Session) error {
 	return nil
 }
 
-// serves reports whether the server in use serves. The connection that was admitted
-// last may not have come to its pool yet.
+// serves reports whether the server in use serves. The connection admitted last
+// may not be in its pool yet.
 func (k *link) serves() bool {
 	if at := k.admitted.Load(); at != nil && time.Since(*at) < redialTo {
 		return true

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce numbers a request. 0 and 1 are in rows that were changed otherwise.
+// newNonce numbers a request. 0 and 1 mark rows that were changed otherwise.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {
@@ -68,7 +68,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release is one statement, and a second one if somebody waits.
+// Release is one statement, and a second one if there is a waiter.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.shortens.one(ctx, r).Err
@@ -85,7 +85,7 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, ops []statem
 	if int(n) == len(ops) {
 		return results, nil, nil
 	}
-	// A lease that was there for the renewal is there after it.
+	// A lease that was there at the renewal is still there after it.
 	return results, nil, b.missing(ctx, s, ops, results, func(r statement.Row, a statement.Operation) bool {
 		return r.Held() && r.Owner == a.Owner && r.Token == a.Token
 	})
@@ -105,8 +105,8 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	return results, b.then(ctx, s, ops, reply), err
 }
 
-// then is what is to be done after a statement that has freed rows of ops, and
-// had that reply; nil for nothing.
+// then returns the work to be done after a statement that has freed rows of ops
+// and had that reply, or nil for none.
 func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
 	case reply == 0:
@@ -175,9 +175,9 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// Withdraw waits for what is on its way from this process, and is nothing more
-// when all of it was refused. Else it shares a statement, on connections of
-// their own: the others may all be busy with what is to be withdrawn.
+// Withdraw waits for this process's requests under way, and does nothing more
+// when all were refused. Else it shares a statement, on separate connections,
+// because the request to be withdrawn may keep all others busy.
 //
 // Note: killing the connection of the withdrawn request is not enough where
 // nothing is known of it. A plugin that was killed leaves its statements to the
@@ -215,7 +215,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// holders returns what a query finds of stateColumns and value.
+// holders returns the locks that a query of stateColumns and value finds.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
 	err = b.on(ctx, b.pool.Get, func(ctx context.Context, s *conn.Session) error {
 		found = nil
@@ -230,7 +230,7 @@ func (b *Backend) holders(ctx context.Context, text string) (found []driver.Hold
 	return found, err
 }
 
-// each calls f with the rows of names that there are.
+// each calls f with the existing rows of names.
 func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f func(statement.Row)) error {
 	return s.Query(ctx, statement.Inspect(b.table, names...), func(v []sqldriver.Value) error {
 		f(statement.Read(v))
@@ -241,8 +241,8 @@ func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f f
 // listAtOnce is how many locks one query of List reads.
 const listAtOnce = 500
 
-// List reads held locks in pages, so that none of them is read for long: what
-// changes meanwhile may be seen or not.
+// List reads held locks in pages, so that no page is read for long. It may miss
+// a change made meanwhile.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := ""; ; {
 		page, err := do(ctx, b.link, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
@@ -263,7 +263,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break is one statement, and a second one if somebody waits.
+// Break is one statement, and a second one if there is a waiter.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.breaks.one(ctx, driver.Request{Name: name, Owner: "operator", Token: token}).Err
 }
@@ -273,11 +273,11 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
 
-// observeEvery is how often a host asks about all that it observes. A leader
-// changes its value or goes without telling anybody but the next in the queue.
+// observeEvery is how often a host asks about all observed locks. A leader that
+// changes its value or goes tells only the next in the queue.
 const observeEvery = 25 * time.Millisecond
 
-// Observe shares a query each 25 ms with all others of the host.
+// Observe shares a query each 25 ms with the host's other observers.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }

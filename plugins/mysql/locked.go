@@ -16,12 +16,12 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Rows may be locked by somebody else for long: a foreign transaction, an
-// operator at a console. What wants such a row must hold up nothing else, so
-// it does not wait for it on a connection: the statement is killed, the rows
-// that are free are sent again, and the others wait here and are looked at from
-// time to time, all in one query. A few statements for one row may wait in the
-// server all the same, for there the queue is fair.
+// Rows may be locked by others for long, such as a foreign transaction or an
+// operator at a console. An operation on such a row must not hold up others, so
+// it does not wait on a connection. Its statement is killed, the free rows are
+// sent again, and the others wait here and are looked at from time to time, all
+// in one query. A few statements for one row may still wait in the server,
+// because its queue is fair.
 //
 // A gap between rows can be locked too, by a transaction that has asked for a row
 // that is not there. A new row in it waits, and no query sees that it would. So new
@@ -51,7 +51,7 @@ const (
 func slotsOf(connections int) int  { return max(1, connections/8) }
 func probesOf(connections int) int { return max(1, connections/4) }
 
-// errKilled: the statement was ended because it waits for a row.
+// errKilled means that the statement was ended because it waits for a row.
 var errKilled = errors.New("statement was killed")
 
 // timeout is how long a statement for batch may take.
@@ -66,7 +66,7 @@ func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
-// trip is why a statement is sent.
+// trip is the reason why a statement is sent.
 type trip int
 
 const (
@@ -75,7 +75,7 @@ const (
 	probe      // its rows are not there, and may be in a gap that is locked
 )
 
-// inFlight is what a batcher has on its way to the server.
+// inFlight is a statement that a batcher has sent to the server.
 type inFlight struct {
 	batcher *batcher
 	many    bool
@@ -90,14 +90,14 @@ type inFlight struct {
 	over  bool
 }
 
-// on notes the session that the statement runs on, nil when it does no more.
+// on notes the session that the statement runs on, or nil when it has ended.
 func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s, t.since = s, time.Now()
 	t.mu.Unlock()
 }
 
-// end keeps slow from acting on what is over.
+// end keeps slow from acting on a statement that is over.
 func (t *inFlight) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +130,7 @@ func (t *inFlight) slow() {
 	if t.s == nil {
 		return
 	}
-	l.link.pool.Question(t.since) // it may wait for a row, or for a server that it does not reach
+	l.link.pool.Question(t.since) // the statement may wait for a row, or for a server out of reach
 	if !t.many && t.trip != probe && t.take(l.slots) {
 		return
 	}
@@ -140,7 +140,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take takes a place if there is one, unless it has one.
+// take takes a place if one is free, unless the statement has one.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -167,7 +167,7 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	}
 	defer k.pool.Put(s)
 	if _, _, err = s.Exec(ctx, conn.Kill(target.WakeID)); conn.Number(err) == conn.ErNoSuchThread {
-		err = nil // it is gone, with what ran there
+		err = nil // the target is gone, and its statement with it
 	}
 	return err
 }
@@ -209,8 +209,7 @@ func (l *batcher) resend(why trip, batch []*pending) {
 	}
 }
 
-// locked returns whether somebody has locked the rows of ps, without those that are not
-// there.
+// locked returns which existing rows of ps are locked by others.
 func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	ctx, cancel := k.statement(k.background)
 	defer cancel()
@@ -239,7 +238,7 @@ func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	return found, err
 }
 
-// blockedOps are operations whose row somebody has locked.
+// blockedOps are operations whose row is locked by others.
 type blockedOps struct {
 	mu      sync.Mutex
 	waiting []*pending
@@ -262,7 +261,7 @@ func (k *blockedOps) add(b *link, ps []*pending) {
 	}
 }
 
-// run looks at the rows until nothing waits, or the backend is closed.
+// run looks at the rows until no operation waits, or the backend is closed.
 func (k *blockedOps) run(b *link) {
 	pause := time.NewTimer(blockedFor)
 	defer pause.Stop()
@@ -290,9 +289,9 @@ func (k *blockedOps) run(b *link) {
 	}
 }
 
-// look sends what has a free row, and the oldest that find a slot, and of those
-// whose row is not there the least tried ones that find a place. It returns what goes on
-// waiting.
+// look sends operations whose row is free, and the oldest of the others that
+// find a slot. Of operations without a row it sends the least tried that find a
+// place. It returns the rest, which go on waiting.
 func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {

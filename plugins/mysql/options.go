@@ -30,20 +30,20 @@ type Options struct {
 	// writes it: "user:password@tcp(db.example:3306)/app". Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as go-sql-driver/mysql writes them: user:password@tcp(host:3306)/database"`
 	Connect `dial_timeout:"3s" request_timeout:"3s"`
-	// Prefix of the table's name, which is Prefix + "locks": at most 48 of
-	// [a-z0-9_-.:]. Hosts exclude each other when they use the same database
-	// and prefix.
+	// Prefix begins the table's name, which is Prefix + "locks": at most 48 of
+	// [a-z0-9_-.:]. Hosts exclude each other when they use the same database and
+	// prefix.
 	Prefix string `key:"prefix" default:"lockbench_" doc:"of the table's name, PREFIXlocks; hosts with the same one exclude each other"`
-	// CreateTable has the table created when it is missed. Nil: true.
+	// CreateTable has the table created when it is missing. Nil: true.
 	CreateTable *bool `key:"create_table" default:"true" doc:"create the table when it is missing; else see the ddl command"`
-	// Connections is the most that are used for statements at a time, 2 to
+	// Connections is the most connections used for statements at a time, 2 to
 	// 1000, beside five for withdrawals and for statements that end others.
 	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
-	// WaitConnections is the most that waiters are blocked on, up to 1000: those
-	// above it ask every few milliseconds. Negative: none.
+	// WaitConnections is the most connections for blocked waiters, up to 1000.
+	// Waiters beyond it ask every few milliseconds. Negative: none.
 	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
 
-	// Logger for what no caller hears of; slog.Default() when nil.
+	// Logger gets messages that reach no caller; slog.Default() when nil.
 	Logger *slog.Logger
 }
 
@@ -75,7 +75,7 @@ var forced = map[string]string{
 // leastPacket is the least maxAllowedPacket that leaves room for the statements.
 const leastPacket = 1 << 14
 
-// errAddress never quotes the address: it may contain a password.
+// errAddress never quotes the address, because it may contain a password.
 var errAddress = errors.New("address is not of the form user:password@tcp(host:port)/database?parameter=value")
 
 // target returns the driver's configuration for the address in o.
@@ -110,7 +110,7 @@ func (o Options) target() (*mysqldriver.Config, error) {
 	return cfg, nil
 }
 
-// contradicts says which key says something else than the address.
+// contradicts names the key that disagrees with the address.
 func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	says := cfg.TLSConfig // of the parameter tls
 	switch {

@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// owners remembers what this process has sent for an owner and what came of
-// it. By that a withdrawal needs no tombstone for an owner whose requests were all
-// answered: a tombstone is read by every statement on the row for a minute or two,
+// owners remembers what this process has sent for an owner and the outcome. An
+// owner whose requests were all answered then needs no tombstone when it is
+// withdrawn. Every statement on the row reads a tombstone for a minute or two,
 // and thousands of them brought a lock to a standstill.
 //
 // It may forget an owner at any time: one that it does not know gets a tombstone. An
@@ -25,19 +25,19 @@ type owners struct {
 }
 
 const (
-	// ownersKept is after how many owners the older ones are forgotten. At
-	// 10,000 acquires a second that is after 0.4 s.
+	// ownersKept is how many owners are kept before older ones are forgotten. At
+	// 10,000 acquires a second that takes 0.4 s.
 	ownersKept = 4096
 	// goneFor is how long a withdrawn owner is refused at least, and goneKept
 	// how many of them are remembered instead of having a tombstone.
 	goneFor  = time.Minute
 	goneKept = 1 << 16
-	// settleFor is how long a withdrawal waits at most for what is on its way.
+	// settleFor bounds how long a withdrawal waits for requests under way.
 	settleFor = 250 * time.Millisecond
 )
 
-// owner is what is known of one. Its fields that are not atomic are guarded by
-// owners.mu.
+// owner is the state of one owner. Its fields that are not atomic are guarded
+// by owners.mu.
 type owner struct {
 	busy   int           // requests under way
 	lost   bool          // one was sent and its outcome is unknown
@@ -83,8 +83,8 @@ func (os *owners) leaving(o *owner) <-chan struct{} {
 	return o.left
 }
 
-// end notes what came of a request: whether something may stand in the store,
-// and whether that is unknown.
+// end records the outcome of a request: whether it may have left something in
+// the store, and whether that is unknown.
 func (os *owners) end(o *owner, stands, lost bool) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
@@ -97,9 +97,9 @@ func (os *owners) end(o *owner, stands, lost bool) {
 	}
 }
 
-// withdraw refuses id from now on, waits until its requests are answered, and
-// reports what is to be done about it in the store: nothing, to undo what
-// stands there, or to put a tombstone too.
+// withdraw refuses id from now on and waits until its requests are answered. It
+// reports the work left in the store: none, to undo what stands there, or to
+// put a tombstone too.
 func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()
 	o, known := os.known.Get(id)

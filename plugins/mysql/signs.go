@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// signsGoOn is how long after somebody last waited signs of life are given.
+	// signsGoOn is how long signs of life go on after the last wait began.
 	signsGoOn = 2 * time.Second
-	// signWithin is how long the answer to one may take.
+	// signWithin is how long the answer to a sign may take.
 	signWithin = kit.LongestSpan
 )
 
@@ -39,9 +39,9 @@ const (
 // GET_LOCK). MySQL's GET_LOCK knows whole seconds only, and its SLEEP does not
 // suffer from that.
 //
-// To dial that session takes many trips, and no waiter may wait for them out of the
-// queue: until the first sign stands its entry is one, and it looks, as those do
-// that find no connection to wait on.
+// That session takes many trips to dial, and no waiter may stay out of the
+// queue for so long. Until the first sign stands, a waiter's entry is one, and
+// the waiter polls as if it had found no connection to wait on.
 type signs struct {
 	process  string // its id in the queue
 	distance kit.Distance
@@ -53,7 +53,7 @@ type signs struct {
 	stands  bool             // the last try has given one
 	err     error            // of the last try
 	tried   chan struct{}    // closed after the next try
-	waited  time.Time        // when somebody last began to wait
+	waited  time.Time        // when a waiter last began to wait
 	running bool
 }
 
@@ -92,7 +92,7 @@ func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
 
-// run gives signs until nobody has waited for a while.
+// run gives signs until no waiter has come for a while.
 func (d *signs) run(k *link) {
 	tick := time.NewTicker(statement.SignEvery)
 	defer tick.Stop()
@@ -117,7 +117,7 @@ func (d *signs) run(k *link) {
 	}
 }
 
-// give gives one, over a new connection where there is none.
+// give gives one sign, over a new connection where there is none.
 func (d *signs) give(k *link) (err error) {
 	d.mu.Lock()
 	s := d.s
@@ -155,7 +155,7 @@ func (d *signs) give(k *link) (err error) {
 	return nil
 }
 
-// lost is called when the lock of that name was free: its session is gone.
+// lost is called when the lock of that name was free, because its session is gone.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

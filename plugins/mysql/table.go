@@ -33,7 +33,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	return err
 }
 
-// create makes the table that was missed.
+// create makes the missing table.
 func (k *link) create(ctx context.Context, s *conn.Session) error {
 	if !*k.opts.CreateTable {
 		return fmt.Errorf("mysql: %w: table %s does not exist; lockplugin-mysql ddl prints what creates it", driver.ErrDenied, k.table)

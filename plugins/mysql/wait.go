@@ -52,10 +52,10 @@ const (
 	slowerPolls = 3
 )
 
-// queue is where waiters stand and sleep.
+// queue is the place in which waiters stand and sleep.
 type queue struct {
 	*link
-	enters    batcher // of those that have no connection to wait on
+	enters    batcher // of waiters that have no connection to wait on
 	signs     signs
 	owners    *owners
 	contended kit.Recent[string, struct{}] // locks that are waited for, see Backend.rows
@@ -126,7 +126,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	}
 	lock, tried, err := q.signs.begin(q.link)
 	if tried != nil || !q.waits.Ready() {
-		// The queue entry must not wait for a connection to be made.
+		// The waiter enters the queue without waiting for a new connection.
 		if err := q.enter(ctx, r); err != nil {
 			return none, err
 		}
@@ -222,9 +222,9 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted is the store's own grant to r's owner, for r's TTL, which ends that long after the
-// server began with a statement that was sent then. A grant from the future, by which the
-// server's clock was turned forward meanwhile, is none: the waiter asks.
+// granted returns the store's own grant to r's owner, for r's TTL. end is when it ends,
+// counted from when the server began the statement sent at sent. A grant from the future
+// shows that the server's clock was turned forward, and does not count; the waiter asks.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
 	made := sent.Add(end - r.TTL)
 	if made.After(time.Now()) {
@@ -236,8 +236,8 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 // span is how long the store is to grant r by itself.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
-// enter gives a waiter without a connection of its own a queue entry.
-// When ctx ends it waits for what was sent all the same: r's owner is busy until then.
+// enter gives a queue entry to a waiter without a connection. When ctx ends it
+// still waits for the statement sent, and r's owner is busy until then.
 func (q *queue) enter(ctx context.Context, r driver.Request) error {
 	r.TTL = q.span(r)
 	p := q.enters.send(ctx, newOperation(r))[0]
@@ -262,8 +262,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll is for waiters that found no connection to wait on: they look from time
-// to time whether it is their turn, after a pause, and when one is found.
+// poll is for waiters that found no connection to wait on. They check from time to
+// time, after a pause, whether it is their turn, and also when a connection is found.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
@@ -285,7 +285,7 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 // connection that has freed the lock, before the caller knows: a plugin whose
 // host has died ends as soon as it knows that it has released everything.
 //
-// Whoever finds the lock free meanwhile does the same, and nobody takes it before.
+// A request that finds the lock free meanwhile does the same first, and no owner takes it earlier.
 func (q *queue) next(ctx context.Context, s *conn.Session, name string, reply uint64) {
 	err := q.grant(ctx, s, name, reply)
 	if err != nil && q.background.Err() == nil {
@@ -303,11 +303,11 @@ func (q *queue) grant(ctx context.Context, s *conn.Session, name string, reply u
 		}
 	}
 	if reply <= statement.Look {
-		return nil // nobody is to be woken
+		return nil // no waiter must be woken
 	}
 	_, _, err = s.Exec(ctx, conn.Kill(reply))
 	switch conn.Number(err) {
-	case conn.ErNoSuchThread: // its connection is gone, and it asks
+	case conn.ErNoSuchThread: // the waiter's connection is gone, and it asks
 		return nil
 	case conn.ErKillDenied:
 		q.foreign.Do(func() {

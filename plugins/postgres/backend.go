@@ -26,9 +26,9 @@ type Backend struct {
 	opts   Options
 	pool   *pgxpool.Pool
 	server atomic.Pointer[server]
-	pooled atomic.Bool // what answers is a pooler, whose sessions are not ours
-	making sync.Mutex  // the schema
-	// identity is what the connections lead to.
+	pooled atomic.Bool // the address leads to a pooler, whose sessions are not ours
+	making sync.Mutex  // guards the making of the schema
+	// identity is the server that the connections lead to.
 	identity kit.Identity
 
 	acquires, renewals, releases, withdrawals batcher
@@ -36,12 +36,12 @@ type Backend struct {
 	listener                                  listener
 	observers                                 kit.Poller
 
-	// stuck are locks whose rows somebody had locked, and alone has a place for each that
-	// is asked for alone.
+	// stuck has the locks whose rows another session had locked; alone bounds how
+	// many of their operations run at a time.
 	stuck kit.Recent[string, struct{}]
 	alone chan struct{}
 
-	// background is what statements run in, which outlive their callers.
+	// background is the context of statements, which outlive their callers.
 	background *kit.Group
 }
 
@@ -72,7 +72,7 @@ func open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// start begins what goes on until Close.
+// start begins the background work that goes on until Close.
 func (b *Backend) start(listen *pgxpool.Config) {
 	b.acquires = b.batcher("acquire", "acquire1($1,$2,$3,$4,$5,$6)", func(c columns) []any { return []any{c.names, c.owners, c.ttls, c.labels, c.values} })
 	b.renewals = b.batcher("renew", "renew1($1,$2,$3,$4,$5)", func(c columns) []any { return []any{c.names, c.owners, c.tokens, c.ttls} })
@@ -100,7 +100,7 @@ func (b *Backend) batchers() []*batcher {
 	return []*batcher{&b.acquires, &b.renewals, &b.releases, &b.withdrawals, &b.shortens, &b.proclaims, &b.enters}
 }
 
-// Close ends the connections, and what runs on them. Leases stay.
+// Close ends the connections and the work on them. Leases stay.
 func (b *Backend) Close(ctx context.Context) error {
 	return b.background.Close(ctx, func() {
 		for _, l := range b.batchers() {
@@ -208,7 +208,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// find returns who holds those of names that are held.
+// find returns the holders of those names that are held.
 func (b *Backend) find(ctx context.Context, what string, names ...string) ([]driver.Holder, error) {
 	keys := make([][]byte, len(names))
 	for i, name := range names {
@@ -229,13 +229,13 @@ func (b *Backend) find(ctx context.Context, what string, names ...string) ([]dri
 	})
 }
 
-// key is what stands for a name in the table. No prefix has a slash.
+// key returns the table's key for a lock name. No prefix has a slash.
 func (b *Backend) key(name string) []byte { return []byte(b.opts.Prefix + "/" + name) }
 
 // listAtOnce is how many locks one query reads.
 const listAtOnce = 500
 
-// List reads held locks in pages: what changes meanwhile may be seen or not.
+// List reads held locks in pages, and may miss a change made meanwhile.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := b.key(""); ; {
 		keys, err := read(ctx, b, "list", prefix, func(ctx context.Context, c *pgxpool.Conn) (keys [][]byte, err error) {
@@ -264,7 +264,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break is the release of whoever has the token.
+// Break releases the lease that has the token.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if token == 0 {
 		return fmt.Errorf("postgres: break %q: %w: no lease has the token 0", name, driver.ErrInvalid)
@@ -275,13 +275,13 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.releases.wait(&pending{Request: driver.Request{Name: name, Token: token}, ctx: ctx}).Err
 }
 
-// observeEvery is how often a host asks about all that it observes.
+// observeEvery is how often a host asks about all observed locks.
 const observeEvery = 25 * time.Millisecond
 
-// Observe shares a query each 25 ms with all others of the host.
+// Observe shares a query each 25 ms with the host's other observers.
 //
-// Note: a notice of each change would have every commit of the database wait for
-// the others', because notices have one queue and one lock.
+// Note: a notice of each change would make all commits of the database wait for
+// each other, because notices have one queue and one lock.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }

@@ -17,36 +17,36 @@ import (
 )
 
 const (
-	// How many operations go into one call. A commit costs the same for one row and
-	// for many; a long call keeps its first rows locked until its end.
+	// These bound the operations of one call. A commit costs the same for one row
+	// and for many, but a long call keeps its first rows locked until its end.
 	width, renewWidth = 64, 500
 	// senders is how many calls of one kind are on their way at a time, so that the
 	// server works on one while another is written to disk.
 	senders = 2
-	// patience is how long a call waits in the server for a row that somebody has
-	// locked. Then its operations are sent again without that row, and what asks for it
-	// alone, with more patience, as long as it is stuck.
+	// patience is how long a call waits in the server for a row that another session
+	// has locked. Then its operations are sent again without that row. Operations for
+	// that row are sent alone, with more patience, while it is stuck.
 	patience, morePatience = "50ms", "1s"
-	// stuckFor is how long after that a name is asked for alone.
+	// stuckFor is how long a name is asked for alone after that.
 	stuckFor = 2 * time.Second
 )
 
-// pending is an operation under way. Its caller can take it back until a call with it is
-// sent.
+// pending is an operation under way. Its caller can take it back until it is
+// sent in a call.
 type pending struct {
 	kit.Ticket
 	driver.Request
 	ctx  context.Context
 	done func(driver.Result) // for an operation that no goroutine waits for
-	stay time.Duration       // of a place in the queue
+	stay time.Duration       // how long a place in the queue stays
 
 	sent   time.Time     // an instant before it was sent
 	state  int64         // what the function replied for it
-	left   time.Duration // of a grant to another waiter; 0 for none
+	left   time.Duration // the time left of a grant to another waiter; 0 for none
 	result driver.Result
 }
 
-// end delivers what it came to.
+// end delivers the operation's result.
 func (p *pending) end(r driver.Result) {
 	p.result = r
 	if p.done != nil {
@@ -56,8 +56,8 @@ func (p *pending) end(r driver.Result) {
 	p.End()
 }
 
-// batcher has operations of one kind share calls of a function. One that finds a free
-// sender is sent at once and alone; those that come while all are busy go out together.
+// batcher has operations of one kind share calls of a function. A free sender sends an
+// operation at once and alone; operations that come while all are busy go out together.
 type batcher struct {
 	b      *Backend
 	what   string // in errors
@@ -86,8 +86,8 @@ func (l *batcher) init() {
 	})
 }
 
-// columns are the arguments of the functions: one array a field, in the order of the
-// names, so that all calls lock rows in one order.
+// columns are the arguments of the functions, one array for each field. They
+// are sorted by name, so that all calls lock rows in one order.
 type columns struct {
 	names, labels, values      [][]byte
 	owners                     []string
@@ -123,7 +123,7 @@ func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	return l.wait(&pending{Request: r, ctx: ctx})
 }
 
-// wait returns what p came to, or as soon as its ctx has ended.
+// wait returns the result of p, or returns as soon as its ctx has ended.
 func (l *batcher) wait(p *pending) driver.Result {
 	if p.ctx.Err() != nil {
 		return driver.Result{Err: l.unsent(p)}
@@ -141,7 +141,7 @@ func (l *batcher) wait(p *pending) driver.Result {
 	return driver.Result{Err: fmt.Errorf("postgres: %s %q: %w: %w", l.what, p.Name, driver.ErrUnavailable, context.Cause(p.ctx))}
 }
 
-// start sends an operation whose done is called.
+// start sends an operation without waiting; its done gets the result.
 func (l *batcher) start(p *pending) {
 	if err := valid(p.Request); err != nil {
 		p.end(driver.Result{Err: err})
@@ -186,8 +186,8 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	l.sendAlone(locked)
 }
 
-// split tells those of ps whose rows somebody has locked from the rest. When that cannot
-// be found out it takes all for locked.
+// split separates the operations of ps whose rows another session has locked.
+// If it cannot find out, it takes all for locked.
 func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	is := map[string]bool{}
 	err := l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -212,8 +212,8 @@ func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	return free, locked
 }
 
-// sendAlone sends each by itself, a few at a time: the rest of the connections is for what
-// does not wait.
+// sendAlone sends each operation by itself, a few at a time, to leave the other
+// connections to operations that do not wait.
 func (l *batcher) sendAlone(ps []*pending) {
 	var all sync.WaitGroup
 	for _, p := range ps {
@@ -230,7 +230,7 @@ func (l *batcher) sendAlone(ps []*pending) {
 	all.Wait()
 }
 
-// send sends ps, which are in the order of their names, and has the results in them.
+// send sends ps, sorted by name, and puts the results in them.
 func (l *batcher) send(ps []*pending, patience string) error {
 	args := append([]any{patience}, l.args(l.columns(ps))...)
 	return l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -239,7 +239,7 @@ func (l *batcher) send(ps []*pending, patience string) error {
 				return err
 			}
 		}
-		sent := time.Now() // of the last try: those before were rolled back
+		sent := time.Now() // of the last try; earlier tries were rolled back
 		for _, p := range ps {
 			p.sent = sent
 		}
@@ -271,14 +271,14 @@ func (l *batcher) deliver(ps []*pending, err error) {
 	}
 }
 
-// reply is who holds a lock; nil for nobody.
+// reply is the holder of a lock; nil for none.
 type reply struct {
 	owner                *string
 	label                []byte
 	token, left, waiters *int64
 }
 
-// result is what the function has replied for p.
+// result returns the result that the function's reply means for p.
 func (l *batcher) result(p *pending, token int64, h reply) driver.Result {
 	switch {
 	case token == -1:

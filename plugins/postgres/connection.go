@@ -33,9 +33,9 @@ func (s *server) durability() string {
 	return fmt.Sprintf("fsync=%s, full_page_writes=%s, synchronous_commit=%s", s.fsync, s.pages, s.commit)
 }
 
-// A server is known by when it was started and where it listens: a standby has the same
-// data as its primary, and the same name for them. The role's time zone is not in it, which
-// somebody may change.
+// A server is identified by its start time and its listening address, because a
+// standby has the same data as its primary, and the same name for them. The
+// role's time zone is left out, because it may be changed.
 const (
 	identify = `SELECT concat_ws(' ', current_setting('server_version_num'), inet_server_addr(), inet_server_port(), 'of', extract(epoch FROM pg_postmaster_start_time()))`
 	describe = identify + `, current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
@@ -54,7 +54,7 @@ func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, er
 	return row, nil
 }
 
-// through has connections made that lead to one server, also through a pooler.
+// through makes all connections of c lead to one server, also through a pooler.
 func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	own := c.Copy()
 	before := own.BeforeConnect
@@ -76,9 +76,9 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 // leadsTo is the key under which a connection has the id of its server.
 const leadsTo = "server"
 
-// admit refuses a connection to a server that is read-only, and to another one than that
-// in use, while that serves. It is one trip: where answers are late, a connection costs
-// enough of them.
+// admit refuses a connection to a read-only server, and to another server than
+// the one in use while that one serves. It takes one round trip, because a
+// connection costs enough of them where answers are late.
 func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 	said, err := ask1(ctx, c, describe)
 	if err != nil {
@@ -101,16 +101,16 @@ func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 }
 
 const (
-	// servesWithin bounds the question whether the server in use serves, and lookAgain is
-	// how often a connection to ask is looked for.
+	// servesWithin bounds the question whether the server in use serves. lookAgain is
+	// the pause before serves looks again for an idle connection to ask.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// Pauses between two dials while a connection leads to another server than the others.
+	// Pauses between two dials while a connection leads to another server than the one in use.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 
-// serves asks connections that there are whether they lead to the server in use: those
-// through a pooler may lead to another one meanwhile. What is in use is waited for, and
-// the one that was admitted last may not have come to the pool yet.
+// serves asks idle connections whether they lead to the server in use, because
+// a pooler may lead them elsewhere meanwhile. It waits for busy connections,
+// and for the one admitted last, which may not be in the pool yet.
 func (b *Backend) serves() bool {
 	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {
 		return true
@@ -140,9 +140,9 @@ func (b *Backend) serves() bool {
 	}
 }
 
-// connection is one of the pool, to the server in use. Behind an address that leads to
-// several it is dialed until it does, for a while. A pooler that refuses to be told of
-// session is dialed again without.
+// connection returns a pool connection to the server in use. If the address
+// leads to several servers, it dials again for a while until it reaches that
+// one. If a pooler refuses the session settings, it dials again without them.
 func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	end, pooled := time.Now().Add(b.opts.DialTimeout/2), false
 	for pause := redialFrom; ; pause = min(2*pause, redialTo) {
@@ -151,7 +151,7 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 		case err == nil && c.Conn().PgConn().CustomData()[leadsTo] == b.identity.Current():
 			return c, nil
 		case err == nil:
-			_ = c.Conn().Close(ctx) // to a server that is not in use any more
+			_ = c.Conn().Close(ctx) // it leads to a server no longer in use
 			c.Release()
 			continue
 		case sqlState(err) == protocolViolation && strings.Contains(err.Error(), "startup parameter") && !pooled:
@@ -169,13 +169,13 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// maxTries bounds how often what was rolled back is asked again.
+// maxTries bounds how often a rolled-back request is sent again.
 const maxTries = 10
 
-// ask runs f on a connection, for as long as a request may take: the end of ctx does
-// not cut it off, for a statement without its client is not gone. What was certainly
-// not done is done again where the reason is over by then. So f must be fit to run
-// several times.
+// ask runs f on a connection, for as long as a request may take. The end of ctx
+// does not cut it off, because a statement goes on without its client. A
+// request that was certainly not done is repeated if the reason has passed. So
+// f must be fit to run several times.
 func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context.Context, c *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.RequestTimeout, errSlow)
 	defer cancel()
@@ -201,7 +201,7 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 				again = try < 3
 			}
 		case state == noStatement, state == duplicateStatement:
-			b.pooled.Store(true) // a pooler, which gave the call to a session that does not know it
+			b.pooled.Store(true) // a pooler gave the call to a session that does not know it
 			b.pool.Reset()
 			again = true
 		case state == serializationFailure, state == deadlockDetected:
@@ -210,7 +210,7 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 			b.pool.Reset() // new connections may lead to a server that can be written to
 			again = try == 0
 		case state == "" && ctx.Err() != nil:
-			b.pool.Reset() // what is as old may be as dead
+			b.pool.Reset() // connections of that age may be dead too
 		}
 		if !again || ctx.Err() != nil || try == maxTries-1 {
 			err = b.failed(what, name, err)
@@ -223,7 +223,7 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 	return err
 }
 
-// read runs f as ask does, and returns its value, or when ctx ends, whatever becomes of f.
+// read runs f as ask does, and returns its value. It returns when ctx ends, while f goes on.
 func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx context.Context, c *pgxpool.Conn) (T, error)) (none T, _ error) {
 	type answer struct {
 		value T
@@ -309,8 +309,8 @@ func (b *Backend) unconnected(what, name string, err error) error {
 	return fmt.Errorf("postgres: %s %q: %w", what, name, config.Unanswered("PostgreSQL server", err))
 }
 
-// failed is the error of a statement. The server has rolled back what it says an ERROR
-// about; what ends the connection may have come behind the commit.
+// failed returns the error of a statement. An ERROR reply means that the server
+// rolled it back; an error that ends the connection may have come after the commit.
 func (b *Backend) failed(what, name string, err error) error {
 	var e *pgconn.PgError
 	switch {

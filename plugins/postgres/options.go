@@ -33,20 +33,20 @@ type Options struct {
 	// are heard, for an Address that leads to a pooler in transaction mode. "none" has
 	// waiters ask. Empty: Address.
 	ListenAddress string `key:"listen_address" secret:"true" doc:"another address of the same database, to hear notices from, where the first one leads to a pooler; none: waiters ask"`
-	// Prefix of the locks' names: at most 48 of [A-Za-z0-9_-.:]. Hosts exclude each
-	// other when they use the same database and prefix.
+	// Prefix goes before the locks' names, at most 48 of [A-Za-z0-9_-.:]. Hosts
+	// exclude each other when they use the same database and prefix.
 	Prefix string `key:"prefix" default:"lockbench_" doc:"of the locks' names; hosts with the same one exclude each other"`
-	// CreateSchema has the schema lockbench created when it is missed. Nil: true.
+	// CreateSchema has the schema lockbench created when it is missing. Nil: true.
 	CreateSchema *bool `key:"create_schema" default:"true" doc:"create the schema lockbench when it is missing; else see the ddl command"`
-	// Connections is the most that are used at a time, 2 to 1000, beside one that
+	// Connections is the most connections used at a time, 2 to 1000; one more
 	// listens.
 	Connections int `key:"connections" default:"16" doc:"the most that are used at a time, 2 to 1000; one more listens"`
 
-	// Logger for what no caller hears of; slog.Default() when nil.
+	// Logger gets messages that reach no caller; slog.Default() when nil.
 	Logger *slog.Logger
 }
 
-// noListening is the ListenAddress of waiters that ask.
+// noListening is the ListenAddress that makes waiters ask.
 const noListening = "none"
 
 // check returns the first value that cannot work.
@@ -62,17 +62,17 @@ func (o Options) check() error {
 	return nil
 }
 
-// session is what the statements rely on, whatever the role and the database have
-// as defaults. A pooler may refuse to be told; see Backend.connection.
+// session has the settings that the statements rely on, in place of the defaults of
+// role and database. A pooler may refuse them; see Backend.connection.
 var session = map[string]string{
 	"default_transaction_isolation": "read committed",
-	"statement_timeout":             "30s", // below which a tombstone never is over
+	"statement_timeout":             "30s", // so that no statement outlasts a tombstone
 	"idle_session_timeout":          "0",
 	"client_encoding":               "UTF8",
 }
 
-// target is where connections lead, by the text of the given key. Its errors never
-// quote the address: it may contain a password.
+// target reads the address of the given key. Its errors never quote the
+// address, because it may contain a password.
 func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, error) {
 	bad := fmt.Errorf("%s is not of the form postgres://user:password@host:port/database?parameter=value", key)
 	u, err := url.Parse(address)
@@ -116,7 +116,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 	return c, source, nil
 }
 
-// fill has each connection made with the password and the certificates of that moment.
+// fill gives each new connection the password and the certificates of that moment.
 func (o Options) fill(c *pgxpool.Config, source *config.Source) {
 	c.MaxConns = int32(o.Connections)
 	c.MinIdleConns = 1

@@ -20,13 +20,13 @@ import (
 var schema string
 
 const (
-	// alone keeps hosts that make the schema at the same time from each other: CREATE
-	// ... IF NOT EXISTS does not. All but the first find lastMade, which stands last in it.
+	// alone lets one host at a time make the schema, because CREATE ... IF NOT EXISTS is
+	// not safe for several. The later hosts find lastMade, which stands last in it.
 	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
 	lastMade = "sweep1"
 )
 
-// migrate makes what was missed.
+// migrate creates the missing parts of the schema.
 func (b *Backend) migrate(ctx context.Context) error {
 	if !*b.opts.CreateSchema {
 		return fmt.Errorf("%w: the schema lockbench or a part of it does not exist; lockplugin-postgres ddl prints what creates it", driver.ErrDenied)
@@ -59,7 +59,7 @@ func (b *Backend) migrate(ctx context.Context) error {
 	return tx.Commit(ctx)
 }
 
-// printDDL prints what creates the schema, and the rights that a role needs.
+// printDDL prints the statements that create the schema, and the rights that a role needs.
 func printDDL(cfg driver.Config, stdout io.Writer) error {
 	o := optionsOf(cfg)
 	if err := o.check(); err != nil {
@@ -74,8 +74,8 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	return err
 }
 
-// examine takes the road of an acquire, for a name that no lock has, and looks whether
-// all other rights are there.
+// examine runs an acquire for a name that no lock has, and checks all other
+// rights.
 func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ error) {
 	_, err := c.Exec(ctx, "SELECT lockbench.acquire1($1, ARRAY[$2::bytea], ARRAY['check'], ARRAY[0::bigint], ARRAY[NULL::bytea], ARRAY[NULL::bytea])", morePatience, b.key(""))
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *Backend) Check(ctx context.Context) error {
 // sweepEvery is the mean time between two sweeps of a host.
 const sweepEvery = time.Minute
 
-// sweep drops what is over, until Close. Every host does it, each at its own time.
+// sweep drops expired rows until Close. Every host does it, each at its own time.
 func (b *Backend) sweep() {
 	for {
 		select {

@@ -19,51 +19,51 @@ import (
 )
 
 const (
-	// signEvery is how often a process that waits gives a sign of life, and signBeside for
-	// how long after the first span that it may be granted a lock for such a sign stands.
-	// signsGoOn is how long after its last waiter came.
+	// signEvery is how often a process that waits gives a sign of life. A sign
+	// stands for the first span that the process may be granted, and signBeside
+	// more. signsGoOn is how long signs go on after the last waiter came.
 	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
-	// placeFor is how long a place in the queue outlives its Wait, of a process that gives
+	// placeFor is how long a queue place outlives its Wait, if its process gives
 	// signs.
 	placeFor = 2 * time.Second
-	// pollFrom and pollTo are pauses of a waiter that hears nothing.
+	// pollFrom and pollTo bound the pause of a waiter that gets no notices.
 	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
-	// idlePing is how often a connection that listens is tried while nobody waits.
+	// idlePing is how often the listening connection is tried while there is no waiter.
 	idlePing = 5 * time.Second
 	// relisten and deafFor are pauses before the next connection: after one that
 	// broke, and after one over which no notice came.
 	relisten, deafFor = 100 * time.Millisecond, 15 * time.Second
 )
 
-// listener hears of grants, over a connection of its own. It counts with that
-// connection: what the process waits for is granted to it while signs of life come
-// over it, and when it breaks every waiter asks.
+// listener receives notices of grants over a separate connection. The process
+// is granted locks while its signs of life come over that connection. When the
+// connection breaks, every waiter asks.
 type listener struct {
 	b        *Backend
-	process  string    // and the channel on which it listens
+	process  string    // also the channel on which it listens
 	started  time.Time // from which signs are numbered
 	distance kit.Distance
 
 	mu     sync.Mutex
 	heard  bool
-	deaf   error               // why nothing is heard although there is a connection
+	deaf   error               // why no notice arrives although there is a connection
 	asleep map[string]*sleeper // by owner
-	waited time.Time           // when somebody last began to wait
+	waited time.Time           // when a waiter last began to wait
 	signed time.Time           // when the last sign was sent
 	poke   context.CancelFunc  // ends the present wait for a notice
-	tried  chan struct{}       // closed when it is known whether anything is heard
+	tried  chan struct{}       // closed once it is known whether notices arrive
 }
 
-// sleeper is an owner that waits. What it was granted it is told once; without that it
-// was woken because nothing is heard any more, or again.
+// sleeper is an owner that waits. It is told of a grant once. A sleeper woken
+// without a grant should ask, because notices stopped or came back.
 type sleeper struct {
 	woken chan struct{}
 	told  bool
 	grant driver.Grant
 }
 
-// Wait enters the queue, and ends with a notice. Meanwhile it enters again and again:
-// what is before it may be dead, and then nobody else frees its place.
+// Wait enters the queue, and ends with a notice. It enters again and again meanwhile,
+// because the waiter before it may be dead, and then no one else frees its place.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -80,8 +80,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// waitOnce is one call of a function, and reports whether r should ask now, or was told
-// what it is granted.
+// waitOnce is one call of a function. It reports whether r should ask now, or
+// returns the grant that r was told of.
 func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, told bool, _ error) {
 	s, most, after := b.listener.sleep(r.Owner, most)
 	r.TTL = min(r.TTL, b.listener.distance.FirstSpan())
@@ -92,7 +92,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		return none, false, res.Err
 	case res.Token != 0:
 		return driver.Grant{Token: res.Token, Sent: p.sent, For: r.TTL}, true, nil
-	case p.state != 0: // it was granted the lock before it entered again, and may know by now
+	case p.state != 0: // r was granted the lock before it entered again, and may know by now
 		select {
 		case <-s.woken:
 			return s.grant, true, nil
@@ -117,10 +117,10 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 	}
 }
 
-// sleep has the owner told of what it is granted, from before it is in the queue, and
-// returns for how long it may wait, not for long when nothing is heard, and for how long
-// its place stays after that. Where nothing is heard no sign tells a process that is gone,
-// and a free lock is kept for its place.
+// sleep registers the owner for notices before it is in the queue. It returns
+// how long the owner may wait, which is short when no notices arrive, and how
+// long its place stays after that. Without notices no sign shows that a process
+// is gone, and a free lock is kept for its place.
 func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *listener) rise(owner string) {
 	delete(l.asleep, owner)
 }
 
-// hearing is the process as it stands in the queue.
+// hearing returns the process's name for the queue, or "" while it gets no notices.
 func (l *listener) hearing() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign is the number of a sign of life that is sent now, if the last one is that old.
+// sign returns the number for a sign of life sent now, if the last sign is that old.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,14 +167,14 @@ func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	return now.Sub(l.started).Microseconds(), true
 }
 
-// signFirst gives a sign before a waiter enters, if none were given lately: else it would
-// be passed over. All others come over the connection that listens, and so tell that it
-// lives.
+// signFirst gives a sign before a waiter enters, unless one was given lately,
+// because a waiter without a sign would be passed over. All other signs come
+// over the listening connection, and so show that it lives.
 func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
 	return l.give(ctx, c.Conn(), 2*l.every())
 }
 
-// every is how often signs are given: by a process that is far away without a pause.
+// every is how often signs are given. A process that is far away gives them without a pause.
 func (l *listener) every() time.Duration { return max(signEvery, l.distance.Trip()) }
 
 // within is how long the answer to a sign may take.
@@ -194,8 +194,8 @@ func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) err
 	return err
 }
 
-// told is a notice: "OWNER" that it should ask, or "OWNER TOKEN SIGN SPAN" that it was
-// granted the lock for so many microseconds, when that sign of life was known.
+// told handles a notice. "OWNER" means that it should ask. "OWNER TOKEN SIGN SPAN"
+// grants it the lock for SPAN microseconds, when the sign of life SIGN was known.
 func (l *listener) told(notice string) {
 	f := strings.Fields(notice)
 	if len(f) == 0 {
@@ -220,8 +220,8 @@ func (l *listener) told(notice string) {
 	close(s.woken)
 }
 
-// hear notes whether anything is heard, and wakes all: nobody has heard what was told
-// between two connections.
+// hear notes whether notices arrive, and wakes all waiters, because no one
+// received the notices between two connections.
 func (l *listener) hear(heard bool, deaf error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +239,7 @@ func (l *listener) hear(heard bool, deaf error) {
 	}
 }
 
-// check returns an error when waiters hear of nothing although the server serves.
+// check returns an error when notices do not arrive although the server serves.
 func (l *listener) check(ctx context.Context) error {
 	if l.b.opts.ListenAddress == noListening {
 		return nil
@@ -291,7 +291,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	for key := range session {
 		delete(own.RuntimeParams, key) // it may be a pooler's
 	}
-	// It comes also while the answer to a sign is on its way.
+	// A notice may also arrive while the answer to a sign is on its way.
 	own.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.told(n.Payload) }
 	conn, err := pgx.ConnectConfig(ctx, own)
 	if err != nil {
@@ -300,7 +300,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), l.within())
 		defer cancel()
-		_ = conn.Close(ctx) // of a server that does not answer there is nothing to say
+		_ = conn.Close(ctx) // its error is no news about a server that does not answer
 	}()
 	sent := time.Now()
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.process}.Sanitize()); err != nil {
@@ -310,7 +310,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	if err := l.test(ctx, conn); err != nil {
 		return err
 	}
-	// It tells pass1 that this session lives.
+	// This lock tells pass1 that the session lives.
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", l.process); err != nil {
 		return err
 	}
@@ -322,8 +322,8 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	}
 }
 
-// test has the pool send a notice. One that does not come was sent to another server,
-// or to a session that a pooler has given to somebody else meanwhile.
+// test has the pool send a notice. A notice that does not arrive went to another
+// server, or to a session that a pooler has meanwhile given to another client.
 func (l *listener) test(ctx context.Context, conn *pgx.Conn) error {
 	c, err := l.b.connection(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ type Backend struct {
 	node      *redisnode.Node
 	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before
 	links     *redisnode.Links
-	identity  kit.Identity // of the server at an address that is no Cluster's and no sentinel's
+	identity  kit.Identity // for one server at one address, not for a Cluster or sentinels
 
 	background *kit.Group // of checks and listings too
 }
@@ -177,9 +177,9 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return wrap("break", name, b.node.Break(ctx, name, token))
 }
 
-// List tells of each held lock; see driver.Admin. It scans the keys of the
-// database, without blocking the server. Keys of other clients under the prefix
-// are listed as foreign holders, whatever their type.
+// List calls emit for each held lock; see driver.Admin. It scans the keys of
+// the database, without blocking the server. Keys of other clients under the
+// prefix are listed as foreign holders, whatever their type.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	var names map[string]struct{}
 	err := b.ask(ctx, func() (err error) {
@@ -192,8 +192,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery bounds how late a change is seen that nobody publishes: a foreign
-// client took or deleted the key.
+// lookEvery bounds how late a change by a foreign client is seen; such a client
+// takes or deletes the key and publishes nothing.
 const lookEvery = 250 * time.Millisecond
 
 // Proclaim replaces the value that a lease publishes; see driver.Lock.
@@ -212,8 +212,8 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return wrap("observe", name, err)
 }
 
-// Watch tells when the store goes away and returns, or must not grant; see
-// driver.Watcher. It goes by the connection for wake-ups, which always has a
+// Watch reports when the store goes away and returns, or must not grant; see
+// driver.Watcher. It watches the connection for wake-ups, which always has a
 // reader.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0

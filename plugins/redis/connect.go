@@ -40,7 +40,7 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 	return goredis.NewClient(o), nil
 }
 
-// silence is how long a connection may be silent that was asked something.
+// silence is how long a connection may take to answer.
 func (t target) silence() time.Duration {
 	if t.opts.WaitReplicas > 0 {
 		return t.opts.RequestTimeout + t.opts.WaitTimeout // WAIT says nothing for so long
@@ -48,9 +48,9 @@ func (t target) silence() time.Duration {
 	return t.opts.RequestTimeout
 }
 
-// connected looks at the server of a new connection, before its first request:
-// a server that was reconfigured, restarted or replaced breaks its connections,
-// so that nothing is granted by one that nobody looked at.
+// connected checks the server of a new connection before its first request. A
+// server that was reconfigured, restarted or replaced breaks its connections,
+// so no unchecked server grants anything.
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
 	if b.sentinels != nil && goredis.HasErrorPrefix(err, "NOAUTH") {
@@ -85,7 +85,7 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	return nil
 }
 
-// unsafe tells why locks must not be kept on s, nil when they may be.
+// unsafe returns why locks must not be kept on s, or nil.
 func (b *Backend) unsafe(s redisnode.Server) error {
 	return s.Unsafe(b.address(), b.target.topology, b.server.Load() != nil)
 }
@@ -102,7 +102,7 @@ func (b *Backend) admit(s redisnode.Server) error {
 	return err
 }
 
-// watchPolicy looks at what may change on the servers until Close.
+// watchPolicy checks until Close what may change on the servers.
 func (b *Backend) watchPolicy() {
 	again := time.NewTicker(b.target.opts.LookEvery)
 	defer again.Stop()
@@ -116,8 +116,8 @@ func (b *Backend) watchPolicy() {
 	}
 }
 
-// refused is a connection that connected refused. The client takes one layer
-// off the error of a new connection, which would be all that it says.
+// refused is a connection's refusal by connected. The client strips one layer
+// from the error of a new connection, and would otherwise strip the reason.
 type refused struct{ error }
 
 func (r refused) Unwrap() []error { return []error{r.error} }
@@ -131,7 +131,7 @@ func (b *Backend) address() string {
 }
 
 // Check asks the store in one round trip whether it would serve requests, and
-// that the connection for wake-ups is not refused; see driver.Backend.
+// whether the connection for wake-ups is refused; see driver.Backend.
 func (b *Backend) Check(ctx context.Context) error {
 	err := b.ask(ctx, func() error {
 		s, err := b.node.Check(ctx)
@@ -145,7 +145,7 @@ func (b *Backend) Check(ctx context.Context) error {
 		return errors.Join(b.node.Refusal(), b.checkReplicas(s), b.identity.Err())
 	})
 	if err == nil {
-		// Without wake-ups locks are granted later, and not wrongly.
+		// Without wake-ups locks are granted later, but not wrongly.
 		if _, e := b.node.Wakeups.Ready(ctx); errors.Is(e, driver.ErrDenied) {
 			err = e
 		}
@@ -157,7 +157,7 @@ func (b *Backend) Check(ctx context.Context) error {
 }
 
 // checkReplicas returns an error when too few replicas could confirm a grant,
-// and warns of a number that no failover leaves.
+// and warns when too few would be left after a failover.
 func (b *Backend) checkReplicas(s redisnode.Server) error {
 	wanted := b.target.opts.WaitReplicas
 	if wanted == 0 {
@@ -171,7 +171,7 @@ func (b *Backend) checkReplicas(s redisnode.Server) error {
 	return err
 }
 
-// ask runs what reads from a socket and cannot be called off by ctx.
+// ask runs f, whose reads from a socket ctx cannot cancel.
 func (b *Backend) ask(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	if !b.background.Go(func() { done <- f() }) {

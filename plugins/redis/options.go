@@ -24,9 +24,9 @@ type Options struct {
 	// its nodes; with SentinelMaster a list of the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
-	// PoolSize is how many connections carry requests, and so how many batches
-	// may be under way at once. More help only when the server is far away:
-	// fewer make larger batches. Wake-ups have a connection more. 1 to 1000.
+	// PoolSize is how many connections carry requests, and so how many batches may be
+	// under way at once. More help only when the server is far away, because fewer
+	// make larger batches. Wake-ups use one connection more. 1 to 1000.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database. A Cluster has only 0, but for Valkey from
 	// 9 on, by its cluster-databases.
@@ -44,9 +44,9 @@ type Options struct {
 	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
-	// SentinelTLSEnabled is whether the sentinels are connected to with TLS, where
-	// they differ from the servers in that. The other fields about TLS are then
-	// for those that have it. Nil: the sentinels as the servers.
+	// SentinelTLSEnabled says whether to connect to the sentinels with TLS, where
+	// they differ from the servers in that. The other TLS fields then apply to
+	// the side that has TLS. Nil treats the sentinels like the servers.
 	SentinelTLSEnabled *bool `key:"sentinel_tls_enabled" doc:"connect to the sentinels with TLS, by the tls keys, or without; as to the servers when not set"`
 	// Cluster reports whether Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
@@ -59,16 +59,15 @@ type Options struct {
 
 	// LookEvery is how often a host asks a server, idle or not, about what may
 	// change while its connections live: its maxmemory-policy, and whether it is
-	// still a master. The connection of wake-ups is pinged half as often, and
-	// every 2 s at most. What changes meanwhile is seen so much later. 100 ms to
-	// 1 h.
+	// still a master. A change is seen late by up to that time. The connection of
+	// wake-ups is pinged half as often, and every 2 s at most. 100 ms to 1 h.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 
 	// Logger gets what is of use to an operator; slog.Default() when nil.
 	Logger *slog.Logger
 }
 
-// target is the store that options name, checked.
+// target is the checked store that the options name.
 type target struct {
 	opts     Options
 	network  string
@@ -77,8 +76,8 @@ type target struct {
 	topology redisnode.Topology
 }
 
-// resolve checks what can be checked without a server, and takes what the URL
-// says into the options, whose defaults are filled in.
+// resolve checks what needs no server, fills in the defaults, and copies the
+// settings in the URL into the options.
 func (o Options) resolve() (target, error) {
 	if err := o.check(); err != nil {
 		return target{}, err
@@ -125,7 +124,7 @@ func (o Options) check() error {
 	return err
 }
 
-// add takes in one address. What a URL says must not contradict the keys.
+// add takes in one address. Settings in a URL must not contradict the keys.
 func (t *target) add(a redisnode.Address) error {
 	o := &t.opts
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// settings returns those of connections to servers and to sentinels, and whether
-// an address asks for TLS to servers.
+// settings returns the settings of connections to servers and to sentinels, and
+// whether an address asks for TLS to servers.
 func (t target) settings() (servers, sentinels Connect, secure bool) {
 	servers = t.opts.Connect
 	servers.RequestTimeout = t.silence()
@@ -53,7 +53,7 @@ func (t target) failoverClient(u *goredis.UniversalOptions, links *redisnode.Lin
 	return c, nil
 }
 
-// serverNetwork is what the dials of servers call the network.
+// serverNetwork is the network name that dials of servers use.
 const serverNetwork = "server"
 
 type serverHook struct{}
@@ -71,7 +71,7 @@ func (serverHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
-// sentinelSource reads the sentinels' password, nil where it is not in a file.
+// sentinelSource reads the sentinels' password; it is nil if no file holds it.
 func (o Options) sentinelSource() (*config.Source, error) {
 	if o.SentinelPasswordFile == "" {
 		return nil, nil
@@ -84,8 +84,8 @@ func (o Options) sentinelSource() (*config.Source, error) {
 	return s, nil
 }
 
-// loginToSentinel logs in to the one kind of server to which the client does
-// not: it knows only a password that stays the same for sentinels.
+// loginToSentinel logs in to a sentinel. The client does not, because it
+// supports only a fixed password for sentinels.
 func (b *Backend) loginToSentinel(ctx context.Context, c *goredis.Conn) error {
 	if user := b.target.opts.SentinelUsername; user != "" {
 		return c.AuthACL(ctx, user, b.sentinels.Password()).Err()

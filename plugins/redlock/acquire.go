@@ -29,9 +29,9 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// acquisition is one attempt to get a lock: a round that takes it on every
-// node, as a rule with its token; a second one that writes the token when the
-// first could not; a round that gives back what was taken when it failed.
+// acquisition is one attempt to get a lock. A first round takes the lock on every
+// node, as a rule with its token, and a second one writes the token where the first
+// could not. If the attempt fails, a last round gives back what was taken.
 type acquisition struct {
 	operation
 	first     *quorumRequest
@@ -41,8 +41,8 @@ type acquisition struct {
 	undoing   bool
 }
 
-// acquire asks all nodes. Where others wait it asks the node with the queue
-// first, unless it is this owner's turn: an attempt out of turn would take
+// acquire asks all nodes. Where others wait, it asks the node with the queue
+// first, unless it is this owner's turn. An attempt out of turn would take
 // nodes from the waiter whose turn it is.
 func (b *Backend) acquire(r driver.Request) *operation {
 	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
@@ -78,7 +78,7 @@ func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	return true
 }
 
-// judge is what follows from the votes.
+// judge decides from the votes how the attempt goes on.
 func (a *acquisition) judge() (more bool) {
 	votes := a.now.result()
 	switch {
@@ -111,14 +111,14 @@ func (a *acquisition) judge() (more bool) {
 	return a.writeToken(token)
 }
 
-// reserved is the refusal of a free lock that is kept for a waiter.
+// reserved returns the refusal of a free lock that is kept for a waiter.
 func (a *acquisition) reserved(v vote) error {
 	ttl := time.Duration(max(v.ms, 1)) * time.Millisecond
 	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
-// lowestAbove is the lowest token above what a quorum of the nodes that
-// granted have seen. One node whose clock is far ahead does not decide it.
+// lowestAbove returns the lowest token above those that a quorum of the granting
+// nodes has seen. One node whose clock is far ahead does not decide it.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {
@@ -126,21 +126,21 @@ func lowestAbove(votes []vote, quorum int) uint64 {
 		case v.answer == pending:
 			floors = append(floors, v.floor)
 		case v.yes():
-			floors = append(floors, 0) // it took the guess, which is lower
+			floors = append(floors, 0) // the node took the guess, which is lower
 		}
 	}
 	slices.Sort(floors)
 	return floors[quorum-1] + 1
 }
 
-// writeToken writes it wherever the lock may have been granted.
+// writeToken writes token on every node that may have granted the lock.
 func (a *acquisition) writeToken(token uint64) (more bool) {
 	x := a.ask(kindToken, a.guessed())
 	x.token, x.targets = token, a.mayHold()
 	return true
 }
 
-// guessed is the token in the value of the lock until another is written.
+// guessed returns the token in the lock's value until another is written.
 func (a *acquisition) guessed() string { return strconv.FormatUint(a.first.token, 10) + " " }
 
 func (a *acquisition) tokenWritten(votes []vote) (more bool) {
@@ -154,8 +154,8 @@ func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 }
 
 // granted ends the task. In the background, nodes that granted the lock without
-// the token get it, those that were taken by somebody who asked at the same time
-// get the lease, and the owner gives up its place in the queue.
+// the token get it, nodes that another owner took at the same time get the
+// lease, and this owner gives up its place in the queue.
 func (a *acquisition) granted(token uint64) (more bool) {
 	b, key := a.b, a.now.key
 	a.r.Token, a.token = token, token
@@ -163,7 +163,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
 	taken := func(n int, v vote) {
-		if v.answer == heldBy { // by somebody whose attempt is undone by then
+		if v.answer == heldBy { // the other owner's attempt is undone by then
 			a.repairFrom(slices.IndexFunc(a.votes, vote.yes), n, 2*b.opts.NodeTimeout)
 		}
 	}
@@ -183,7 +183,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	return false
 }
 
-// refusal says why votes are no grant.
+// refusal returns why the votes are no grant.
 func (a *acquisition) refusal(votes []vote) error {
 	granted, no := count(votes, vote.yes), count(votes, vote.no)
 	if granted+no < a.b.quorum {
@@ -195,16 +195,16 @@ func (a *acquisition) refusal(votes []vote) error {
 	h.Name, h.Waiters = a.r.Name, -1
 	h.TTL = a.free(votes, granted)
 	if len(most) == 0 || len(most) < a.b.quorum && len(by) > 1 {
-		// Nobody has a majority, and whoever tried gives up just now. The
-		// random part keeps them from meeting again.
+		// No owner has a majority, and all that tried give up just now. The random
+		// part keeps them from meeting again.
 		h.TTL = min(h.TTL, jitter(a.b.opts.NodeTimeout/5))
 	}
 	return &driver.HeldError{Holder: h}
 }
 
-// free is when a majority may be free again. Of nodes that have not voted yet
-// it is assumed that they are free before the others: asking too early costs a
-// round, and too late leaves the lock unused.
+// free returns when a majority may be free again. It assumes that nodes that
+// have not voted yet are free before the others, because asking too early costs
+// a round, and too late leaves the lock unused.
 func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	var waits []time.Duration
 	for _, v := range votes {
@@ -225,7 +225,7 @@ func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	return waits[max(needed-unknown, 1)-1]
 }
 
-// mayHold tells on which nodes the lock may stand for this owner.
+// mayHold returns the nodes on which this owner may have the lock.
 func (a *acquisition) mayHold() []bool {
 	targets := make([]bool, len(a.votes))
 	for i, v := range a.votes {
@@ -234,13 +234,13 @@ func (a *acquisition) mayHold() []bool {
 	return targets
 }
 
-// undo gives back what was taken, and waits for every node: a failed attempt
-// leaves nothing behind (K2).
+// undo gives back the nodes that were taken, and waits for all of them. A
+// failed attempt leaves nothing behind (K2).
 func (a *acquisition) undo(err error) (more bool) {
 	a.err = err
 	if a.queue >= 0 && !a.votes[a.queue].queued {
-		// It was this owner's turn, and is not any more for the node with the
-		// queue, or it came too late: the next wait has to ask.
+		// The next wait has to ask, because the node with the queue no longer sees
+		// this owner's turn, or the attempt came too late.
 		a.b.leaveQueues(a.r.Owner)
 	}
 	targets := a.mayHold()
@@ -257,11 +257,11 @@ func (a *acquisition) undo(err error) (more bool) {
 	return true
 }
 
-// valueHeads is what the lock's value begins with where this attempt has taken it:
-// with the token that it guessed, without one, or with the one that it wrote
-// then. An undo that comes late, over a connection that broke, meets a later
-// attempt of its owner, which has neither of those tokens. What it may find of
-// that is a grant without a token, and such a one does not count for a majority.
+// valueHeads returns how the lock's value may begin where this attempt took the
+// lock: with the guessed token, without a token, or with the token written
+// later. An undo that is late, after its connection broke, may meet a later
+// attempt of its owner. That one has neither token; a grant of it without a
+// token may match, but does not count for a majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -270,10 +270,10 @@ func (a *acquisition) valueHeads() string {
 	return heads
 }
 
-// undone: when every node that may have got the request has confirmed that
-// nothing is left of it, there is nothing to clean up any more.
+// undone ends an undo. Nothing is left to clean up when every node that may
+// have got the request has confirmed it.
 func (a *acquisition) undone(votes []vote) (more bool) {
-	first := a.first.result() // with those that came late
+	first := a.first.result() // with late votes
 	if count(first, vote.yes) > 0 && len(mostVotes(holders(a.r.Name, first))) >= a.b.quorum {
 		granted := make([]bool, len(first))
 		for i, v := range first {
@@ -292,27 +292,27 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	return false
 }
 
-// neverSent reports whether no node got the request, nor will.
+// neverSent reports whether no node got the request, or will get it.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }
 
-// A token is above every earlier one of its name because each grant's token is
-// written to a quorum while those nodes hold the grant, and the next grant's
-// must be above what a quorum of the nodes that granted it has seen: the two
-// quorums share a node. A node has always seen its own clock, in microseconds,
-// so that one which has lost its counter still refuses old tokens.
+// A token is above every earlier one of its name. Each grant's token is written
+// to a quorum while those nodes hold the grant, and the next grant's token must
+// be above what a quorum of its granting nodes has seen; the two quorums share
+// a node. A node has always seen its own clock, in microseconds, so a node that
+// lost its counter still refuses old tokens.
 //
-// To do this in one round the caller guesses: a token that all nodes have yet
-// to see, because it is a little ahead of their clocks. A node that has seen
-// it grants the lock without a token, says what it has seen, and a second
-// round writes one above that.
+// The caller guesses, to do this in one round: it picks a token a little ahead
+// of the nodes' clocks, which no node has seen. A node that has seen it grants
+// the lock without a token and says what it has seen, and a second round writes
+// a token above that.
 
 // guess returns a token that most nodes will not have seen. The caller holds
 // sending, so that guesses rise in the order in which they reach each node.
 //
-// It goes by the clock of the node in the middle, so that one node whose clock
-// runs ahead does not drag the tokens of all along.
+// It uses the middle one of the nodes' clocks, so that one clock that runs
+// ahead does not pull all tokens along.
 func (b *Backend) guess() uint64 {
 	ahead := make([]int64, 0, 9)
 	for _, n := range b.nodes {
@@ -329,7 +329,7 @@ func (b *Backend) guess() uint64 {
 	return b.guessed
 }
 
-// learn takes note of a token that was needed.
+// learn notes a token that was needed, for later guesses.
 func (b *Backend) learn(token uint64) {
 	b.sending.Lock()
 	defer b.sending.Unlock()

@@ -30,8 +30,8 @@ type Backend struct {
 	log    *slog.Logger
 	began  time.Time
 
-	// sending makes requests reach every node in one order, so that the tokens
-	// guessed for them rise on every node.
+	// sending makes requests reach every node in one order, so that guessed
+	// tokens rise on every node.
 	sending   sync.Mutex
 	guessed   uint64
 	repairing map[string]int // owners whose leases are being repaired, and how often
@@ -42,7 +42,7 @@ type Backend struct {
 	mu      sync.Mutex    // guards node.runID
 	changed kit.Broadcast // with each change of a node's state
 
-	background *kit.Group // ends when no more is taken, and cancel ends what is under way
+	background *kit.Group // ends when no request is accepted; cancel ends those under way
 	cancel     context.CancelFunc
 }
 
@@ -115,7 +115,7 @@ func newClient(o Options, a redisnode.Address, links *redisnode.Links) (*goredis
 // clock is the time since the backend was opened, in microseconds.
 func (b *Backend) clock() int64 { return time.Since(b.began).Microseconds() }
 
-// send gives requests to the nodes that each asks.
+// send hands each request to the nodes that it asks.
 func (b *Backend) send(requests ...*quorumRequest) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
@@ -181,12 +181,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is how long Close has nodes told again what they have missed. A
-// plugin has 700 ms for all of Close.
+// closeGrace is how long Close tells nodes again of ended leases that they
+// missed. A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle has the nodes that missed the end of a lease told again: after Close
-// nobody would do it.
+// settle tells nodes again of ended leases that they missed, because no one
+// would after Close.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {

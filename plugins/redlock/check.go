@@ -12,11 +12,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Check asks every node whether it would grant; see driver.Backend. Each does
-// all that an acquire does, and changes nothing: a node may answer questions and
-// refuse to write, because its memory is full or it has become a replica. A
-// majority is enough, unless a node refuses this client or its settings are unsafe:
-// that does not pass by itself, and is an error wrapping driver.ErrDenied.
+// Check asks every node whether it would grant; see driver.Backend. Each node does
+// all that an acquire does, and changes nothing, because a node may answer
+// questions and refuse to write when its memory is full or it has become a replica.
+// A majority is enough, unless a node refuses this client or has unsafe settings.
+// Such a fault stays, and is an error wrapping driver.ErrDenied.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
@@ -38,8 +38,8 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// refusals says which nodes refuse this client, by their votes or the connection
-// for wake-ups, and which are unsafe.
+// refusals names the nodes that refuse this client, by their votes or the
+// connection for wake-ups, and the unsafe nodes.
 func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	causes := make([]string, len(b.nodes))
 	var work sync.WaitGroup
@@ -82,7 +82,7 @@ func (b *Backend) connected(ctx context.Context) error {
 }
 
 // Properties returns what the backend claims, and what the newest connections
-// learned about the servers: what differs among them is listed.
+// learned about the servers. Values that differ between servers are listed.
 func (b *Backend) Properties() driver.Properties {
 	p := b.opts.properties()
 	var durability, servers []string
@@ -107,7 +107,7 @@ func distinct(all []string) string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// Watch tells when a majority of nodes goes away and comes back; see
+// Watch reports when a majority of nodes goes away and comes back; see
 // driver.Watcher.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up := true

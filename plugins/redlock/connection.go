@@ -16,19 +16,19 @@ import (
 
 // connection carries the votes of one node. Only its node's goroutine uses it.
 //
-// The run id of the server was read over this very connection, which a restart
-// breaks: a vote that comes over it is one of that run.
+// The server's run id was read over this same connection, and a restart breaks
+// the connection. So each vote over it belongs to that run.
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
 	server redisnode.Server
 	marker string // what admits this run; "" without quarantine
 	args   []any
-	looked time.Time // at what may change on the server
+	looked time.Time // when the server's changeable settings were last read
 }
 
-// lookEvery is how often a silent node is asked, so that it is known soon that
-// it is gone or has lost its data.
+// lookEvery is how often a silent node is asked, to notice soon that it is gone
+// or has lost its data.
 const lookEvery = time.Second
 
 // serve sends what is queued, until the connection breaks or the backend
@@ -37,7 +37,7 @@ func (c *connection) serve(ctx context.Context) error {
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
 	for {
-		// Callers that are about to ask get into the same script.
+		// Yield first, so that callers about to ask get into the same script.
 		runtime.Gosched()
 		if more, err := c.next(ctx); err != nil {
 			return err
@@ -61,7 +61,7 @@ func (c *connection) serve(ctx context.Context) error {
 	}
 }
 
-// next sends what is queued, and reports whether something was.
+// next sends the queued requests, and reports whether there were any.
 func (c *connection) next(ctx context.Context) (bool, error) {
 	if time.Since(c.looked) >= redisnode.PolicyEvery {
 		if err := c.lookAgain(ctx); err != nil {
@@ -84,7 +84,7 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 }
 
 // lookAgain reads again what may change without breaking a connection. A node
-// that has become a replica answers questions, and refuses votes.
+// that has become a replica answers questions, but refuses votes.
 func (c *connection) lookAgain(ctx context.Context) error {
 	c.looked = time.Now()
 	s, err := c.server.ReadAgain(c.soon(ctx), c.conn)
@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late names the setting by which err, of a reply that did not come, was one.
+// late adds to err, when a reply did not come, the setting that bounds it.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err
@@ -116,7 +116,7 @@ func (c *connection) pause() time.Duration {
 	return lookEvery
 }
 
-// look asks for nothing but the node's clock, and whether a quarantine is over.
+// look only reads the node's clock, and whether a quarantine is over.
 func (c *connection) look(ctx context.Context) error {
 	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
 		return err
@@ -165,7 +165,7 @@ func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers [
 		c.n.links.Leave(began)
 	}
 	if err != nil && len(batch) == 0 {
-		return nil, false, redisnode.Unsent(c.late(redisnode.Explain(err))) // nothing was asked for
+		return nil, false, redisnode.Unsent(c.late(redisnode.Explain(err))) // no request was sent
 	}
 	if err != nil {
 		return nil, false, c.late(redisnode.Explain(err))
@@ -201,13 +201,13 @@ func (c *connection) run(ctx context.Context, command, script string, batch []*q
 	return cmd.Val(), nil
 }
 
-// soon is ctx with the deadline of a node that votes.
+// soon returns ctx with the deadline of a node that votes.
 func (c *connection) soon(ctx context.Context) context.Context {
 	return deadline{ctx, time.Now().Add(c.n.b.opts.NodeTimeout)}
 }
 
-// deadline is a context with a deadline and without a timer: the connection's
-// own read deadline is what it is for.
+// deadline is a context with a deadline and without a timer. It only sets the
+// connection's read deadline.
 type deadline struct {
 	context.Context
 	at time.Time

@@ -21,8 +21,8 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return h, err
 }
 
-// inspect finds out who holds name. It waits for every node: the one with the
-// queue may be the last.
+// inspect finds the holder of name. It waits for every node, because the one
+// with the queue may be the last to answer.
 func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	o := b.operation(verb, driver.Request{Name: name}, kindInspect, "")
 	o.now.quorum = 0
@@ -36,8 +36,8 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder is who holds name as the votes have it: the owner that a majority
-// shows, or would show if the nodes that did not vote had it too.
+// holder returns the holder of name by the votes: the owner that a majority
+// shows, or would show if the nodes without a vote had it too.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
 		// A grant that has no token yet may come to nothing.
@@ -54,8 +54,7 @@ func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	return h
 }
 
-// holders gathers what the votes say about who holds name: by owner, from each
-// node.
+// holders groups what each node says about the holder of name, by owner.
 func holders(name string, votes []vote) map[string][]driver.Holder {
 	by := map[string][]driver.Holder{}
 	for _, v := range votes {
@@ -66,8 +65,8 @@ func holders(name string, votes []vote) map[string][]driver.Holder {
 	return by
 }
 
-// mostVotes is what is said about the owner with most nodes, nil when there is
-// none.
+// mostVotes returns the entries of the owner with most nodes, or nil when there
+// is none.
 func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	for owner, hs := range by {
 		if len(hs) > len(most) || len(hs) == len(most) && owner < most[0].Owner {
@@ -77,7 +76,7 @@ func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	return most
 }
 
-// merge makes one holder of what several nodes say about one owner.
+// merge makes one holder from the entries of several nodes for one owner.
 func merge(hs []driver.Holder) (h driver.Holder) {
 	for i, o := range hs {
 		if i == 0 {
@@ -89,8 +88,8 @@ func merge(hs []driver.Holder) (h driver.Holder) {
 	return h
 }
 
-// agree is merge with the value that most nodes have, and how long a majority of
-// all will have it.
+// agree is merge with the value that most nodes have, and the time for which a
+// majority of all nodes will have it.
 func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 	h := merge(hs)
 	seen := map[string]int{}
@@ -114,11 +113,11 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, o.decided(o.verdict))[0].Err
 }
 
-// observeEvery is how often a host asks about all that it observes.
+// observeEvery is how often a host asks about all observed locks.
 const observeEvery = 100 * time.Millisecond
 
 // Observe follows the holder of name; see driver.Observer. It asks all nodes
-// ten times a second, together with all others of the host.
+// ten times a second, together with the host's other observers.
 //
 // Note: changes pushed by the nodes would have to be counted by majority too;
 // one node's push says only that something is going on.
@@ -158,8 +157,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return nil
 }
 
-// names are those that a majority of nodes, scanned at the same time, know
-// between them: every held lock is among them.
+// names returns the lock names that a majority of nodes, scanned at the same
+// time, know between them. Every held lock is among them.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	names := map[string]struct{}{}
 	var mu sync.Mutex

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// state is what a node is good for at present.
+// state says whether a node takes requests at present.
 type state int8
 
 const (
@@ -29,10 +29,10 @@ const (
 // a late SET cannot follow its DEL. What many callers ask while a script is
 // under way goes into the next one.
 //
-// Note: of a kit.Batcher only the queue fits. The goroutine that sends is the one
-// that connects and looks at the server, so that no lock guards the connection,
-// and the queue is emptied in one step with the node's state. A batcher would
-// spare the channel more and add a second goroutine.
+// Note: of a kit.Batcher only the queue fits. The goroutine that sends also
+// connects and looks at the server, so no lock guards the connection, and the
+// queue is emptied in one step with the node's state. A batcher would only
+// spare the channel more and would add a second goroutine.
 type node struct {
 	b      *Backend
 	index  int
@@ -41,13 +41,13 @@ type node struct {
 	store  *redisnode.Node // its queues of waiters; on other connections
 	links  *redisnode.Links
 
-	// ahead is the node's clock minus Backend.clock at the last reply, in
-	// microseconds; too small by the way of the reply. 0 before the first.
+	// ahead is the node's clock minus Backend.clock at the last reply, in microseconds.
+	// It is too small by the reply's travel time, and 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is the same, too large by the way of the request.
+	// maxAhead is the same, too large by the request's travel time.
 	maxAhead atomic.Int64
 
-	// identity is the hash of its run id, which every host knows it by.
+	// identity is the hash of the node's run id, the same on every host.
 	identity atomic.Uint64
 
 	more chan struct{} // filled when queue has grown
@@ -59,22 +59,22 @@ type node struct {
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
-	// uncertain has the owners whose grant may still be on its way over a
-	// connection that broke.
+	// uncertain holds the owners whose grant may still be on its way over a
+	// broken connection.
 	uncertain kit.Recent[string, struct{}]
-	// retries are what the node must yet be told to give up, oldest first.
+	// retries are the requests by which the node must yet give up locks, oldest first.
 	retries []*quorumRequest
 	retried time.Time // when it was last told
 	asked   bool      // requests are on their way to it
-	// runID is that of the server that it is connected to; guarded by
+	// runID belongs to the server that the node is connected to; guarded by
 	// Backend.mu.
 	runID string
 }
 
-// maxRetries bounds what is remembered for a node that does not come back.
+// maxRetries bounds the retries kept for a node that does not come back.
 const maxRetries = 10_000
 
-// errConnecting is why a node does not vote before its first connection.
+// errConnecting is the reason of a missing vote before the first connection.
 var errConnecting = errors.New("not connected yet")
 
 func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
@@ -92,8 +92,8 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// firstConnect is for how many times as long as a vote may take the first
-// requests wait for the first connection, which takes several round trips.
+// firstConnect is how many vote timeouts the first requests wait for the first
+// connection, which takes several round trips.
 const firstConnect = 5
 
 // start lets requests wait for a connection that is being made.
@@ -116,8 +116,8 @@ func (n *node) enter(s redisnode.Server) {
 	n.b.log.Info("node votes or will soon", "node", n.addr)
 }
 
-// retry has the node told what it must give up, before anything else. It is called
-// with mu held.
+// retry tells the node first of all what it must give up. It is called with mu
+// held.
 func (n *node) retry() {
 	waiting := n.queue.Drain()
 	for _, b := range n.retries {
@@ -156,7 +156,7 @@ func (n *node) status() (state, error) {
 	return n.state, n.cause
 }
 
-// connecting reports whether the node has yet to be tried.
+// connecting reports whether the node has not been tried yet.
 func (n *node) connecting() bool {
 	_, cause := n.status()
 	return errors.Is(cause, errConnecting)
@@ -214,8 +214,8 @@ func (n *node) take() []*quorumRequest {
 	return taken
 }
 
-// fail delivers a vote that the node did not cast, and keeps in mind what it
-// leaves behind.
+// fail delivers a vote that the node did not cast, and remembers what the node
+// must be told later.
 func (n *node) fail(b *quorumRequest, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
@@ -248,8 +248,8 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.retryOf(b))
 }
 
-// hurry has the node told now what it missed, and reports whether there is
-// anything, or may be.
+// hurry tells the node now what it missed, and reports whether there is, or may
+// be, anything to tell.
 func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -258,14 +258,14 @@ func (n *node) hurry() bool {
 	return len(n.retries) > 0 || n.asked || !n.queue.Empty()
 }
 
-// owed is how much the node must yet be told to give up.
+// owed returns how many requests to give up a lock the node must still get.
 func (n *node) owed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.retries)
 }
 
-// quarantine notes what is known of the node's.
+// quarantine notes what is known of the node's quarantine.
 func (n *node) quarantine(q quarantine) {
 	n.mu.Lock()
 	was := n.held.episode
@@ -283,7 +283,7 @@ func (n *node) quarantine(q quarantine) {
 	n.b.changed.Up()
 }
 
-// refuse notes why the server must not grant, or with nil that it may.
+// refuse notes why the server must not grant; nil means that it may.
 func (n *node) refuse(err error) {
 	was := n.store.Refusal()
 	n.store.Refuse(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// operation is what a caller asks for: a request, and more of them until its
+// operation is one call of a caller: a request, and further ones until its
 // result is known.
 type operation struct {
 	b    *Backend
@@ -42,7 +42,7 @@ func (o *operation) ask(k kind, rest string) *quorumRequest {
 	return o.now
 }
 
-// decided has err be the result after the first request.
+// decided makes err the result after the first request.
 func (o *operation) decided(err func() error) *operation {
 	o.next = func() bool {
 		o.err = err()
@@ -51,7 +51,7 @@ func (o *operation) decided(err func() error) *operation {
 	return o
 }
 
-// refuse has err be the result before anything is sent.
+// refuse makes err the result before anything is sent.
 func (o *operation) refuse(err error) *operation {
 	o.over, o.err = true, err
 	return o
@@ -79,8 +79,8 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return b.do(ctx, begun...)
 }
 
-// do carries out operations, each request of all of them together, and returns
-// their results. When ctx ends it returns at once; what was sent goes on.
+// do carries out operations, sending each step of all of them together, and
+// returns their results. When ctx ends it returns at once; sent requests go on.
 func (b *Backend) do(ctx context.Context, ops ...*operation) []driver.Result {
 	requests := make([]*quorumRequest, 0, len(ops))
 	for {
@@ -146,7 +146,7 @@ func await(ctx context.Context, b *quorumRequest) error {
 	}
 }
 
-// verdict is what the votes on a held lease come to: nil with a majority.
+// verdict is the result of the votes on a held lease: nil with a majority.
 func (o *operation) verdict() error {
 	votes := o.now.result()
 	switch {
@@ -158,17 +158,17 @@ func (o *operation) verdict() error {
 	return nil
 }
 
-// lost is the error for a lease that has no majority any more.
+// lost returns the error for a lease that has lost its majority.
 func (o *operation) lost(votes []vote) error {
 	h := merge(mostVotes(holders(o.r.Name, votes)))
 	if h.Owner == o.r.Owner && o.r.Owner != "" {
-		h = driver.Holder{} // what is left of that lease itself
+		h = driver.Holder{} // the remains of that same lease
 	}
 	return &driver.NotHeldError{Holder: h}
 }
 
-// late reports whether the votes came so late that nothing worth having is left of
-// the TTL. Package core counts its deadline in the same way.
+// late reports whether the votes came so late that too little is left of the
+// TTL. Package core counts its deadline in the same way.
 func (o *operation) late() bool {
 	drift := o.r.TTL/100 + 2*time.Millisecond
 	return time.Since(o.sent)+drift >= o.r.TTL
@@ -178,9 +178,9 @@ func (o *operation) tooLate() error {
 	return fmt.Errorf("%w: votes took %v of TTL %v", driver.ErrUnavailable, time.Since(o.sent), o.r.TTL)
 }
 
-// nothingLeft is a failure that has left nothing in any node: no node got the
-// request, or each that did has confirmed that it is undone. To the caller
-// that is the same, so it wraps driver.ErrNotSent.
+// nothingLeft is a failure that has left nothing on any node: each node never
+// got the request, or has confirmed that it is undone. It wraps
+// driver.ErrNotSent, because both cases are the same to the caller.
 type nothingLeft struct{ err error }
 
 func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }

@@ -30,8 +30,8 @@ type Options struct {
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`
-	// Prefix goes before every key and channel. Braces are refused, and what the
-	// key "~redlock" begins with.
+	// Prefix goes before every key and channel. Braces are refused, and so are
+	// prefixes that the key "~redlock" begins with.
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
 	// NodeTimeout is how long a node may take to vote. A node that takes longer
@@ -49,8 +49,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// leastTTL is how many times NodeTimeout a TTL must have: a grant takes up to
-// two rounds, and what is left of the TTL has to be worth having.
+// leastTTL is how many times NodeTimeout a TTL must have. A grant takes up to
+// two rounds, and enough of the TTL must be left after it.
 const leastTTL = 20
 
 // ttlMin is the shortest TTL.
@@ -118,9 +118,9 @@ func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 	return o
 }
 
-// properties are what a backend with these options claims. FIFO is not among
-// it: the queue is on one node, and whoever gets a majority without that node
-// overtakes.
+// properties are the claims of a backend with these options. FIFO is not among
+// them, because the queue is on one node, and an owner that gets a majority
+// without that node overtakes.
 func (o Options) properties() driver.Properties {
 	config.Fill(&o)
 	return driver.Properties{

@@ -21,8 +21,8 @@ import (
 // names that start with "~" are encoded.
 const markerKey = "~redlock"
 
-// marker is what a node must have so that it votes: the run that was admitted,
-// and for which bound of TTLs. "" asks for none.
+// marker is the text that a node must have to vote: the admitted run, and its
+// bound of TTLs. "" asks for none.
 func (b *Backend) marker(runID string) string {
 	if b.opts.Quarantine == "off" {
 		return ""
@@ -34,22 +34,22 @@ func markerOf(runID string, maxTTL time.Duration) string {
 	return fmt.Sprintf("%s %d", runID, maxTTL.Milliseconds())
 }
 
-// quarantine is what a host has seen of one node's. It is counted by episode,
-// whatever becomes of connections: an episode that is still there was there all
-// the time.
+// quarantine is what a host knows of one node's quarantine. It is counted by
+// episode, not by connection, because an episode that is still there was there
+// all the time.
 type quarantine struct {
-	episode string    // "" when the node votes
+	episode string    // "" while the node votes
 	since   time.Time // when this host saw it first
 	ends    time.Time // until when the node does not vote, at the latest
 	next    time.Time // when to ask again
 }
 
-// clocksEvery is how often a node in quarantine is asked while the clocks of
-// the others are not known.
+// clocksEvery is how often a node in quarantine is asked while the other nodes'
+// clocks are not known.
 const clocksEvery = 100 * time.Millisecond
 
-// clocks returns between which instants the clocks of the nodes besides n are,
-// nil when those that answer are no majority together with n.
+// clocks returns the bounds of the other nodes' clocks, or nil when the nodes
+// that answer are no majority together with n.
 func (b *Backend) clocks(n *node) (earliest, latest any) {
 	var lowest, highest int64
 	known, clock := 1, b.clock()
@@ -79,8 +79,8 @@ type admission struct {
 	earliest, latest any // of the other nodes' clocks; nil when not known
 }
 
-// send returns the marker that the node has, the episode it is in, and how long
-// that lasts by the clocks, -1 when they are not known.
+// send returns the node's marker, its episode, and how long that lasts by the
+// clocks, or -1 when they are not known.
 func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode string, left time.Duration, err error) {
 	lasts := (a.lasts + a.lasts/100).Microseconds() // for clocks of different speed
 	args := []any{a.marker, a.watched, rand.Text(), lasts}
@@ -98,7 +98,7 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 	return f.Text(0), f.Text(1), time.Duration(f.Number(2)) * time.Microsecond, nil
 }
 
-// checkQuarantine looks at the node's quarantine, and ends it when it has lasted.
+// checkQuarantine looks at the node's quarantine, and ends it when its time is over.
 func (c *connection) checkQuarantine(ctx context.Context) error {
 	q, b := c.n.held, c.n.b
 	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
@@ -131,9 +131,9 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 	return nil
 }
 
-// initNodes is the command init: it lets every node vote at once. That is safe
-// only where no host holds a lock, so it refuses when some nodes already vote
-// and others do not: those have lost their data in a cluster that is in use.
+// initNodes is the command init, which lets every node vote at once. That is
+// safe only where no host holds a lock. So it refuses when some nodes vote and
+// others do not, because those have lost their data in a cluster in use.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {
 		return fmt.Errorf("redlock: init: %w", err)
@@ -141,8 +141,8 @@ func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	return nil
 }
 
-// initCommand is the command to copy. What else is configured, such as passwords,
-// stays to be added, as a file.
+// initCommand returns the command for the user to copy. Other settings, such as
+// passwords, have to be added as a file.
 func (b *Backend) initCommand() string {
 	var addrs []string
 	for _, n := range b.nodes {

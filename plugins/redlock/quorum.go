@@ -37,7 +37,7 @@ const (
 	done                      // it was done
 	freed                     // it was done, and somebody waits in that node's queue
 	pending                   // granted, but the token has to exceed floor
-	seen                      // who holds the lock there, if anybody
+	seen                      // the holder of the lock there, if any
 	heldBy                    // another owner holds the lock there
 	notHeld                   // the lease is not there
 	withdrawn                 // the owner is refused there
@@ -52,21 +52,21 @@ type vote struct {
 	answer  answer
 	floor   uint64 // of pending
 	raw     string // value of the lock key, or the head of it
-	ms      int64  // as PTTL has them; with turn until it is over
+	ms      int64  // as PTTL has them; with turn, until the turn is over
 	waiters int
 	queued  bool  // of heldBy: the owner has a place in that node's queue
-	err     error // why it is unsent or unknown
+	err     error // why the answer is unsent or unknown
 }
 
 func (v vote) yes() bool { return v.answer == done || v.answer == freed || v.answer == pending }
 func (v vote) no() bool  { return v.answer == heldBy || v.answer == notHeld || v.answer == turn }
 
-// absent reports whether the node has not voted, and will not.
+// absent reports whether the node has not voted and never will.
 func (v vote) absent() bool {
 	return v.answer == unsent || v.answer == unknown || v.answer == quarantined
 }
 
-// holder is who holds the lock name on the node, as far as the vote says.
+// holder returns the holder of the lock name on the node, as far as the vote says.
 func (v vote) holder(name string) (h driver.Holder) {
 	switch v.answer {
 	case seen, heldBy, notHeld:
@@ -87,35 +87,35 @@ type quorumRequest struct {
 	grantee string
 	// targets are the nodes that are asked; nil means all.
 	targets []bool
-	// quorum is with how many votes for it, or with too many against it, the
-	// request is decided. With 0 every vote is waited for.
+	// quorum is how many votes for the request decide it, and it is also decided
+	// when too many are against it. With 0 every vote is waited for.
 	quorum int
 	// queue is the node whose vote is needed for a grant, because it knows
 	// whose turn it is; -1 for none.
 	queue int
-	// until is when a node that missed the request need not get it any more, and
-	// kept when a release that keeps the lock for a while would be over.
+	// until is when a node that missed the request no longer needs it. kept is
+	// when a release that keeps the lock for a while is over.
 	until, kept time.Time
-	// known is the vote of that node when it was asked before the others.
+	// known is the queue node's vote when that node was asked first.
 	known *vote
 
-	argv [3]any // what the script gets for it
+	argv [3]any // the script's arguments for the request
 
 	mu      sync.Mutex
 	votes   []vote
-	left    int // votes that have not come
+	left    int // votes yet to come
 	over    bool
 	decided chan struct{}
 	follow  func(node int, v vote)
 }
 
-// givesUp reports whether the request must reach the node some time, or else leaves
-// a lock behind that nobody holds.
+// givesUp reports whether the request must reach the node some time, because it
+// would otherwise leave a lock without a holder.
 func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease || b.kind == kindBreak
 }
 
-// text is what the script gets besides kind and milliseconds.
+// text is the script's argument besides kind and milliseconds.
 func (b *quorumRequest) text() string {
 	switch b.kind {
 	case kindInspect, kindWake:
@@ -137,8 +137,8 @@ func (b *quorumRequest) text() string {
 	return redisnode.LeaseID(b.owner, b.token) + b.rest
 }
 
-// hints are what lua/vote.lua wants to know about batch: the lowest and the
-// highest token that acquires guess, and the last index of the other texts.
+// hints are arguments of lua/vote.lua about batch: the lowest and the highest
+// token that acquires guess, and the last index of the other texts.
 func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true
@@ -227,14 +227,14 @@ func (b *quorumRequest) complete() bool {
 			refused++
 		}
 	}
-	most := len(b.votes) - b.quorum // who may be against it
+	most := len(b.votes) - b.quorum // votes that may be against it
 	if no > most || refused > most {
 		return true
 	}
 	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {
 		return false
 	}
-	// Votes that are still to come may spare the round that writes the token.
+	// Votes yet to come may spare the round that writes the token.
 	return yes >= b.quorum || yes+late >= b.quorum && yes+open < b.quorum
 }
 
@@ -245,8 +245,7 @@ func (b *quorumRequest) result() []vote {
 	return append([]vote(nil), b.votes...)
 }
 
-// each calls f for every vote, those that have come and those that come late.
-// f must not block.
+// each calls f for every vote, present or late. f must not block.
 func (b *quorumRequest) each(f func(node int, v vote)) {
 	b.mu.Lock()
 	b.follow = f

@@ -14,17 +14,17 @@ import (
 // Release ends a lease on a majority; see driver.Lock.
 //
 // A node that cannot be reached, or refuses to write, is told again until it
-// does, for as long as this backend is open; until then the lease stands there
-// for the rest of its TTL, on fewer nodes than a majority. Of what a node must be
-// told again the last 10,000 requests are remembered; when this backend is closed
-// earlier, and the release had no Keep, other hosts find out, see lookForOver.
+// obeys, while this backend is open. Until then the lease stays there for the
+// rest of its TTL, on less than a majority. The last 10,000 such requests of
+// each node are remembered. If this backend is closed earlier, and the release
+// had no Keep, other hosts end the lease; see lookForOver.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.release(r))[0].Err
 }
 
-// Withdraw is confirmed once a majority refuses the owner: then no majority can
-// grant to it any more, whatever is still on its way to the rest. When fewer
-// nodes confirm it, the error wraps driver.ErrUnavailable. See driver.Lock.
+// Withdraw is confirmed once a majority refuses the owner. No majority can then
+// grant to it, whatever is still on its way to the rest. With fewer nodes the
+// error wraps driver.ErrUnavailable. See driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, b.withdraw(driver.Request{Name: name, Owner: owner}))[0].Err
 }
@@ -38,7 +38,7 @@ func (b *Backend) release(r driver.Request) *operation {
 	return o.decided(o.ended)
 }
 
-// withdraw is one round in which what is not there is no error.
+// withdraw is one round, in which a missing lease is no error.
 func (b *Backend) withdraw(r driver.Request) *operation {
 	b.leaveQueues(r.Owner)
 	o := b.operation("withdraw", r, kindWithdraw, "")
@@ -53,9 +53,9 @@ func (b *Backend) withdraw(r driver.Request) *operation {
 	})
 }
 
-// ended is what the votes on the end of a lease come to: nil when a majority
-// has confirmed that it is not there any more, or was not, and it may have
-// been there until now.
+// ended is the result of the votes on the end of a lease. It is nil when a
+// majority has confirmed that the lease is gone, or was not there, and it may
+// have been there until now.
 func (o *operation) ended() error {
 	votes := o.now.result()
 	switch no := count(votes, vote.no); {
@@ -74,9 +74,9 @@ func (o *operation) ended() error {
 	return nil
 }
 
-// remember leaves a tombstone for the owner of a lease that was released on the
-// nodes besides the one that has missed that: this process may end before it has
-// told it again, see lookForOver.
+// remember leaves a tombstone for the owner of a released lease, on the nodes
+// besides the one that missed the release. This process may end before it has
+// told that node again; see lookForOver.
 func (b *Backend) remember(x *quorumRequest, missed int) {
 	if b.nodes[missed].owed() > maxRemembered {
 		return
@@ -91,9 +91,9 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 // maxRemembered bounds the tombstones that a host leaves while a node is away.
 const maxRemembered = 1000
 
-// lookForOver ends leases that are over on nodes that have missed that: they
-// have the lock for an owner with a tombstone elsewhere. With another node out of
-// reach they would keep everybody from a majority for the rest of the TTL.
+// lookForOver ends released leases on nodes that missed the release. Such a
+// node has the lock for an owner with a tombstone elsewhere. With another node
+// out of reach it would deny everyone a majority for the rest of the TTL.
 func (b *Backend) lookForOver(name string, votes []vote) {
 	if !slices.ContainsFunc(votes, vote.absent) {
 		return
@@ -111,11 +111,11 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 				}
 			}
 		})
-		_ = b.send(x) // an error is that of Close
+		_ = b.send(x) // it fails only after Close
 	}
 }
 
-// wakeAt wakes the first in the queue of a node that has freed name there.
+// wakeAt wakes the first waiter in the queue of a node that has freed name.
 func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
@@ -131,16 +131,16 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf is what a node is told later that x did not reach. An owner that is
-// done with gets a tombstone, because its grant may come after that; one that was
-// only refused may ask again, and the undo is that of its one attempt. While a
-// release keeps the lock it stays one, of what is left of that.
+// retryOf returns the request for a node that x did not reach. An ended owner
+// gets a tombstone, because its grant may arrive later. An owner that was only
+// refused may ask again, so the undo concerns that one attempt. A release with
+// Keep stays one, for the rest of the Keep.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
 	if y.until.IsZero() {
-		// By then what is to be given up is over, and so is what was on its way.
+		// By then both the lease and any late request for it are over.
 		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
 	switch left := time.Until(x.kept); {
@@ -154,8 +154,8 @@ func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	return y
 }
 
-// Break ends a lease by its token; see driver.Admin. It needs a majority; a node
-// that misses it is told again.
+// Break ends a lease by its token; see driver.Admin. It needs a majority, and
+// nodes that miss it are told again.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")
 	return b.do(ctx, o.decided(o.ended))[0].Err

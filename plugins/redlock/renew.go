@@ -43,8 +43,8 @@ func (b *Backend) renew(r driver.Request) *operation {
 	})
 }
 
-// giveUp ends a lease that was lost on the nodes that may still have it. They
-// have missed its end, and were perhaps told just now that it goes on.
+// giveUp ends a lost lease on the nodes that may still have it. They have
+// missed its end, and a renewal perhaps just reached them.
 func (o *operation) giveUp() {
 	b, key, r := o.b, o.now.key, o.r
 	b.sending.Lock()
@@ -64,7 +64,7 @@ func (o *operation) giveUp() {
 func (o *operation) repair() {
 	source := slices.IndexFunc(o.now.result(), vote.yes)
 	o.now.each(func(node int, v vote) {
-		// Where somebody else has the lock nothing can be done.
+		// A node on which another owner has the lock cannot be repaired.
 		if v.answer == notHeld && v.ms == -2 {
 			o.repairFrom(source, node, 0)
 		}
@@ -72,7 +72,7 @@ func (o *operation) repair() {
 }
 
 // repairFrom copies the lease from one node to another, after a while. A release
-// that is sent meanwhile calls that off: the copy would come after it, and stay.
+// sent meanwhile cancels the copy, which would arrive after it and stay.
 func (o *operation) repairFrom(source, target int, after time.Duration) {
 	sent, r, b, key := o.sent, o.r, o.b, o.now.key
 	b.sending.Lock()

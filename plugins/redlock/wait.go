@@ -14,12 +14,12 @@ import (
 
 // Wait queues r.Owner and returns when it should ask again; see driver.Waiter.
 //
-// Queues on several nodes would hand nodes to different waiters, and nobody
-// would get a majority. So one node is the queue of a name: the first that
-// votes, in an order that name and nodes decide, see queueOf. Releases
-// learn from each node's vote whether it has a queue, so a host that takes
-// another node for the first is woken too. When the node goes away its
-// waiters are sent to ask, and meet again at the next one.
+// One node has the queue of a name, because queues on several nodes would hand
+// nodes to different waiters, and none would get a majority. It is the first
+// that votes, in an order given by name and nodes; see queueOf. Releases learn
+// from each node's vote whether it has a queue, so a host that queues at
+// another node is woken too. When the node goes away, its waiters are sent to
+// ask, and meet again at the next one.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	return driver.Grant{}, b.wait(ctx, r, most)
 }
@@ -33,7 +33,7 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 		}
 		b.contention.note(r.Name)
 		turn, _, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
-		b.contention.note(r.Name) // it may have taken longer than that is remembered
+		b.contention.note(r.Name) // Wait may have taken longer than a note is remembered
 		switch {
 		case err != nil:
 			return b.failed(ctx, r, err)
@@ -46,12 +46,12 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// queueOf is the node where owner queues for name, -1 when none votes: of those
-// that vote the one whose hash together with name is the highest (Thaler and
-// Ravishankar, "Using name-based mappings to increase hit rates", 1998). A node
-// is known by its run id, because hosts may list the nodes in any order and
-// reach them by different addresses. One that lacks the lease that is waited
-// for is left out: there the lock is free, and its end wakes nobody.
+// queueOf returns the node where owner queues for name, or -1 when none votes.
+// It is the voting node whose hash together with name is the highest (Thaler
+// and Ravishankar, "Using name-based mappings to increase hit rates", 1998).
+// Run ids name the nodes, because hosts may list them in any order and under
+// different addresses. A node without the awaited lease is left out: the lock
+// is free there, and the lease's end wakes no waiter.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -74,9 +74,9 @@ func fnv1a(hash uint64, text string) uint64 {
 	return hash
 }
 
-// scatter spreads what differs in any bit of a hash over all of them
-// (MurmurHash3's finalizer): the order of short names would depend on the low
-// bits only.
+// scatter spreads a difference in any bit of a hash over all bits
+// (MurmurHash3's finalizer). Without it the order of short names would depend
+// on the low bits only.
 func scatter(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
@@ -90,7 +90,7 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, driver.ErrDenied):
-		// The other nodes go on without this one, and asking them tells.
+		// The other nodes go on without this one, so the caller should ask.
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 	}
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
@@ -108,16 +108,16 @@ func (b *Backend) leaveQueues(owner string) bool {
 	return true
 }
 
-// contendedFor is how long a lock counts as contended at least after a waiter was
-// seen.
+// contendedFor is the least time that a lock counts as contended after a waiter
+// was seen.
 const contendedFor = 2 * time.Second
 
-// contention remembers for which locks somebody waits, and which owners of
-// this host were told that it is their turn. It decides only in which order
-// nodes are asked.
+// contention remembers which locks have waiters, and which owners of this host
+// were told that it is their turn. It only decides the order in which nodes are
+// asked.
 type contention struct {
-	known atomic.Bool // keeps locks for which nobody waits from the mutex
-	mu    sync.Mutex  // lets known follow names
+	known atomic.Bool // spares locks without waiters the mutex
+	mu    sync.Mutex  // keeps known in step with names
 	names kit.Recent[string, struct{}]
 	turns kit.Recent[string, struct{}] // owners
 	lacks kit.Recent[string, []bool]   // by owner, see noteRefusal
@@ -127,7 +127,7 @@ func (c *contention) init() {
 	c.names.Age, c.turns.Age, c.lacks.Age = contendedFor, contendedFor, contendedFor
 }
 
-// note notes that somebody waits for name.
+// note records that name has a waiter.
 func (c *contention) note(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,15 +135,15 @@ func (c *contention) note(name string) {
 	c.known.Store(true)
 }
 
-// noteRefusal notes that a majority refused owner, and which nodes do not have the
-// lease: they had granted the lock to owner when the holder asked, and get the
-// lease with its next renewal.
+// noteRefusal notes that a majority refused owner, and which nodes lack the
+// holder's lease. Those had granted the lock to owner when the holder asked,
+// and get the lease with its next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)
 }
 
-// lacksLease reports whether node does not have the lease that refused owner.
+// lacksLease reports whether node lacks the lease that refused owner.
 func (c *contention) lacksLease(owner string, node int) bool {
 	if !c.known.Load() {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// Timeout bounds what a test waits for on a machine that is busy.
+// Timeout bounds how long a test waits for anything on a busy machine.
 const Timeout = 30 * time.Second
 
 // Must fails the test when err is not nil.
@@ -36,12 +36,12 @@ func Eventually(t drivertest.T, what string, ok func() bool) {
 	}
 }
 
-// Request asks for name, for 10 s.
+// Request returns a request of owner for the lock name, with a TTL of 10 s.
 func Request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, Label: "host-1:77", TTL: 10 * time.Second}
 }
 
-// Acquire acquires what must be free, and returns r with its token.
+// Acquire acquires a lock that must be free, and returns r with its token.
 func Acquire(t drivertest.T, b driver.Lock, r driver.Request) driver.Request {
 	t.Helper()
 	token, err := b.TryAcquire(t.Context(), r)

@@ -8,11 +8,11 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// Far is a round trip that is long.
+// Far is a long round trip, for tests of distant stores.
 const Far = 400 * time.Millisecond
 
-// FarWaiters has four owners wait through b, whose store is [Far] away, behind each
-// other for a lock. Each end of a lease must grant it to the next by a wake-up that
+// FarWaiters has four owners wait for one lock through b, whose store is [Far] away. Each end of
+// a lease must grant it to the next by a wake-up that lets a renewal reach the store and return.
 // leaves time for a renewal to reach the store and back. sleep waits until that many wait.
 func FarWaiters(t drivertest.T, b driver.Backend, name string, sleep func(waiters int)) {
 	t.Helper()

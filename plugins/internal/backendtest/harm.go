@@ -12,13 +12,13 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// HarmToAWaiter harms the processes of the first waiter, which are of h, just before
-// the release on b: the second one has the lock, after a first span at most, and after it the
-// first one, if it lives. With LOCKBENCH_LONG=1 a hundred times each, in that time and
-// what a busy machine takes.
+// HarmToAWaiter harms the host process of the first waiter, its plugin or both,
+// just before b releases. The second waiter must get the lock, after a first
+// span at most, and then the first one if it lives. LOCKBENCH_LONG=1 runs each
+// case a hundred times and allows that span and 100 ms.
 func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 	long, span := os.Getenv("LOCKBENCH_LONG") == "1", b.Properties().FirstSpan
-	// A plugin that was frozen may have been killed by its host meanwhile.
+	// The host may have killed its frozen plugin meanwhile.
 	goOn := func(pid int) { _ = syscall.Kill(pid, syscall.SIGCONT) }
 	for i, harm := range []struct {
 		what string
@@ -82,7 +82,7 @@ func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 			if heal != nil {
 				heal()
 			}
-			// A lease that it believes to have and has not would be no release.
+			// A host that only believes it has the lease would fail to release it.
 			releases := func(host drivertest.Host) func() bool {
 				return func() bool { return host.Release(t, name) == nil }
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// judge knows who believes to hold a lock, and until when.
+// judge records which owner believes to hold the lock, and until when.
 type judge struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -23,14 +23,14 @@ type judge struct {
 	pushed int
 }
 
-// begin notes that r holds the lock until then, and fails if another believes so,
-// or if its token is not above every earlier one.
+// begin notes that r holds the lock until the given time. It fails if another
+// owner believes so, or if the token of r is not above every earlier one.
 func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
 	if !until.After(now) {
-		return // it was long in finding out
+		return // the holder learned of the grant too late
 	}
 	if j.until.After(now) {
 		j.t.Errorf("%s has token %d, and %s believes to hold token %d for another %v", r.Owner, r.Token, j.holder.Owner, j.holder.Token, time.Until(j.until))
@@ -45,7 +45,7 @@ func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	}
 }
 
-// set notes that r holds it until another time: now, before it releases.
+// set notes that r holds the lock until another time, which is now before a release.
 func (j *judge) set(r driver.Request, until time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,10 +54,10 @@ func (j *judge) set(r driver.Request, until time.Time) {
 	}
 }
 
-// Storm has 32 processes, which open opens, want one lock for a while and end at random
-// moments, without a word, or stop asking. They never hold it two at a time, and
-// tokens rise. A holder that ends goes on believing in its lease, as a host does that
-// is cut off.
+// Storm has 32 processes, each a backend from open, want one lock for a while.
+// They stop asking, or end at random moments without a release. No two may hold
+// it at a time, and tokens must rise. A holder that ends goes on believing in
+// its lease, as a host does that is cut off.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithTimeout(t.Context(), lasting)
@@ -98,7 +98,7 @@ func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Durat
 	})
 }
 
-// stormCycle is one acquire, a renewal, some work and a release, each of which life may end.
+// stormCycle acquires, renews, works and releases; life may end each step.
 func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Request) {
 	var until time.Time
 	pushed := false

@@ -7,32 +7,32 @@ import (
 	"sync/atomic"
 )
 
-// BatcherOptions are how a [Batcher] works.
+// BatcherOptions say how a [Batcher] works.
 type BatcherOptions[T any] struct {
 	Limits[T]
 	// Senders is how many batches are under way at a time.
 	Senders int
-	// Send sends a batch, which is not empty, and answers its operations. When
-	// that takes long it may call handOn, from any goroutine but before it
-	// returns: then another sender has its place. A second call does nothing.
+	// Send sends a batch, which is not empty, and answers its operations. A slow
+	// Send may call handOn, from any goroutine but before it returns; another
+	// sender then takes its place. A second call does nothing.
 	Send func(batch []T, handOn func())
 }
 
 // Batcher lets the operations of many callers share round trips to a store. Its
 // methods may be called from any number of goroutines.
 //
-// It has a few senders. An operation that finds one idle is sent at once and
-// alone; those that come while all are busy go out together, with the sender that
-// is free first. So batches grow with the load, and no operation waits for others
-// to come. A [Queue] says what goes into the next batch, and a [Ticket] lets a
-// caller give its operation up until that is sent.
+// It has a few senders. An idle sender sends an operation at once and alone.
+// Operations that come while all senders are busy go out together, with the
+// first sender that is free. So batches grow with the load, and no operation
+// waits for others to come. A [Queue] says what goes into the next batch, and a
+// [Ticket] lets a caller give up its operation until it is sent.
 type Batcher[T any] struct {
 	opts BatcherOptions[T]
 
 	mu      sync.Mutex
 	queue   Queue[T]
-	senders int             // that have a place, at most BatcherOptions.Senders
-	idle    []chan struct{} // wakes each of them that has nothing to do
+	senders int             // those not replaced, at most BatcherOptions.Senders
+	idle    []chan struct{} // wakes each idle sender
 	closed  bool
 	work    sync.WaitGroup // of the senders
 }
@@ -43,8 +43,8 @@ func NewBatcher[T any](o BatcherOptions[T]) *Batcher[T] {
 }
 
 // Add queues ops, in this order, and returns at once. After Close it does
-// nothing and returns false. What is added once is sent or dropped by
-// [Limits].Claim, whatever comes.
+// nothing and returns false. Every added operation is sent, or dropped by
+// [Limits].Claim.
 func (b *Batcher[T]) Add(ops ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,28 +56,28 @@ func (b *Batcher[T]) Add(ops ...T) bool {
 	return true
 }
 
-// start has as many senders look as there are batches to send. The caller
-// holds mu.
+// start wakes or starts one sender for each batch to send, as far as there are
+// senders. The caller holds mu.
 func (b *Batcher[T]) start() {
 	for wanted := b.queue.batches(); wanted > 0; wanted-- {
 		last := len(b.idle) - 1
 		switch {
 		case last >= 0:
-			b.idle[last] <- struct{}{} // it has room for one
+			b.idle[last] <- struct{}{} // the channel has room for one signal
 			b.idle = b.idle[:last]
 		case b.senders < b.opts.Senders:
 			b.senders++
 			b.work.Go(b.send)
 		default:
-			return // those that are busy look again when they are free
+			return // busy senders look again when they are free
 		}
 	}
 }
 
-// send is a sender.
+// send runs one sender.
 //
 // Note: a goroutine for each batch grows its stack each time, through a client
-// and the system call: that was an eighth of a plugin's processor time.
+// and the system call. That took an eighth of a plugin's processor time.
 func (b *Batcher[T]) send() {
 	wake := make(chan struct{}, 1)
 	replaced := false // guarded by mu
@@ -91,7 +91,7 @@ func (b *Batcher[T]) send() {
 		}
 	}
 	for {
-		// Callers that are about to ask get into the same batch.
+		// Yield first, so that callers about to ask get into the same batch.
 		runtime.Gosched()
 		batch, over := b.take(wake, &replaced)
 		switch {
@@ -105,9 +105,9 @@ func (b *Batcher[T]) send() {
 	}
 }
 
-// take returns the next batch, or nil when there is none: then the sender waits
-// for wake. It reports over to one that is replaced or, after Close, has nothing
-// more to do.
+// take returns the next batch, or nil when there is none and the sender must
+// wait for wake. It reports over to a sender that is replaced or that, after
+// Close, has nothing more to do.
 func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,7 @@ func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over b
 	return nil, false
 }
 
-// Close has Add refuse operations, and returns when all that were added are
+// Close has Add refuse operations, and returns when all added ones are
 // answered.
 func (b *Batcher[T]) Close() {
 	b.mu.Lock()
@@ -137,28 +137,28 @@ func (b *Batcher[T]) Close() {
 	b.work.Wait()
 }
 
-// Limits say what a batch may hold. What is left out does not limit it.
+// Limits say what a batch may hold. A nil field does not limit it.
 type Limits[T any] struct {
 	// Count is how many operations share a batch, at least 1, asked anew for
 	// each.
 	Count func() int
-	// Size is what an operation takes of a batch, and Room what there is in one,
-	// asked anew for each. What is larger than that goes alone.
+	// Size is the room that op takes in a batch, and Room the room of one batch,
+	// asked anew for each. An operation larger than Room goes alone.
 	Size func(op T) int
 	Room func() int
-	// Name is of an operation's lock. No batch has a name twice: what does not
-	// go into a batch lets others overtake it, but none of its own name.
-	// Without Name nothing is overtaken.
+	// Name returns the name of op's lock. No batch has a name twice. Operations
+	// may overtake one that does not fit, but not one of the same name. Without
+	// Name no operation overtakes another.
 	Name func(op T) string
 	// Joins reports whether op may be in a batch that begins with first.
 	Joins func(first, op T) bool
-	// Claim is asked last, and reports whether op is to be sent. If not it
-	// leaves the queue all the same. It must not call the Batcher.
+	// Claim is asked last, and reports whether op is to be sent. An operation that is
+	// not sent leaves the queue all the same. Claim must not call the Batcher.
 	Claim func(op T) bool
 }
 
-// Queue holds operations until they are taken for a batch. It is guarded by
-// whoever has it.
+// Queue holds operations until they are taken for a batch. Its owner must guard
+// it against concurrent use.
 type Queue[T any] struct {
 	limits  Limits[T]
 	waiting []T
@@ -187,7 +187,7 @@ func NewQueue[T any](l Limits[T]) Queue[T] {
 // Add appends ops.
 func (q *Queue[T]) Add(ops ...T) { q.waiting = append(q.waiting, ops...) }
 
-// Empty reports whether nothing waits.
+// Empty reports whether no operation waits.
 func (q *Queue[T]) Empty() bool { return len(q.waiting) == 0 }
 
 // Drain removes and returns all operations, claimed or not.
@@ -197,7 +197,7 @@ func (q *Queue[T]) Drain() []T {
 	return all
 }
 
-// batches is how many batches there are at least, were it for Count alone.
+// batches returns the least number of batches, by Count alone.
 func (q *Queue[T]) batches() int {
 	count := q.limits.Count()
 	return (len(q.waiting) + count - 1) / count
@@ -209,7 +209,7 @@ func (q *Queue[T]) Take() (batch []T) {
 	l := &q.limits
 	count, room, named := l.Count(), l.Room(), l.Name != nil
 	var passed []T
-	names := map[string]bool{} // of what is in the batch, or was passed
+	names := map[string]bool{} // names in the batch, or passed over
 	at := 0
 	for ; at < len(q.waiting) && len(batch) < count; at++ {
 		op := q.waiting[at]
@@ -238,9 +238,9 @@ func (q *Queue[T]) Take() (batch []T) {
 	return batch
 }
 
-// Ticket is what the caller of an operation and its sender share: whoever is
-// first decides whether it is sent. It is embedded in the operation, and must
-// not be copied.
+// Ticket is shared by the caller of an operation and its sender. The first of
+// the two to act decides whether the operation is sent. A Ticket is embedded in
+// the operation, and must not be copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}
@@ -255,20 +255,20 @@ const (
 // Open makes the Ticket ready for Wait.
 func (t *Ticket) Open() { t.done = make(chan struct{}) }
 
-// Claim is called by the sender, and reports whether the operation was not
-// given up: from now on it counts as sent.
+// Claim is called by the sender, and reports whether the operation is still
+// wanted. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
-// Unclaim takes a Claim back: nothing was sent, or nothing was done.
+// Unclaim takes a Claim back, when nothing was sent or nothing was done.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
-// GiveUp reports whether the operation was not claimed: then it never is.
+// GiveUp reports whether it came before any Claim; then no Claim succeeds.
 func (t *Ticket) GiveUp() bool { return t.state.CompareAndSwap(queued, givenUp) }
 
 // GivenUp reports whether GiveUp was successful.
 func (t *Ticket) GivenUp() bool { return t.state.Load() == givenUp }
 
-// End ends Wait: the operation is answered. It is called once.
+// End ends Wait when the operation is answered. It is called once.
 func (t *Ticket) End() { close(t.done) }
 
 // Outcome is what Wait saw.
@@ -283,7 +283,7 @@ const (
 	Unknown
 )
 
-// Wait waits for End, or until ctx ends, and then gives the operation up if it
+// Wait waits for End, or until ctx ends. It then gives up the operation if it
 // can.
 func (t *Ticket) Wait(ctx context.Context) Outcome {
 	select {

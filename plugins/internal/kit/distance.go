@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// FirstSpan is how long a store grants a lock by itself to a waiter that is
-	// near, and LongestSpan to one however far away.
+	// FirstSpan is how long a store grants a lock by itself to a near waiter, and
+	// LongestSpan the same for a waiter however far away.
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
-	// When the grant comes to a waiter, its sign of life is older than a round trip by
-	// up to the time between two signs, which is 200 ms or a round trip, and by the wait
-	// for requests before it. Two round trips more are what core wants to be left for
-	// the first renewal.
+	// A waiter's sign of life is older than a round trip when its grant arrives.
+	// It is older by up to the time between two signs, 200 ms or a round trip,
+	// and by the wait for requests before it. Two round trips more are what core
+	// wants to have left for the first renewal.
 	spanTrips, spanBeside, spanStep = 5, 200 * time.Millisecond, 100 * time.Millisecond
 )
 
@@ -21,8 +21,8 @@ const (
 // called from any number of goroutines.
 type Distance struct{ trip atomic.Int64 }
 
-// Took notes how long a round trip has taken. One that took longer than those before
-// may have been held up: it counts for an eighth.
+// Took notes how long a round trip has taken. A trip longer than those before
+// counts for an eighth, because it may have been held up.
 func (d *Distance) Took(trip time.Duration) {
 	if last := d.Trip(); last != 0 && trip > last {
 		trip = last + (trip-last)/8

@@ -8,9 +8,8 @@ import (
 
 // Feeds hand a backend's notices to its present watchers. The zero value has none. Its methods
 // may be called from any number of goroutines, and with locks held.
-//
 // Note: calling emit from Announce needs no queue, but a plugin whose host does
-// not read would block there whoever has something to announce.
+// not read would block every caller of Announce.
 type Feeds struct {
 	mu   sync.Mutex
 	open map[*Feed]struct{}
@@ -23,7 +22,7 @@ type Feed struct {
 	more    chan struct{}
 }
 
-// Open begins a Feed, which is closed by its owner.
+// Open begins a Feed; the caller closes it.
 func (fs *Feeds) Open() *Feed {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -35,7 +34,7 @@ func (fs *Feeds) Open() *Feed {
 	return f
 }
 
-// Watched reports whether anybody would hear of a notice.
+// Watched reports whether any watcher would get a notice.
 func (fs *Feeds) Watched() bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -52,8 +51,8 @@ func (fs *Feeds) Announce(n driver.Notice) {
 	}
 }
 
-// More is filled when there are notices to take. Others may fill it too, who
-// want the watcher to look.
+// More returns a channel that is filled when there are notices to take. Others
+// may fill it too, to have the watcher look.
 func (f *Feed) More() chan struct{} { return f.more }
 
 // Take removes and returns what was announced.

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// Group is a context that lasts until a backend is closed, and the goroutines that
-// do not outlast that. Its methods may be called from any number of goroutines.
+// Group is a context that lasts until a backend is closed, and the goroutines
+// that end with it. Its methods may be called from any number of goroutines.
 type Group struct {
 	context.Context
 	end  context.CancelFunc
-	mu   sync.Mutex // keeps the start of a goroutine from the end of the context
+	mu   sync.Mutex // no goroutine starts while the context ends
 	work sync.WaitGroup
 }
 
@@ -41,7 +41,7 @@ func (l *Group) End() bool {
 	return first
 }
 
-// Wait, after End, returns when all goroutines have.
+// Wait returns when all goroutines have; call it after End.
 func (l *Group) Wait() { l.work.Wait() }
 
 // Close ends l, waits for its goroutines, and calls last. When ctx ends before

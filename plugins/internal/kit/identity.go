@@ -10,11 +10,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Identity is which server an address leads to. Behind one name there may be
-// several: a balancer, a name with two records, a failover that cut no
-// connection. Two of them that serve at the same time would grant every lock
-// twice, so the connections of one backend lead to one server, and what another
-// one has to offer is refused while that one serves.
+// Identity tracks which server an address leads to. Several servers may stand
+// behind one name: by a balancer, two records, or a failover that cut no
+// connection. Two that serve at the same time would grant every lock twice. So
+// all connections of one backend lead to one server, and other servers are
+// refused while that one serves.
 //
 // It sees the connections of one process. Two hosts, each with another server,
 // do not notice each other.
@@ -32,16 +32,16 @@ type Identity struct {
 	at     time.Time
 }
 
-// refusedFor is how long [Identity.Err] tells of a refusal.
+// refusedFor is how long [Identity.Err] returns a refusal.
 const refusedFor = time.Minute
 
-// Admit decides about a new connection to server, a name that no other server
-// has and that its restart changes; "" is not known, and admitted. The first
-// server becomes the current one. For another one serves is called, which reports whether
-// the current server still serves; it asks a connection that exists and makes none.
-// When it does, the connection must be closed, and the error wraps
-// driver.ErrUnavailable and driver.ErrNotSent. When it does not, the new server
-// takes its place: a connection to a server that is not [Identity.Current] must
+// Admit decides about a new connection to server, a name that is unique and
+// changes with a restart. An unknown server, "", is admitted, and the first
+// server becomes the current one. For another server Admit calls serves, which
+// reports whether the current one still serves; it asks a connection that
+// exists and makes none. If so, the connection must be closed, and the error
+// wraps driver.ErrUnavailable and driver.ErrNotSent. If not, the new server
+// becomes current. A connection to a server that is not [Identity.Current] must
 // not be used again.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
@@ -78,8 +78,8 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Err returns the last refusal of the current server's last minute, for a
-// backend's Check.
+// Err returns the last refusal that the current server made in the last minute,
+// for a backend's Check.
 func (i *Identity) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -40,7 +40,7 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 	}
 }
 
-// after is when to look again at h unless told before.
+// after returns a channel that fires when to look at h again, unless told before.
 func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	switch {
 	case every == 0:
@@ -51,27 +51,27 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	return time.After(every)
 }
 
-// Poller follows locks for a backend that is not told of changes. It asks once in
-// Every about all of them, so that a hundred cost the store what one costs.
+// Poller follows locks for a backend that is not told of changes. It asks about all
+// of them once in Every, so that a hundred locks cost the store what one costs.
 type Poller struct {
 	Every time.Duration
-	// Look returns what it sees of each of names. What is left out is not held.
+	// Look returns what it sees of each of names. A name left out is not held.
 	Look func(names []string) map[string]Seen
 	// Go runs f in a goroutine, or returns false when the backend is closed.
 	Go func(f func()) bool
 
 	mu   sync.Mutex
-	next *round    // that has not begun; nil when no follower waits for one
-	last time.Time // when the one before it began
+	next *round    // the round to come; nil when no follower waits for one
+	last time.Time // when the last round began
 }
 
-// Seen is who holds a lock, or why that cannot be seen.
+// Seen is the holder of a lock, or why it cannot be seen.
 type Seen struct {
 	Holder driver.Holder
 	Err    error
 }
 
-// round is one question.
+// round is one question to the store about several locks.
 type round struct {
 	names map[string]struct{} // guarded by the Poller's mutex until it begins
 	done  chan struct{}
@@ -114,7 +114,7 @@ func (p *Poller) join(name string) *round {
 	return r
 }
 
-// ask asks what r is about, after a pause.
+// ask calls Look for the names of r, after a pause.
 func (p *Poller) ask(r *round, pause time.Duration) {
 	time.Sleep(pause)
 	p.mu.Lock()

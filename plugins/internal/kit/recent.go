@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Recent remembers what was put last, and forgets the rest by itself. It has what
-// was put within Age and is among the Limit put last, and some of what is older: up
-// to twice as old, or twice as many. The zero value forgets nothing. Its methods may
-// be called from any number of goroutines.
+// Recent remembers the latest entries, and forgets the others by itself. It
+// keeps entries that were put within Age and are among the last Limit, and some
+// older ones: up to twice as old, or twice as many. The zero value forgets
+// nothing. Its methods may be called from any number of goroutines.
 //
-// Two maps take turns, so that nothing is looked through to find what is over.
+// Two maps take turns, so that expired entries need no search.
 type Recent[K comparable, V any] struct {
-	Age   time.Duration // 0: however old
-	Limit int           // 0: however many
+	Age   time.Duration // 0 sets no limit of age
+	Limit int           // 0 sets no limit of number
 
 	mu            sync.Mutex
 	recent, older map[K]V
 	turned        time.Time // when recent was last empty
 }
 
-// Put remembers v of k, instead of what was put before.
+// Put remembers v for k, in place of an earlier value.
 func (m *Recent[K, V]) Put(k K, v V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,7 +31,7 @@ func (m *Recent[K, V]) Put(k K, v V) {
 	m.recent[k] = v
 }
 
-// Get returns what was put last of k, if that is remembered.
+// Get returns the last value put for k, if it is remembered.
 func (m *Recent[K, V]) Get(k K) (v V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,18 +42,18 @@ func (m *Recent[K, V]) Get(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// Has reports whether anything of k is remembered.
+// Has reports whether a value for k is remembered.
 func (m *Recent[K, V]) Has(k K) bool {
 	_, ok := m.Get(k)
 	return ok
 }
 
-// Take forgets k, and reports whether anything of it was remembered.
+// Take forgets k, and reports whether a value for it was remembered.
 func (m *Recent[K, V]) Take(k K) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.recent)+len(m.older) == 0 {
-		return false // as a rule, where only what went wrong is put
+		return false // the usual case where only failures are put
 	}
 	m.turn()
 	_, newer := m.recent[k]
@@ -63,7 +63,7 @@ func (m *Recent[K, V]) Take(k K) bool {
 	return newer || older
 }
 
-// Len is how many are remembered. What was put again may count twice.
+// Len returns the number of entries. A key put again may count twice.
 func (m *Recent[K, V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *Recent[K, V]) Len() int {
 	return len(m.recent) + len(m.older)
 }
 
-// turn makes what is recent older when it is time. The caller holds mu.
+// turn makes the recent map the older one when it is time. The caller holds mu.
 func (m *Recent[K, V]) turn() {
 	var age time.Duration
 	if m.Age > 0 {

@@ -2,19 +2,19 @@ package kit
 
 import "sync"
 
-// Wake wakes the one who reads c, which has room for one, or who will read it next.
+// Wake wakes the present or next reader of c, which has room for one signal.
 func Wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it has yet to take the signal before this one
+	default: // the reader has yet to take the signal before this one
 	}
 }
 
-// Broadcast wakes everyone who waits for its next change. Its methods may be called
+// Broadcast wakes all that wait for its next change. Its methods may be called
 // from any number of goroutines.
 type Broadcast struct {
 	mu   sync.Mutex
-	next chan struct{} // nil while nobody waits
+	next chan struct{} // nil while no caller waits
 }
 
 // Next returns a channel that the next call of Up closes.
@@ -27,7 +27,7 @@ func (b *Broadcast) Next() <-chan struct{} {
 	return b.next
 }
 
-// Up wakes all who have asked for Next.
+// Up wakes all callers that wait for Next.
 func (b *Broadcast) Up() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

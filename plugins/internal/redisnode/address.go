@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Address is one server's address with what a URL may say beside it.
+// Address is one server's address with the settings that its URL may carry.
 type Address struct {
 	Network string // "tcp" or "unix"
 	Addr    string // host:port, or the path of a socket
@@ -25,8 +25,8 @@ type Address struct {
 
 // ParseAddress reads "host", "host:port", "redis://user:password@host:port/db",
 // the same with rediss for TLS, or "unix:///path?db=1". Its errors wrap
-// driver.ErrConfig and show no part of the text: where it is not understood,
-// nobody knows which part is a password.
+// driver.ErrConfig and show no part of the text, because any part of an
+// unreadable address may be a password.
 func ParseAddress(text string, defaultPort int) (Address, error) {
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "@") {
@@ -77,9 +77,9 @@ func fromURL(u *url.URL, defaultPort int) (a Address, err error) {
 
 var errHostPort = errors.New("it is not host:port")
 
-// isHost reports whether host is a name or an IP address. What has other signs
-// in it may be a setting that was taken for an address, and would be shown by
-// the error of the dial.
+// isHost reports whether host is a name or an IP address. Text with other signs
+// in it may be a setting that was taken for an address, and the error of the
+// dial would show it.
 func isHost(host string) bool {
 	return host != "" && !strings.ContainsFunc(host, func(r rune) bool {
 		return r < utf8.RuneSelf && !strings.ContainsRune("-._~:%", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)

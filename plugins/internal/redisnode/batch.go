@@ -12,8 +12,8 @@ import (
 // opsPerScript bounds how long one script keeps the server from other clients.
 const opsPerScript = 32
 
-// op is one operation, already written as the script wants it: the caller may
-// be gone, with its value, when it is sent.
+// op is one operation, already written as the script wants it, because the
+// caller and its value may be gone when it is sent.
 type op struct {
 	kind           string
 	name, id, tail string
@@ -89,13 +89,13 @@ func failed(count int, err error) []driver.Result {
 	return replies
 }
 
-// part is one call of the script for operations: where its replies belong.
+// part is one call of the operations script, with the places for its replies.
 type part struct {
 	*invocation
 	items   []*item
 	indexes []int
 	locks   []string
-	renewed bool // something that replicas have to know
+	renewed bool // an operation that replicas have to confirm
 }
 
 // parts packs the operations of items into scripts.
@@ -120,7 +120,7 @@ func (n *Node) parts(items []*item) []*part {
 		args := make([]any, 0, 4*len(p.items))
 		mints := false
 		for j, it := range p.items {
-			// Pointers, because a value would be copied into the interface.
+			// The loop takes pointers, because a value would be copied into the interface.
 			o := &it.ops[p.indexes[j]]
 			args = append(args, &o.kind, &o.id, &o.ms, &o.tail)
 			mints = mints || o.kind == "a"
@@ -130,8 +130,8 @@ func (n *Node) parts(items []*item) []*part {
 	return parts
 }
 
-// perScript is how many locks a script may name. In Cluster their keys would
-// have to share a slot, and be on one node while it moves.
+// perScript returns how many locks a script may name. In Cluster it is one:
+// keys would have to share a slot, and be on one node while it moves.
 func (n *Node) perScript() int {
 	if n.opts.Keys.cluster {
 		return 1
@@ -153,8 +153,8 @@ func (p *part) add(it *item, i int, lock string) {
 // often heard nothing of that.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver writes the replies where they belong. unsafe is an error for what
-// must not be believed without the replicas.
+// deliver writes the replies where they belong. unsafe is the error for replies
+// that must not be believed without the replicas.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {
@@ -177,8 +177,8 @@ func (p *part) deliver(unsafe error) {
 		if o.kind != "a" {
 			reply.Token = 0
 		}
-		// A lease that is not there was perhaps released by a try before, over
-		// which the failover may have gone.
+		// An earlier try perhaps released a missing lease, and the failover may
+		// have undone that release.
 		if unsafe != nil && confirmed(o.kind) && (reply.Err == nil || o.kind == "d") {
 			*reply = driver.Result{Err: unsafe}
 		}

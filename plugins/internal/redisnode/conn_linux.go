@@ -7,10 +7,10 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// pollConn is a connection without TLS whose reads and writes do not tell the
-// Go runtime of calls that might block, which sockets in Go do not: after an
-// idle moment the runtime would wake its monitor thread for each of them. Each
-// direction is used by one goroutine at a time.
+// pollConn is a connection without TLS whose reads and writes skip the Go
+// runtime's bookkeeping of calls that might block. Sockets in Go do not block,
+// but after an idle moment the runtime would wake its monitor thread for each
+// call. Each direction is used by one goroutine at a time.
 type pollConn struct {
 	net.Conn
 	raw      syscall.RawConn
@@ -21,7 +21,7 @@ type pollConn struct {
 	tryWrite func(fd uintptr) bool
 }
 
-// polled returns conn with cheaper reads and writes, where that can be.
+// polled returns conn with cheaper reads and writes, where possible.
 func polled(conn net.Conn) net.Conn {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {

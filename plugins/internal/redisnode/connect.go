@@ -24,8 +24,8 @@ import (
 // MaxPool is the most connections that a client may be allowed.
 const MaxPool = 1000
 
-// Take adds to c what an address says beside host and port. It must not
-// contradict the keys.
+// Take adds to c the settings that an address gives beside host and port. They
+// must not contradict the keys.
 func Take(c *config.Connect, a Address) error {
 	switch {
 	case a.Network == "unix" && c.Secure():
@@ -42,15 +42,15 @@ func Take(c *config.Connect, a Address) error {
 	return nil
 }
 
-// ClientOptions returns what every client is made with: pool is how many
-// connections carry requests, and with secure the address asks for TLS. Each new connection is given to connected before its
-// first request; when that fails the connection is closed and the request
+// ClientOptions returns the options of every client: pool connections carry requests,
+// and with secure the address asks for TLS. Each new connection is given to connected
+// before its first request. If that fails, the connection is closed and the request
 // fails with the same error, unsent. Links must be the client's own.
 //
-// The client never sends a request a second time: its first sending may have
-// been executed. It uses RESP2, which has no push frames to look for. What it
-// would print about failed connections, to the standard error of the whole
-// process, is dropped: the same errors reach the callers.
+// The client never sends a request a second time, because the first sending may
+// have been executed. It uses RESP2, which has no push frames to look for. Its
+// messages about failed connections are dropped: they would go to the standard
+// error of the whole process, and the same errors reach the callers.
 func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, links *Links,
 	connected func(context.Context, *goredis.Conn) error,
 ) (*goredis.UniversalOptions, error) {
@@ -73,7 +73,7 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
-		// Two more than the lanes: for a check and a listing.
+		// Two connections more than the lanes, for a check and a listing.
 		PoolSize: pool + 2, PoolTimeout: c.RequestTimeout, PipelinePoolSize: -1,
 		ConnMaxIdleTime: 5 * time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -84,8 +84,8 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 // opened with it. The client does not look at a context while it reads.
 type closeWithContext struct{}
 
-// dialer connects, and tells a connection that never came about from one that
-// broke.
+// dialer connects. Its errors distinguish a failed dial from a broken
+// connection.
 func dialer(timeout time.Duration, source *config.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -108,20 +108,20 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 	}
 }
 
-// serverConn is a connection to what should be a Redis server. What comes
-// first says whether one is at the other end, and refuses a certificate where
-// it is refused after the handshake, as in TLS 1.3. It answers the client's
-// HELLO, so until it came nothing was asked for.
+// serverConn is a connection to a supposed Redis server. The first bytes show
+// whether one is at the other end, or refuse a certificate after the handshake,
+// as in TLS 1.3. They answer the client's HELLO, so no request was sent before
+// them.
 type serverConn struct {
 	net.Conn
 	addr    string
-	end     time.Time // when the connection must be of use
+	end     time.Time // deadline of the first reply
 	replied bool      // something came from the server
 	link
 }
 
-// SetReadDeadline implements net.Conn: the first answer belongs to what
-// dial_timeout bounds.
+// SetReadDeadline implements net.Conn. The first reply must come within
+// dial_timeout.
 func (c *serverConn) SetReadDeadline(t time.Time) error {
 	if !c.replied && (t.IsZero() || t.After(c.end)) {
 		t = c.end
@@ -130,19 +130,19 @@ func (c *serverConn) SetReadDeadline(t time.Time) error {
 }
 
 const (
-	// server is what should listen at an address.
+	// server names what should listen at an address.
 	server = "Redis server"
-	// replyKinds are what a reply begins with: a status, an error, a number, a
+	// replyKinds are the first bytes of replies: a status, an error, a number, a
 	// string or an array, and a map in RESP3.
 	replyKinds = "+-:$*%"
 )
 
-// lateGrace is how long a read whose time is over looks again.
+// lateGrace is how long a read looks again after its deadline.
 const lateGrace = 2 * time.Millisecond
 
-// Read implements net.Conn. It looks once more when the deadline has passed: on
-// a busy machine it is this process that was late, and the reply has been there
-// for a while.
+// Read implements net.Conn. It looks once more when the deadline has passed,
+// because on a busy machine this process may be late while the reply is already
+// there.
 func (c *serverConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
@@ -167,8 +167,8 @@ func (c *serverConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. A server that ended the connection may have said
-// why before. When the time for p was over, it has not.
+// Write implements net.Conn. After a failed write it reads why the server ended
+// the connection, unless the time for p was over.
 func (c *serverConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err == nil || c.replied {
@@ -191,13 +191,12 @@ type silent struct{}
 func (silent) Printf(context.Context, string, ...any) {}
 
 // Links are the connections of one client. The client has no list of them, and
-// closes one only when it breaks or says READONLY outside of a script; but what
-// one reply tells of a server holds for all connections to it. A name may have
-// led new connections to another server for long, and cut none of the old ones.
+// closes one only when it breaks or says READONLY outside of a script. But one
+// reply about a server holds for all connections to it. A name may have long
+// led new connections to another server, and cut none of the old ones.
 //
-// A connection that is left is closed when the client looks for an idle one, and
-// that of wake-ups, which is never idle, at once. Replies that are under way
-// arrive.
+// The client closes a left connection when it looks for an idle one. The one of
+// wake-ups is never idle, and is closed at once. Replies under way arrive.
 type Links struct {
 	// Labels has connections take the run id of their server from the first
 	// INFO.
@@ -205,26 +204,26 @@ type Links struct {
 
 	mu     sync.Mutex
 	open   map[*serverConn]struct{}
-	failed time.Time     // when a server was last found that does not serve
-	pause  time.Duration // for how long after that no connection is made
+	failed time.Time     // when a server was last found not to serve
+	pause  time.Duration // how long after failed no connection is made
 }
 
-// How long after a server that does not serve the next connection is made: the first
-// one at once, and the others after pauses that double.
+// Pauses before the next connection after a server that does not serve: none at
+// first, then pauses that double.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
 	calmAfter  = 4 * mostPause
 )
 
-// Leave leaves the connections that were made before the given time: what was
-// asked then has shown that their server does not serve.
+// Leave leaves the connections made before the given time, because their server
+// was found not to serve.
 func (l *Links) Leave(before time.Time) {
 	l.leave(func(c *serverConn) bool { return c.made.Before(before) })
 	l.Refused()
 }
 
-// Keep leaves the connections to other servers than the one with the run id.
+// Keep leaves all connections but those to the server with the run id.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -246,8 +245,8 @@ func (l *Links) leave(which func(*serverConn) bool) {
 	}
 }
 
-// Refused has the next connections wait: a new one has led to a server that
-// does not serve.
+// Refused delays the next connections, because a new one has led to a server
+// that does not serve.
 func (l *Links) Refused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,9 +272,9 @@ func (l *Links) rest(ctx context.Context) {
 	}
 }
 
-// Lead reports whether a connection that can be used leads to the server with
-// the run id: it will be asked before a new one is made, and so tell when that
-// server serves no more. One of wake-ups would not.
+// Lead reports whether a usable connection leads to the server with the run id.
+// The client asks that one before it makes a new one, and so learns when the
+// server serves no more. A connection of wake-ups does not count.
 func (l *Links) Lead(run string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,25 +301,25 @@ func (l *Links) remove(c *serverConn) {
 	delete(l.open, c)
 }
 
-// link is what a [serverConn] has for its Links.
+// link is the state that a [serverConn] keeps for its Links.
 type link struct {
 	links   *Links
 	made    time.Time
 	wakeups bool
 	left    atomic.Bool
 
-	// run is guarded by links.mu. head is what has come of the replies before
-	// it is known.
+	// run is guarded by links.mu. head holds the first bytes of the replies until
+	// run is known.
 	run     string
 	labeled bool
 	head    []byte
 }
 
-// mostHead is in how much the run id must have come; some managed servers hide it.
+// mostHead bounds the bytes searched for the run id; some managed servers hide it.
 const mostHead = 16 << 10
 
-// label takes the run id of the server from what comes first: the answers to
-// the login and to INFO, in pieces perhaps.
+// label finds the server's run id in the first bytes, the replies to the login
+// and to INFO, perhaps in pieces.
 func (c *link) label(p []byte) {
 	if !c.links.Labels || c.labeled {
 		return
@@ -339,8 +338,8 @@ func (c *link) label(p []byte) {
 
 var errLeft = errors.New("the connection leads to a server that does not serve")
 
-// SyscallConn implements syscall.Conn, by which the client looks at a connection
-// that was idle: a connection that was left is no good.
+// SyscallConn implements syscall.Conn. The client uses it to check an idle
+// connection, and must not use one that was left.
 func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	if c.left.Load() {
 		return nil, errLeft
@@ -351,7 +350,7 @@ func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque is a connection whose descriptor says nothing, as below TLS.
+// opaque is a connection whose descriptor shows nothing, as below TLS.
 type opaque struct{ syscall.RawConn }
 
 // Read implements syscall.RawConn.
@@ -363,7 +362,7 @@ func (c *serverConn) Close() error {
 	return c.Conn.Close()
 }
 
-// silentServer reports whether err is that no reply came.
+// silentServer reports whether err means that no reply came.
 func silentServer(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()

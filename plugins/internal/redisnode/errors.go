@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// DialError says that no connection to Addr came about.
+// DialError says that a connection to Addr could not be made.
 type DialError struct {
 	Addr string
 	Err  error
@@ -67,8 +67,8 @@ const (
 	needsCommand  = "this store lacks a command; Redis from 6.0 on and Valkey have all"
 )
 
-// nevers are texts, in lower case, of replies without a code that come again
-// until somebody changes a setting or the store.
+// nevers are texts, in lower case, of replies without a code. Such a reply
+// comes again until an operator changes a setting or the store.
 var nevers = []struct{ text, advice string }{
 	{"acl failure in script", needsRights},         // Redis from 7.2 on, Valkey
 	{"the user executing the script", needsRights}, // Redis 7.0
@@ -85,14 +85,14 @@ var nevers = []struct{ text, advice string }{
 	{"select is not allowed", needsDatabase},
 }
 
-// scriptError finds the code in what Redis 6 makes of an error inside a script.
+// scriptError finds the code in the text that Redis 6 gives an error inside a script.
 var scriptError = regexp.MustCompile(`-([A-Z]+) `)
 
-// allSentinels is what the client says when none of them has named a master.
+// allSentinels is the client's error when no sentinel has named a master.
 const allSentinels = "all sentinels specified in configuration are unreachable"
 
-// Explain turns an error of the client into one of package driver, with the
-// cause beside it and what to do about it.
+// Explain turns an error of the client into one of package driver that keeps
+// the cause and says what to do about it.
 func Explain(err error) error {
 	var reply goredis.Error
 	var dial *DialError
@@ -166,8 +166,8 @@ func explainReply(reply goredis.Error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, reply)
 }
 
-// Unsent is err of the set-up of a connection, over which no request has gone
-// yet.
+// Unsent marks err, from the set-up of a connection, as driver.ErrNotSent: no
+// request has gone over that connection yet.
 func Unsent(err error) error {
 	if errors.Is(err, driver.ErrNotSent) {
 		return err

@@ -62,7 +62,7 @@ func (k Keys) Name(key string) (string, bool) {
 	return name, k.Lock(name) == key
 }
 
-// pattern is what SCAN finds every lock key of the prefix with, and others.
+// pattern is a SCAN pattern that matches every lock key of the prefix, and others.
 func (k Keys) pattern() string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(k.prefix) + "*"
 }
@@ -70,7 +70,7 @@ func (k Keys) pattern() string {
 // changeChannel is where changes of the lock name are published.
 func (k Keys) changeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
 
-// Nobody is a key of the prefix that no lock has.
+// Nobody returns a key of the prefix that belongs to no lock.
 func (k Keys) Nobody() string { return k.prefix + encodedMark }
 
 func (k Keys) side() string                  { return k.prefix + "~" }
@@ -87,8 +87,8 @@ func (k Keys) Head(lock string) []any {
 	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
-// tag is what sends a side key to the slot of lock. Outside Cluster it is
-// empty, so that all locks of the prefix share their side keys.
+// tag is the part of a side key that puts it in the slot of lock. Outside
+// Cluster it is empty, so that all locks of the prefix share their side keys.
 func (k Keys) tag(lock string) string {
 	if !k.cluster {
 		return ""
@@ -119,8 +119,8 @@ func slot(key string) uint16 {
 // slotTag returns a short string whose hash slot is s.
 func slotTag(s uint16) string { return slotTags()[s] }
 
-// slotTags has one for each slot: the first numbers in base 36 that hash to
-// it. Finding all takes some ten milliseconds, once, and only in Cluster.
+// slotTags has one tag for each slot: the first number in base 36 that hashes
+// to it. Finding all takes some ten milliseconds, once, and only in Cluster.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// TombstoneFor is how long the store refuses a withdrawn owner. It is longer than
-// the kernel goes on sending what a closed connection had still to send.
+// TombstoneFor is how long the store refuses a withdrawn owner. The kernel may
+// go on sending a closed connection's data, but not for so long.
 const TombstoneFor = 110 * time.Second
 
 // Options are how a [Node] is made.
@@ -27,7 +27,7 @@ type Options struct {
 	// letters and digits.
 	ID string
 	// Turns is the script by which a waiter enters a queue whose turns the caller
-	// gives; nil for the queue of this package, whose locks are granted to waiters.
+	// gives. Nil means the queue of this package, which grants locks to waiters.
 	Turns *Script
 	// Batches is how many batches of requests may be under way at once.
 	Batches int
@@ -36,14 +36,14 @@ type Options struct {
 	WaitReplicas int
 	WaitTimeout  time.Duration
 	// Links are the client's connections, which are left when a reply says that
-	// their server does not serve; nil in a Cluster, where a server that serves
-	// a key no more names the one that does.
+	// their server does not serve. Nil in a Cluster, where a server that no
+	// longer serves a key names the one that does.
 	Links *Links
 	// Silence is how long a server may say nothing before it is taken for
 	// one that does not serve.
 	Silence time.Duration
 	// PingEvery is how often a silent connection of wake-ups is asked whether it
-	// still lives, pingEvery when that is more.
+	// still lives, or pingEvery when that is longer.
 	PingEvery time.Duration
 }
 
@@ -60,7 +60,7 @@ type Node struct {
 
 	// Turned wakes when Refusal begins or ends.
 	Turned   kit.Broadcast
-	refusing sync.Mutex            // keeps Refuse from itself
+	refusing sync.Mutex            // lets one Refuse run at a time
 	refusal  atomic.Pointer[error] // nil until there was one
 	policies policies
 }
@@ -77,8 +77,8 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	return n
 }
 
-// Refuse has acquires refused with err, without asking the
-// server, until it is called with nil.
+// Refuse makes acquires fail with err, without asking the server, until it is
+// called with nil.
 func (n *Node) Refuse(err error) {
 	n.refusing.Lock()
 	defer n.refusing.Unlock()
@@ -88,7 +88,7 @@ func (n *Node) Refuse(err error) {
 	}
 }
 
-// Refusal returns with what acquires are refused, nil when they are not.
+// Refusal returns the error that acquires are refused with, or nil.
 func (n *Node) Refusal() error {
 	if err := n.refusal.Load(); err != nil {
 		return *err
@@ -100,7 +100,7 @@ func (n *Node) Refusal() error {
 // way, and closes the client.
 func (n *Node) Close(ctx context.Context) error {
 	n.Wakeups.close()
-	// The connections are taken away from what still waits for replies.
+	// Closing the client cuts off requests that still wait for replies.
 	stop := context.AfterFunc(ctx, func() { _ = n.client.Close() })
 	n.requests.Close()
 	if !stop() {

@@ -27,17 +27,17 @@ type item struct {
 
 	deadline time.Time // zero: none
 
-	// For an item that nobody waits for.
+	// ctx belongs to an item that no caller waits for.
 	ctx    context.Context
 	finish func(driver.Result)
 
-	// What ops and replies of a single operation point to.
+	// Storage for ops and replies of a single operation.
 	op1    [1]op
 	reply1 [1]driver.Result
 }
 
-// size is how many operations it is. They go out together, so that they stay in
-// their order.
+// size returns the number of operations of the item. They go out together, to
+// stay in their order.
 func (it *item) size() int { return max(1, len(it.ops)) }
 
 // end says that the item was answered.
@@ -49,11 +49,11 @@ func (it *item) end() {
 	it.End()
 }
 
-// do queues it and waits until it was answered or ctx ends.
+// do queues the item and waits until it is answered or ctx ends.
 //
-// Requests do not run on their caller's goroutine, for two reasons: what many
-// callers ask at the same time shares scripts and round trips, and a caller
-// whose ctx was cancelled can leave, which a read from a socket cannot.
+// Requests do not run on their caller's goroutine. So simultaneous requests
+// share scripts and round trips, and a caller can leave when its ctx is
+// cancelled, which a read from a socket cannot do.
 func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
 		return unsent(ctx)
@@ -76,7 +76,7 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
 }
 
-// serve answers items, those whose ctx has ended without asking the server.
+// serve answers items; one whose ctx has ended is not sent to the server.
 func (n *Node) serve(items []*item, _ func()) {
 	due := items[:0:len(items)]
 	for _, it := range items {
@@ -157,12 +157,12 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// exec sends calls, those whose script the server does not know a second time
-// with the text. When a reply says that the server does not serve, the calls go out
-// once more over other connections: such a server has done nothing. The error
-// it returns is about the replicas alone; each call has its own.
+// exec sends calls, and once more with the whole text if the server does not
+// know their script. Calls also go out once more, over other connections, when
+// a reply says that the server does not serve: it has done nothing. The
+// returned error is about the replicas alone; each call has its own.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
-	var before error // of the calls that are not asked again
+	var before error // from the calls that are not repeated
 	for again := false; ; again = true {
 		sent := time.Now()
 		unsafe := errors.Join(before, n.send(ctx, calls, false, renewed))
@@ -208,8 +208,8 @@ func (n *Node) astray(c *invocation, sent time.Time) bool {
 	return away
 }
 
-// AstrayInside is the first error in the reply of a script that went on after it and
-// [Astray] is true of.
+// AstrayInside returns the first error in a script's reply that [Astray] is
+// true of; the script went on after it.
 func AstrayInside(reply any) error {
 	all := FieldsOf(reply)
 	for _, one := range all {
@@ -250,8 +250,8 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 	return nil
 }
 
-// flush sends a pipeline. When there was no connection to send it over, the
-// client says so to nobody but its caller.
+// flush sends a pipeline. The client returns a failure to get a connection to
+// its caller, and does not put it in the calls.
 func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {

@@ -68,8 +68,8 @@ func NewScript(head, queue, handoff, slowPath, body string) *Script {
 		lua("read") + lua("state") + slowPath + "end\n" + head + body)
 }
 
-// wholeScript makes a script with its name. The server names scripts by SHA-1, which
-// protects nothing here, so it is used where only FIPS 140 is allowed, too.
+// wholeScript makes a script with its digest. The server names scripts by SHA-1,
+// which protects nothing here and so is used even where only FIPS 140 is allowed.
 func wholeScript(text string) *Script {
 	var sum [sha1.Size]byte
 	fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(text)) })
@@ -110,8 +110,8 @@ func (v *invocation) send(ctx context.Context, p processor, whole bool) {
 	_ = p.Process(ctx, v.cmd)
 }
 
-// unknownScript reports whether the server did not know the script yet, after
-// a start, a failover or SCRIPT FLUSH.
+// unknownScript reports whether the server did not know the script, as after a
+// start, a failover or SCRIPT FLUSH.
 func (v *invocation) unknownScript() bool {
 	return errors.Is(v.cmd.Err(), goredis.ErrNoScript) || goredis.HasErrorPrefix(v.cmd.Err(), "NOSCRIPT")
 }

@@ -60,8 +60,8 @@ func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
 
-// Check is Probe of any connection, and of a new one when that leads to a server
-// that does not serve. It may outlast ctx when that is cancelled.
+// Check is Probe over any connection, and over a new one if the first leads to
+// a server that does not serve. It may outlast a cancelled ctx.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)
@@ -83,8 +83,8 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 	_ = pipe.Process(ctx, fsync)
 	var named, ack *goredis.Cmd
 	if probe != nil {
-		// Both ways of running a script: which one is needed changes with what
-		// the server has in its cache.
+		// The probe runs a script both ways, because the server's cache decides
+		// which one is needed.
 		probe.send(ctx, pipe, true)
 		whole := probe.cmd
 		probe.send(ctx, pipe, false)
@@ -110,8 +110,8 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 }
 
 // Replicates returns an error when the server has fewer replicas than must
-// confirm a grant, and spare reports whether it has one more. Without one that
-// is to spare a failover confirms nothing until the old master has come back as
+// confirm a grant. spare reports whether it has one more: without a spare
+// replica, a failover leaves grants unconfirmed until the old master is back as
 // a replica, which takes Sentinel longer than most leases last.
 func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
 	if s.replicas < wanted {
@@ -159,10 +159,10 @@ func durability(aof, fsync string) string {
 	return "appendfsync " + fsync
 }
 
-// Unsafe tells why locks must not be kept on this server, nil when they may
-// be. In a Cluster replicas are asked too, for the slots alone. With served a
-// master was here before: then a replica is no mistake of the address, but a
-// failover that is under way.
+// Unsafe returns why locks must not be kept on this server, or nil. In a
+// Cluster replicas are asked too, but only for the slots. served says that a
+// master was here before; a replica then is no mistake of the address, but a
+// failover under way.
 func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
 	case s.Sentinel && how == Sentinels:
@@ -184,9 +184,9 @@ func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	return nil
 }
 
-// Evicts returns an error when the server may delete a lock that is held, so
-// that nothing must be granted on it. Leases that are held can be renewed: one
-// that was deleted is lost then.
+// Evicts returns an error when the server may delete a held lock, so that
+// nothing must be granted on it. Held leases can still be renewed, but a
+// deleted one is lost.
 func (s Server) Evicts(addr string) error {
 	if s.policy == "" || s.policy == "noeviction" {
 		return nil
@@ -195,9 +195,9 @@ func (s Server) Evicts(addr string) error {
 		driver.ErrDenied, driver.ErrNotSent, addr, s.policy)
 }
 
-// ReadAgain asks the server s about what may change while its connections live:
-// what it does when its memory is full, and whether it is a master. INFO
-// shows it, because managed servers hide CONFIG.
+// ReadAgain asks the server s again for what may change while its connections
+// live: its maxmemory policy, and whether it is a master. It reads INFO,
+// because managed servers hide CONFIG.
 func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 	args := []any{"info"}
 	if s.major >= 7 { // an older one takes one section, or none for all
@@ -213,17 +213,17 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 // PolicyEvery is how often [Server.ReadAgain] is asked.
 const PolicyEvery = time.Second
 
-// policies has the servers of a store on which nothing must be granted.
+// policies lists the servers of a store on which nothing must be granted.
 type policies struct {
-	looking  sync.Mutex // keeps an older answer from coming after a newer one
+	looking  sync.Mutex // lets no older answer overwrite a newer one
 	mu       sync.Mutex
 	verdicts map[string]error // by server, as its clients and connections call themselves
 }
 
-// Judge notes what was found out about the server of a client or a connection: why
-// nothing must be granted on it, or nil. Acquires are refused while that is so of
-// one server. An error that does not wrap driver.ErrDenied is no answer, and
-// changes nothing.
+// Judge notes why nothing must be granted on the server of a client or a
+// connection, or nil. While one server has such a reason, acquires are refused.
+// An error that does not wrap driver.ErrDenied is no answer, and changes
+// nothing.
 func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()
@@ -236,7 +236,7 @@ func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.refuseAsJudged()
 }
 
-// keepJudged forgets what was found out about other servers than these.
+// keepJudged forgets the verdicts on all servers but these.
 func (n *Node) keepJudged(servers map[string]bool) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()

@@ -26,7 +26,7 @@ func LeaseID(owner string, token uint64) string {
 	return owner + " " + strconv.FormatUint(token, 10) + " "
 }
 
-// ValueTail is what follows the head.
+// ValueTail is the rest of the value, after the head.
 func ValueTail(label string, value []byte) string {
 	var b strings.Builder
 	b.Grow(len(label) + len(value) + 6)
@@ -52,8 +52,8 @@ func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	return h
 }
 
-// ttl turns what PTTL says into a Holder's TTL. Its zero is a last fraction of
-// a millisecond; what no time.Duration can hold, 292 years, is no end.
+// ttl turns a PTTL reply into a Holder's TTL. PTTL's zero is a last fraction of
+// a millisecond; a number above time.Duration's 292 years means no end.
 func ttl(ms int64) time.Duration {
 	if ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) {
 		return -1
@@ -117,9 +117,9 @@ func printable(raw string) string {
 	return b.String()
 }
 
-// ParseVote reads what one node has for the lock name. Unlike elsewhere a
-// value may have the token 0: a grant whose token is not written yet. Milliseconds
-// are as PTTL has them.
+// ParseVote reads one node's value for the lock name. Here a value may have the
+// token 0, for a grant whose token is not written yet. Milliseconds are as PTTL
+// has them.
 func ParseVote(name, raw string, ms int64) driver.Holder {
 	owner, rest, ok := strings.Cut(raw, " 0 ")
 	if ok && isOwner(owner) {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// refreshEvery is how long a place in the queue is taken for standing without
-	// asking; the scripts keep it longer.
+	// refreshEvery is how long a place in the queue is trusted without asking the
+	// store; the scripts keep it longer.
 	refreshEvery = time.Second
 
 	// lostAfter is when a waiter whose owner was neither granted nor withdrawn is
@@ -31,24 +31,24 @@ type waiting struct {
 	woken  chan struct{} // filled when the owner was granted the lock or should ask again
 	queued time.Time     // when the store was last known to have it
 	epoch  int           // of the connection then
-	seen   time.Time     // when the owner last waited or asked
+	seen   time.Time     // the owner's last Wait or request
 	grant  pushed
 	later  *time.Timer // fills woken; nil while nothing has to be asked later
 }
 
-// pushed is what the store has told of a grant; zero for none. See lua/queue.lua.
+// pushed is a grant that the store has pushed; zero for none. See lua/queue.lua.
 type pushed struct {
 	token uint64
 	sign  time.Duration // the sign of life that the store had seen
 	span  time.Duration
 }
 
-// Wait queues r.Owner and returns when it was granted the lock or should ask again:
-// woken reports whether it was told so. It returns also after most, or when moved
-// is closed.
+// Wait queues r.Owner and returns when the lock was granted to it or when it
+// should ask again. woken reports whether a push said so. Wait also returns
+// after most, or when moved is closed.
 //
-// The queue is in the store. A push is lost with the connection that it comes
-// over, and then every waiter is woken, or with the queue, which a waiter enters
+// The queue is in the store. A push is lost with its connection, and then every
+// waiter is woken. It may also be lost with the queue, which a waiter enters
 // again after refreshEvery.
 func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (woken bool, g driver.Grant, err error) {
 	over := time.Now().Add(most)
@@ -79,9 +79,9 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	}
 }
 
-// enqueue enters r.Owner into the queue of r.Name, and reports whether that is
-// free and it is that owner's turn. Where releases grant, it is told so by a push,
-// and left is what the holder has left of its lease, zero where that is not known.
+// enqueue enters r.Owner into the queue of r.Name, and reports whether the lock
+// is free and it is that owner's turn. Where releases grant, a push says so
+// instead. left is the rest of the holder's lease, or zero if unknown.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -122,9 +122,9 @@ func entry(process string, r driver.Request) string {
 
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
-// take returns the grant that r.Owner was told of, once. It is zero, so that
-// the owner asks, when there is none, when its time is over, when it must not
-// be used before replicas have it, and when nothing must be granted.
+// take returns the grant that was pushed to r.Owner, once. It returns zero, so
+// that the owner asks, if there is no grant, its time is over, replicas must
+// have it first, or nothing must be granted.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()
@@ -134,8 +134,8 @@ func (n *Node) take(r driver.Request) driver.Grant {
 	}
 	p := wt.grant
 	wt.grant = pushed{}
-	// The present is read first: a pause of this thread between the two readings
-	// then makes the sign older.
+	// The present is read first, because a pause of this thread between the two
+	// readings then makes the sign older.
 	now := time.Now()
 	age := sinceBoot() - p.sign
 	if p.token == 0 || age < 0 || age >= p.span || n.opts.WaitReplicas > 0 || len(r.Value) > maxEntryValue || n.Refusal() != nil {
@@ -179,7 +179,7 @@ func (w *Wakeups) forget(owner string) {
 }
 
 // refused notes that a request sent at the instant sent found the lock taken,
-// and owner in the queue or not.
+// and whether owner was in the queue.
 func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,8 +207,8 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 }
 
 // inQueue reports whether owner is surely still in the queue: the store said so
-// lately, and the connection over which it would be told is the same since.
-// Then a wait needs no request at all, because a grant would have been told.
+// lately, over the connection that would still bring its push. A wait then
+// needs no request, because a grant would have been pushed.
 func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,32 +255,32 @@ func (w *Wakeups) push(text string) {
 }
 
 const (
-	// signEvery is how often a process that waits gives a sign of life, unless a round
-	// trip takes longer. Each stands
-	// for signFor, and longer by what the store may grant a lock longer for: the way of
-	// one takes now more, now less.
+	// signEvery is how often a process with waiters gives a sign of life, unless
+	// a round trip takes longer. A sign stands for signFor, because its travel
+	// time varies, and longer where the store may grant a lock for more than the
+	// first span.
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
-	// signsGoOn is how long after its owner last waited or asked a place is kept
-	// by signs.
+	// signsGoOn is how long signs keep a place after its owner last waited or
+	// asked.
 	signsGoOn = 2 * time.Second
 )
 
 // started is where sinceBoot begins on a system without such a clock.
 var started = time.Now()
 
-// sign is a sign of life as the scripts take it: of which process, when it was
-// sent by the clock of this machine, which no other reads, and for how many
+// sign returns a sign of life as the scripts take it: the process, the time of
+// sending by this machine's clock, which no other machine reads, and how many
 // milliseconds it stands. The clock goes on while the machine is suspended.
 func (n *Node) sign() []any {
 	stands := signFor + n.distance.FirstSpan() - kit.FirstSpan
 	return []any{n.opts.ID, sinceBoot().Microseconds(), stands.Milliseconds()}
 }
 
-// signs gives signs of life while somebody waits: one for each control string,
-// of which a Cluster has one a slot. None waits for the answer of the one before, but
-// they must leave room for other requests.
+// signs gives signs of life while this process has waiters, one for each
+// control string; a Cluster has one string a slot. No sign waits for the answer
+// to the one before, but signs must leave room for other requests.
 func (n *Node) signs() {
 	w := n.Wakeups
 	for {
@@ -299,8 +299,8 @@ func (n *Node) signs() {
 	}
 }
 
-// waitedFor returns a lock that somebody waits for, for each control string. When
-// there is none, the signs end.
+// waitedFor returns, for each control string, one lock that has a waiter. The
+// signs end when there is none.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()
@@ -315,8 +315,8 @@ func (n *Node) waitedFor() map[string]string {
 	return locks
 }
 
-// giveSign gives one. When the one before stood no more, places may be lost, and
-// those who had them are woken to find out.
+// giveSign gives one sign of life. If the sign before had expired, places may
+// be lost, and their waiters are woken to find out.
 func (n *Node) giveSign(lock string) {
 	w := n.Wakeups
 	ctx, cancel := context.WithTimeout(w.background, kit.LongestSpan)

@@ -16,16 +16,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// pingEvery is how often a silent connection is asked whether it still lives, at
-// most.
+// pingEvery is the shortest time between two pings of a silent connection.
 const pingEvery = 2 * time.Second
 
-// Wakeups is the one pub/sub connection of a backend: on one channel of its
-// own its waiters are told, by name of their owner, what they were granted or
-// that they should ask, on one channel for each observed lock changes are told. It
-// is opened by the first use.
+// Wakeups is the one pub/sub connection of a backend, opened by its first use.
+// One channel belongs to the instance: it tells waiters, by their owner's name,
+// of a grant or to ask. One more channel for each observed lock tells of its
+// changes.
 //
-// When it breaks, everybody is woken: a push may have been lost with it.
+// All are woken when it breaks, because a push may have been lost.
 type Wakeups struct {
 	client    goredis.UniversalClient
 	channel   string
@@ -81,8 +80,8 @@ func (w *Wakeups) start() {
 	}
 }
 
-// Ready returns when the connection is up, with its epoch, or with the reason
-// why it is not.
+// Ready waits until the connection is up and returns its epoch, or returns why
+// it is not up.
 func (w *Wakeups) Ready(ctx context.Context) (epoch int, err error) {
 	for {
 		link, moved := w.Link()
@@ -198,7 +197,7 @@ func (w *Wakeups) up(ctx context.Context, ps *goredis.PubSub) error {
 	return ps.Subscribe(ctx, slices.Collect(maps.Keys(w.changes))...)
 }
 
-// down wakes everybody, and reports whether the connection was up.
+// down wakes all waiters, and reports whether the connection was up.
 func (w *Wakeups) down(err error) (wasUp bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,21 +19,21 @@ type Options struct {
 	config.Connect
 	Source *config.Source
 	Logger *slog.Logger
-	// Prefix is what the keys begin with that the user may read and write.
+	// Prefix begins the keys that the user may read and write.
 	Prefix string
 	// Probe is a key that is read to see whether the store answers.
 	Probe string
 }
 
-// Cluster is the connection of a process to a cluster. All its requests and
-// streams go to one member, and to another one when that one fails: at once when
-// it says so, otherwise when it does not answer what another one answers.
+// Cluster is the connection of a process to a cluster. All its requests and streams
+// go to one member. They move to another member at once when the first reports a
+// failure, or when it does not answer a question that another one answers.
 //
 // Its methods may be called from any number of goroutines.
 //
-// Note: the client's own balancer goes round among all that are connected. A
-// member that stalls, or has lost its peers, is connected for 13 s and
-// more, and with one request in three it stops every caller.
+// Note: the client's own balancer takes turns among all connected members. A
+// member that stalls, or has lost its peers, stays connected for 13 s and more,
+// and with one request in three it stops every caller.
 type Cluster struct {
 	opts   Options
 	health health
@@ -44,7 +44,7 @@ type Cluster struct {
 	mu   sync.Mutex
 	all  []*member
 	at   *member // in use
-	term uint64  // the highest seen, of the cluster's leaders
+	term uint64  // the highest leader's term seen
 }
 
 // New returns a Cluster. It does not wait for a member to answer.
@@ -60,15 +60,15 @@ func New(o Options) *Cluster {
 	return c
 }
 
-// Go runs f in a goroutine that Close waits for. Once that is called it does
-// nothing and returns false.
+// Go runs f in a goroutine that Close waits for. After Close it does nothing
+// and returns false.
 func (c *Cluster) Go(f func()) bool { return c.background.Go(f) }
 
 // Context ends when Close is called.
 func (c *Cluster) Context() context.Context { return c.background }
 
-// Close ends what is under way, waits for what Go has started and calls last,
-// and ends all connections. When ctx ends before that, it returns ctx.Err().
+// Close ends the work under way, waits for the goroutines of Go, calls last and
+// ends all connections. When ctx ends before that, it returns ctx.Err().
 func (c *Cluster) Close(ctx context.Context, last func()) error {
 	return c.background.Close(ctx, func() {
 		last()
@@ -85,7 +85,7 @@ func (c *Cluster) Close(ctx context.Context, last func()) error {
 // RequestTimeout bounds one request.
 func (c *Cluster) RequestTimeout() time.Duration { return c.opts.RequestTimeout }
 
-// several reports whether there is a choice.
+// several reports whether there is more than one member.
 func (c *Cluster) several() bool { return len(c.all) > 1 }
 
 // answered reports whether a member has ever answered.

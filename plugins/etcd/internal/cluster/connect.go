@@ -39,9 +39,9 @@ type conn struct {
 	server pb.MaintenanceClient
 	made   time.Time
 
-	cluster atomic.Uint64 // the id in the last answer; 0 before that
+	cluster atomic.Uint64 // the cluster id in the last answer; 0 before that
 
-	ctx    context.Context // of all that goes over it
+	ctx    context.Context // context of all requests on the connection
 	cancel context.CancelCauseFunc
 	leader atomic.Pointer[leader]
 }
@@ -142,9 +142,9 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		// Pings find a connection that is black-holed while nobody asks; grpc
 		// allows no shorter interval. See redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		// One try. The client would send a write again when the server itself
-		// reports a cancelled context, and the first may have happened; should
-		// it be repeated all the same, the repetition finds the owner's own key.
+		// One try only: the client would send a write again when the server itself
+		// reports a cancelled context, and the first may have happened. If it is
+		// repeated all the same, the repetition finds the owner's own key.
 		MaxUnaryRetries: 1,
 		DialOptions:     options,
 		Context:         c.background, Logger: zap.NewNop(),
@@ -163,9 +163,9 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	return made, nil
 }
 
-// attempts are how grpc connects to a member that is away. By default its pauses
-// grow to two minutes. An attempt that takes long is not cut short, because grpc says
-// less of one that it has ended itself; redial begins another one.
+// attempts says how grpc connects to a member that is away. Its default pauses
+// grow to two minutes. A long attempt is not cut short, because grpc's error
+// says less about an attempt that it ended itself; redial begins another one.
 //
 // Note: ResetConnectBackoff, which ends a pause, goes through a map that
 // another goroutine of grpc 1.85 may be writing to: that ends the process.
@@ -187,8 +187,8 @@ func (c *conn) close() {
 	_ = c.client.Close() // reports only that it was cancelled
 }
 
-// expired gives conn up if err says that its login is over: the next session
-// logs in again. Nothing came of the request then, and it is to be repeated.
+// expired drops conn if err says that its login has expired; the next session
+// logs in again. The request had no effect then, and must be repeated.
 func (c *Cluster) expired(conn *conn, err error) bool {
 	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty)
 	if !over || c.opts.Username == "" {
@@ -198,8 +198,8 @@ func (c *Cluster) expired(conn *conn, err error) bool {
 	return true
 }
 
-// forsake takes conn out of use, and closes it once what is under way has had
-// its time.
+// forsake takes conn out of use, and closes it once the requests under way have
+// had their time.
 func (c *Cluster) forsake(conn *conn) {
 	if !c.detach(conn) {
 		return
@@ -216,13 +216,13 @@ func (c *Cluster) forsake(conn *conn) {
 	}
 }
 
-// nextAddress is how long one address of a name has to be connected to before the
+// nextAddress is how long one address of a name may take to connect before the
 // next one is tried beside it, as RFC 8305 has it.
 const nextAddress = 250 * time.Millisecond
 
-// dial connects to a host:port whose host may be a name with several addresses, of
-// which some may be dead. The net package tries those of one family one after
-// another, each for a part of the time that is longer than a lease may have.
+// dial connects to a host:port whose host may be a name with several addresses,
+// some of them dead. The net package tries those of one family one after another,
+// and gives each a part of the time that is longer than a lease may have.
 func dial(ctx context.Context, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -238,8 +238,8 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 	return dialAny(ctx, ips)
 }
 
-// dialAny connects to the first of addrs that answers. The error is that of the
-// first one.
+// dialAny connects to the first of addrs that answers, or returns the first
+// one's error.
 func dialAny(ctx context.Context, addrs []string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -252,7 +252,7 @@ func dialAny(ctx context.Context, addrs []string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		select {
 		case results <- result{conn, err}:
-		case <-ctx.Done(): // another one was first
+		case <-ctx.Done(): // another address was first
 			if conn != nil {
 				_ = conn.Close()
 			}

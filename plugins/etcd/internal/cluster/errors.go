@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// ErrDataLost is what comes of a request that was prepared for a generation of
-// the store's data which has ended: nothing of it happened.
+// ErrDataLost means that the generation for which a request was prepared has
+// ended with the store's data, and that the request had no effect.
 var ErrDataLost = errors.New("etcd: the store has lost its data")
 
 // Whole-Txn refusals: the server answered, and nothing of the Txn happened. For
@@ -25,7 +25,7 @@ var refusals = []error{
 	rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrInvalidAuthMgmt,
 }
 
-// What one member says that cannot begin with a request, and another one may.
+// declines are errors of a member that cannot begin a request; another one may.
 var declines = []error{
 	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner),
 }
@@ -44,7 +44,7 @@ func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 // isAnswer reports whether err shows that the store answers.
 func isAnswer(err error) bool { return err == nil || Refused(err) || OutOfSpace(err) }
 
-// declined reports whether this member did not begin with the request.
+// declined reports whether this member did not begin the request.
 func declined(err error) bool {
 	return isOneOf(err, declines) || err != nil && strings.Contains(err.Error(), "raft proposal dropped")
 }
@@ -74,8 +74,8 @@ func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
 
-// Wrap gives an error of the client the sentinel that the contract asks for.
-// What is not known to be permanent is an unknown outcome.
+// Wrap gives an error of the client the sentinel that the contract asks for. An
+// error not known to be permanent is an unknown outcome.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -121,8 +121,8 @@ func (c *Cluster) ended(text string) bool {
 	return !c.answered() && (strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
 }
 
-// unanswered reports whether text, an error of grpc, says that a connection came
-// about and nothing over it that etcd would say.
+// unanswered reports whether text, an error of grpc, says that a connection was
+// made but brought nothing that etcd would send.
 func unanswered(text string) bool {
 	return slices.ContainsFunc([]string{
 		"authentication handshake failed", "failed to write client preface", "error reading server preface", "looked like an HTTP/1.1 header",
@@ -130,7 +130,7 @@ func unanswered(text string) bool {
 	}, func(said string) bool { return strings.Contains(text, said) })
 }
 
-// denied is the error of a request that the server has refused to this client.
+// denied returns the error of a request that the server refused to this client.
 func (c *Cluster) denied(native error, advice string) error {
 	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", c.addresses(), driver.ErrDenied, driver.ErrNotSent, native, advice)
 }
@@ -160,8 +160,7 @@ func (c *Cluster) Interrupted(ctx context.Context, sent bool) error {
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, ctx.Err())
 }
 
-// Untouched is Wrap for a request that can have changed no lock, whatever
-// became of it.
+// Untouched is Wrap for a request that cannot have changed a lock.
 func (c *Cluster) Untouched(err error) error {
 	err = c.Wrap(err)
 	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// quiet is how long nothing may come from the store before it is asked.
+	// quiet is how long the store may be silent before it is asked.
 	quiet = time.Second
 	// timeout is how long that question may take before the store is down.
 	timeout = time.Second
-	// downPause is between two questions to a store that is down.
+	// downPause is the pause between two questions to a store that is down.
 	downPause = 200 * time.Millisecond
 )
 
-// health knows whether the store answers. Errors of requests are only a reason
-// to ask it at once: what counts is a read through the consensus.
+// health knows whether the store answers. Errors of requests only make it ask
+// the store at once; a read through the consensus decides.
 type health struct {
 	wake chan struct{}
 	late atomic.Int32 // requests that should have been answered
 
 	mu          sync.Mutex
 	heard       time.Time // the last answer
-	down        error     // why; nil when it is up
+	down        error     // why it is down; nil when it is up
 	changes     int       // between up and down
 	subscribers map[chan struct{}]bool
 	silent      func() // called after each question without an answer
@@ -72,7 +72,7 @@ func (c *Cluster) State() (changes int, down error) {
 }
 
 // Follow makes changes signal ch, until the returned function is called. The
-// store is asked regularly only while somebody follows.
+// store is asked regularly only while there is a follower.
 func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 	h := &c.health
 	h.mu.Lock()
@@ -94,7 +94,7 @@ func (c *Cluster) OnSilence(f func()) {
 	h.silent = f
 }
 
-// watchHealth asks when there is a reason to, until Close.
+// watchHealth asks the store when there is a reason to, until Close.
 func (c *Cluster) watchHealth() {
 	for {
 		select {
@@ -149,8 +149,8 @@ func (c *Cluster) ask() {
 	silent()
 }
 
-// overdue has the members compared, again and again, until the returned function
-// is called: something should have been answered by then.
+// overdue has the members compared again and again, until the returned function
+// is called, because an answer is overdue.
 func (c *Cluster) overdue() (stop func()) {
 	if !c.several() {
 		return func() {}

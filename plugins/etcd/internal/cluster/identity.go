@@ -18,8 +18,8 @@ import (
 // for which kit.Identity tells of what it has refused.
 const lookEvery = 30 * time.Second
 
-// identity is of which cluster the answers are, and whether the addresses lead to
-// others too: each of two clusters would grant every lock.
+// identity records which cluster the answers come from, and whether the addresses
+// lead to others too, because each of two clusters would grant every lock.
 type identity struct {
 	kit.Identity
 	looking chan struct{} // holds one during a look
@@ -37,7 +37,7 @@ type header interface{ GetHeader() *pb.ResponseHeader }
 func (c *Cluster) admit(conn *conn, h header) error {
 	id := h.GetHeader().GetClusterId()
 	if id == 0 {
-		return nil // it is not from a server of etcd
+		return nil // it does not come from an etcd server
 	}
 	conn.cluster.Store(id)
 	if err := c.identity.Admit(clusterName(id), c.serves); err != nil {
@@ -49,8 +49,8 @@ func (c *Cluster) admit(conn *conn, h header) error {
 
 func clusterName(id uint64) string { return "cluster " + strconv.FormatUint(id, 16) }
 
-// serves reports whether the cluster in use may still serve: a connection to a member
-// of it stands. One that is only slow does not give way to another cluster.
+// serves reports whether the cluster in use may still serve, that is, whether a connection
+// to one of its members stands. A merely slow cluster does not give way to another one.
 func (c *Cluster) serves() bool {
 	current := c.identity.Current()
 	c.mu.Lock()
@@ -92,8 +92,8 @@ func (c *Cluster) question() *pb.RangeRequest {
 	return &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true}
 }
 
-// Looked reports whether nothing speaks against granting locks, as far as is
-// known without a look at the members.
+// Looked reports whether locks may be granted, as far as is known without a
+// look at the members.
 func (c *Cluster) Looked() bool {
 	c.identity.mu.Lock()
 	defer c.identity.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *Cluster) look(ctx context.Context) {
 	c.identity.looked = time.Now()
 }
 
-// lookAt is a look at one member, over a connection that serves for nothing else.
+// lookAt looks at one member, over a connection used only for that.
 func (c *Cluster) lookAt(ctx context.Context, m *member) {
 	token, err := c.login(ctx, m)
 	if err != nil {
@@ -151,6 +151,6 @@ func (c *Cluster) lookAt(ctx context.Context, m *member) {
 	q := c.question()
 	q.Serializable = true // a member without a leader has a cluster, too
 	if resp, err := conn.kv.Range(ctx, q); err == nil {
-		_ = c.admit(conn, resp) // the identity remembers it
+		_ = c.admit(conn, resp) // the identity keeps the result
 	}
 }

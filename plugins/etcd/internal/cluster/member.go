@@ -20,12 +20,12 @@ const (
 	// when another one did.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
-	// electedGrace is what requests that were sent before a change of leader have
+	// electedGrace is the time that requests sent before a change of leader have
 	// for their answer.
 	electedGrace = 300 * time.Millisecond
 )
 
-// Why a request ended before its answer: it may have been done.
+// These are reasons why a request ended before its answer; it may have been done.
 var (
 	errSick     = errors.New("etcd: this member did not answer, and another one did")
 	errSilent   = errors.New("etcd: nothing comes over this connection")
@@ -39,7 +39,7 @@ type member struct {
 	endpoint string
 	dial     chan struct{} // held by the one that logs in
 	conn     *conn         // nil until it is used
-	failed   time.Time     // when it did so last
+	failed   time.Time     // when it last failed
 }
 
 // Prefer uses the member at endpoint until that fails, which tests need. It
@@ -56,7 +56,7 @@ func (c *Cluster) Prefer(endpoint string) bool {
 	return false
 }
 
-// avoid has the next request go elsewhere: m has failed.
+// avoid sends the next request elsewhere, because m has failed.
 func (c *Cluster) avoid(m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,9 +66,9 @@ func (c *Cluster) avoid(m *member) {
 	}
 }
 
-// order is the one in use, then the others as they are to be tried: those that
-// never failed in any order, then those that failed longest ago. The caller
-// holds mu.
+// order returns the member in use, then the others as they are to be tried:
+// first those that never failed, in any order, then those that failed longest
+// ago. The caller holds mu.
 func (c *Cluster) order() []*member {
 	order := []*member{c.at}
 	for _, i := range rand.Perm(len(c.all)) {
@@ -80,7 +80,7 @@ func (c *Cluster) order() []*member {
 	return order
 }
 
-// leave gives up old, with all that is under way there, for next.
+// leave gives up old, with all requests under way there, for next.
 func (c *Cluster) leave(old, next *member, why error) {
 	c.mu.Lock()
 	old.failed = time.Now()
@@ -96,7 +96,7 @@ func (c *Cluster) leave(old, next *member, why error) {
 	}
 }
 
-// drop ends all that is under way on a connection that is not in use any more.
+// drop ends all requests on a connection that is no longer in use.
 func (c *Cluster) drop(conn *conn, why error) {
 	conn.cancel(why)
 	if !c.Go(conn.close) {
@@ -140,9 +140,9 @@ func (c *Cluster) redial(m *member, err error) {
 	}
 }
 
-// astray takes conn out of use, over which a member has said why it cannot serve.
-// What is under way there has a grace, as after a change of leader: it may be
-// that there is an election. The watches stay a while longer.
+// astray takes conn out of use after a member has said over it why it cannot
+// serve. Requests under way there get a grace, as after a change of leader,
+// because there may be an election. The watches stay a while longer.
 func (c *Cluster) astray(conn *conn, why error) {
 	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
 	c.forsake(conn)
@@ -160,9 +160,9 @@ func (c *Cluster) detach(conn *conn) bool {
 	return true
 }
 
-// seeTerm notes the leader's term of an answer. When it has changed, what was proposed to the
-// leader of before may be lost, and the server would be silent about it for as
-// long as seven seconds: so it is given up after a grace.
+// seeTerm notes the leader's term in an answer. When it has changed, requests
+// proposed to the earlier leader may be lost, and the server may say nothing
+// for seven seconds. So they are given up after a grace.
 func (c *Cluster) seeTerm(term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,7 @@ func (c *Cluster) poll(ctx context.Context) error {
 	p.next(ctx)
 	pause := time.NewTicker(askNext)
 	defer pause.Stop()
-	var failed error // of the member in use, or else the first one
+	var failed error // of the member in use, or else of the first one
 	for len(p.errs) < len(p.order) {
 		select {
 		case a := <-p.answers:
@@ -85,7 +85,7 @@ func (p *poll) next(ctx context.Context) {
 	p.c.Go(func() { p.answers <- answer{m, p.c.probe(ctx, m)} })
 }
 
-// compare leaves the member in use for winner, unless it answers too.
+// compare leaves the member in use for winner, unless the former answers too.
 func (p *poll) compare(ctx context.Context, winner *member) {
 	old := p.order[0]
 	late := time.NewTimer(time.Until(p.began.Add(sickAfter)))
@@ -109,7 +109,7 @@ func (p *poll) compare(ctx context.Context, winner *member) {
 	}
 }
 
-// probe reads through the consensus by m. A refusal is an answer too.
+// probe reads through the consensus by m. A refusal counts as an answer.
 func (c *Cluster) probe(ctx context.Context, m *member) error {
 	conn, err := c.join(ctx, m)
 	if err == nil {

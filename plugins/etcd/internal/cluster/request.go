@@ -37,7 +37,7 @@ func (c *Cluster) Revoke(ctx context.Context, id int64) {
 	}
 }
 
-// TimeToLive asks what is left of a lease.
+// TimeToLive asks how much is left of a lease.
 func (c *Cluster) TimeToLive(ctx context.Context, id int64) (*pb.LeaseTimeToLiveResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseTimeToLiveResponse, error) {
 		return on.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
@@ -98,11 +98,11 @@ func try[T header](c *Cluster, ctx context.Context, on *conn, request func(conte
 	return resp, err
 }
 
-// Stream is what its user has to tell of a stream on one member.
+// Stream lets its user report on a stream on one member.
 type Stream struct {
 	c  *Cluster
 	on *conn
-	// Cancel ends it.
+	// Cancel ends the stream.
 	Cancel context.CancelFunc
 }
 
@@ -154,8 +154,8 @@ func (s *Stream) Ended(err error) {
 	}
 }
 
-// Admit compares the cluster of an answer with the one in use. With an error it
-// counts for nothing, and the stream is to be given up.
+// Admit compares the cluster of an answer with the one in use. After an error
+// the answer counts for nothing, and the stream must be given up.
 func (s *Stream) Admit(answer header) error { return s.c.admit(s.on, answer) }
 
 // LoginExpired is called when the answers say so: the next stream and request
@@ -166,8 +166,8 @@ func (s *Stream) LoginExpired() {
 	}
 }
 
-// Late is called when an answer has not come for so long. It has the members
-// compared, or reports that the stream is to be given up: then the next one goes
+// Late is called when an answer has not come for that long. It has the members
+// compared, or reports that the stream must be given up; the next one then goes
 // to another member.
 func (s *Stream) Late(since time.Duration) (giveUp bool) {
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 )
 
-// Nowhere is an address at which nobody listens.
+// Nowhere is an address without a listener.
 const Nowhere = "127.0.0.1:1"
 
 // At returns a Cluster of the members at addrs, by http where they have no scheme,

@@ -58,8 +58,8 @@ func New(c *cluster.Cluster) *Sender {
 	return s
 }
 
-// Send queues a keepalive of the lease id that is sent after now. All who ask
-// before it is sent share one.
+// Send queues a keepalive of the lease id that is sent after now. All calls
+// before it is sent share it.
 func (s *Sender) Send(id int64) *Keepalive {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Sender) Send(id int64) *Keepalive {
 	return k
 }
 
-// run sends what is queued, and gives up a stream that does not answer.
+// run sends the queued keepalives, and gives up a stream that does not answer.
 func (s *Sender) run() {
 	late := time.NewTicker(s.cluster.LateAfter())
 	defer late.Stop()
@@ -169,8 +169,8 @@ func (s *Sender) receive(on *stream) {
 	}
 }
 
-// fail ends a stream. What waits for its answers is sent once more, on another:
-// the login of a stream expires, and its member may have gone.
+// fail ends a stream. Its unanswered keepalives are sent once more, on another
+// stream, because a login may have expired, or the member may have gone.
 func (s *Sender) fail(on *stream, err error) {
 	if on == nil {
 		return
@@ -199,7 +199,7 @@ func (s *Sender) fail(on *stream, err error) {
 	}
 }
 
-// drain ends what was not sent.
+// drain ends the keepalives that were not sent.
 func (s *Sender) drain(err error) {
 	s.mu.Lock()
 	waiting := s.queue

@@ -32,10 +32,10 @@ type Generation struct {
 // everything, and what they have left ends with their leases.
 const format = "2:"
 
-// value is what the generation's key has.
+// value returns the value of the generation's key.
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
 
-// Token is that of a lock whose key was created at rev.
+// Token returns the token of a lock whose key was created at rev.
 func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 
 // Same reports whether revisions of both can be compared.
@@ -63,8 +63,8 @@ func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	return gs.fetch(ctx, 0)
 }
 
-// fetch reads the generation, or begins one above least. It writes only what is
-// not there: a store without space refuses a Txn for what it might write.
+// fetch reads the generation, or begins one above least. It writes only a missing
+// key, because a store without space refuses a Txn for any possible write.
 func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, error) {
 	look := []*pb.RequestOp{Range(&pb.RangeRequest{Key: []byte(gs.key)})}
 	g := &Generation{Base: max(least, uint64(max(0, time.Now().UnixMicro())))}
@@ -107,8 +107,8 @@ func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
 }
 
-// over is called when g turned out to have ended: the next one is above it
-// whatever this machine's clock says.
+// over is called when g turned out to have ended. The next generation is above
+// it whatever this machine's clock says.
 func (gs *generations) over(ctx context.Context, g *Generation) error {
 	if gs.present.CompareAndSwap(g, nil) {
 		gs.ended()
@@ -117,9 +117,8 @@ func (gs *generations) over(ctx context.Context, g *Generation) error {
 	return err
 }
 
-// read does a Txn without compares of its own, of reads: again when it turns out
-// that the generation has ended. It returns the one in which the answer's
-// revisions count.
+// read does a Txn of reads alone, and repeats it if the generation has ended.
+// It returns the generation in which the answer's revisions count.
 func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	for range 2 {
 		g, err := gs.load(ctx)

@@ -21,18 +21,18 @@ type Step struct {
 	In   *Generation    // of the revisions that Req compares; nil when there are none
 	Size int            // bytes of values, sent or answered
 
-	// Alongside runs when the step is sent, unless it is nil. It may start something
-	// that Then waits for too, and returns what is closed when that is done, or
-	// nil.
+	// Alongside runs when the step is sent, unless it is nil. It may start work
+	// that Then waits for too, and returns a channel that is closed when that is
+	// done, or nil.
 	Alongside func() <-chan struct{}
-	// Repeatable reports whether the same again does no harm, also when the first
-	// arrives late: then a step without an answer is sent once more.
+	// Repeatable reports whether a repetition does no harm, even if the first
+	// sending arrives late. Without an answer such a step is sent once more.
 	Repeatable bool
 	// Done reports whether the step was done although its compares do not hold
 	// now, or the answer does not tell: by a try before, see Doubt. It may look at
 	// Ops, those of Failure, and correct Rev. When it is nil that cannot be known.
 	Done func() bool
-	// OnAnswer runs before anybody sees the answer, also when nobody waits any more.
+	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()
 	// Then runs after that, for one who does not wait. Before it is sent, the
 	// step is given up when Until ends.
@@ -57,7 +57,7 @@ func (s *Step) finish() {
 	s.End()
 }
 
-// alone reports whether nothing is under way that was started beside the step.
+// alone reports whether no work started beside the step is under way.
 func (s *Step) alone() bool {
 	if s.alongside == nil {
 		return true
@@ -70,23 +70,23 @@ func (s *Step) alone() bool {
 	}
 }
 
-// Absent holds when key does not exist.
+// Absent returns a compare that holds when key does not exist.
 func Absent(key string) *pb.Compare { return created(key, nil, pb.Compare_EQUAL, 0) }
 
-// NoneUnder holds when no key begins with prefix.
+// NoneUnder returns a compare that holds when no key begins with prefix.
 func NoneUnder(prefix string) *pb.Compare {
 	return created(prefix, Beyond(prefix), pb.Compare_EQUAL, 0)
 }
 
-// NoneBefore holds when every key with this prefix was created at rev or later.
+// NoneBefore returns a compare that holds when no key with this prefix was created before rev.
 func NoneBefore(prefix string, rev int64) *pb.Compare {
 	return created(prefix, Beyond(prefix), pb.Compare_GREATER, rev-1)
 }
 
-// At holds when key exists and was created at rev.
+// At returns a compare that holds when key exists and was created at rev.
 func At(key string, rev int64) *pb.Compare { return created(key, nil, pb.Compare_EQUAL, rev) }
 
-// HasValue holds when key exists with that value.
+// HasValue returns a compare that holds when key exists with that value.
 func HasValue(key string, value []byte) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_VALUE,
@@ -94,7 +94,7 @@ func HasValue(key string, value []byte) *pb.Compare {
 	}
 }
 
-// OnLease holds when key exists and is on that lease, 0 for none.
+// OnLease returns a compare that holds when key exists and is on that lease, 0 for none.
 func OnLease(key string, lease int64) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_LEASE,
@@ -143,15 +143,14 @@ func Range(r *pb.RangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
 }
 
-// puts reports whether ops put keys. That is what needs space, also where a
-// compare stands before it.
+// puts reports whether ops put keys. A put needs space, even behind a compare.
 func puts(ops []*pb.RequestOp) bool {
 	return slices.ContainsFunc(ops, func(op *pb.RequestOp) bool {
 		return op.GetRequestPut() != nil || puts(op.GetRequestTxn().GetSuccess())
 	})
 }
 
-// When does op if c holds, on which nothing else of the Txn depends.
+// When does op if c holds. Nothing else in the Txn depends on c.
 func When(c *pb.Compare, op *pb.RequestOp) *pb.RequestOp {
 	return nest(&pb.TxnRequest{Compare: []*pb.Compare{c}, Success: []*pb.RequestOp{op}})
 }
@@ -160,7 +159,7 @@ func nest(r *pb.TxnRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r}}
 }
 
-// Exists reads whether key is there.
+// Exists reads whether key exists.
 func Exists(key string) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(key), KeysOnly: true})
 }

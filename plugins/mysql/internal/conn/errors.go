@@ -64,8 +64,8 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// outage is what a number says of the server or of the connection, when it says
-// nothing of the statement.
+// outage is what an error number says of the server or the connection, when it
+// says nothing of the statement.
 type outage struct {
 	// closes: the connection must not be used again. The server ends it, or
 	// serves no client now, and a new one may lead to another server.
@@ -145,13 +145,13 @@ func advice(number uint16) string {
 	return ""
 }
 
-// Definite reports whether err leaves no doubt about what a request has done.
+// Definite reports whether err leaves no doubt about the effect of a request.
 func Definite(err error) bool {
 	answers := []error{nil, driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrNotSent, driver.ErrInvalid, driver.ErrDenied}
 	return slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
 
-// ReadOnlyError is that of a server which takes no changes.
+// ReadOnlyError is the error for a server which takes no changes.
 func ReadOnlyError(server string) error {
 	return NotSent(fmt.Errorf("%s: %s", server, readOnlyHint))
 }
@@ -179,7 +179,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// deniedBy says what to do when err refuses the client, "" if it does not.
+// deniedBy returns the advice when err refuses the client, or "" if it does not.
 func deniedBy(err error) string {
 	if hint := advice(Number(err)); hint != "" {
 		return " (" + hint + ")"
@@ -198,7 +198,7 @@ func deniedBy(err error) string {
 }
 
 // StatementError classifies an error of a statement on an open connection. It
-// leaves alone what is an answer or was classified.
+// does not change answers or classified errors.
 func StatementError(what, name string, err error) error {
 	switch {
 	case Definite(err), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable):

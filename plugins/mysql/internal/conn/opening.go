@@ -22,7 +22,7 @@ func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-// opening is what becomes known of a connection while [Open] makes it.
+// opening is what is learned about a connection while [Open] makes it.
 type opening struct {
 	raw  net.Conn // below TLS
 	most int      // bytes in a statement; 0 for what the server takes
@@ -81,7 +81,7 @@ func (o *opening) explain(ctx context.Context, err error) error {
 	return unanswered(withCause(ctx, err))
 }
 
-// unanswered is the error of a connection over which no server has greeted.
+// unanswered returns the error of a connection over which no server has greeted.
 func unanswered(err error) error {
 	return fmt.Errorf("mysql: %w", config.Unanswered("MySQL server", err))
 }

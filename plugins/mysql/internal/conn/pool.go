@@ -41,8 +41,8 @@ type Pool struct {
 }
 
 const (
-	// spareConnections are for withdrawals: what is to be withdrawn may be what
-	// the others wait for.
+	// spareConnections are for withdrawals, because the other connections may
+	// wait for the lock to be withdrawn.
 	spareConnections = 2
 	// killConnections are for statements that end others.
 	killConnections = 2
@@ -50,9 +50,9 @@ const (
 	// changedLately how long an answer shows that the server serves: longer than a
 	// statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
-	// restsFor is after what silence a connection is asked before it is used, and
-	// answersSoon how long its caller waits for that: a firewall or a balancer may
-	// have forgotten it, and tells nobody.
+	// restsFor is the silence after which a connection is asked before it is
+	// used, and answersSoon how long its caller waits for the answer. A firewall
+	// or a balancer may have dropped the connection silently.
 	restsFor, answersSoon = time.Second, 250 * time.Millisecond
 	// redialFrom and redialTo are the pauses after dials that failed.
 	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
@@ -131,9 +131,9 @@ func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) 
 	return s, nil
 }
 
-// answers asks s, which the pool has given out. It returns false when that does not
-// say soon that it would serve: then it is the pool's again, which keeps it if
-// that comes late.
+// answers asks s, which the pool has given out. It returns false unless s soon
+// says that it would serve. The pool then takes s back, and keeps it if that
+// answer comes late.
 func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	answered, gone := make(chan error), make(chan struct{})
 	ends := time.NewTimer(answersSoon)
@@ -194,9 +194,9 @@ func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	return nil, p.returns(), nil
 }
 
-// connect makes a connection, unless another one comes back earlier. What is made
-// when its caller has another one, or its ctx has ended, is for the next caller;
-// until then it keeps its place in slots.
+// connect makes a connection, unless another one comes back earlier. If its
+// caller has another one by then, or its ctx has ended, the new one is for the
+// next caller. Until then it keeps its place in slots.
 func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan struct{}) (*Session, error) {
 	type result struct {
 		s   *Session
@@ -243,8 +243,8 @@ func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan str
 	}
 }
 
-// takeBack returns a connection that came back, if there is a place in slots for it: the one
-// that its caller had is the dial's.
+// takeBack returns a connection that came back, if slots has a place for it,
+// because the dial keeps the caller's place.
 func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, err error) {
 	select {
 	case slots <- struct{}{}:
@@ -261,7 +261,7 @@ func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, 
 	return s, nil, nil
 }
 
-// returns is the channel that is closed when a connection comes back. p.mu is held.
+// returns gives the channel that is closed when a connection comes back. p.mu is held.
 func (p *Pool) returns() <-chan struct{} {
 	if p.back == nil {
 		p.back = make(chan struct{})
@@ -378,8 +378,8 @@ func (p *Pool) Serves() bool {
 	return p.busy > 0 && time.Since(p.changed) < changedLately
 }
 
-// Warm dials one connection before it is needed. It is no error if it fails:
-// whoever needs one finds out.
+// Warm dials one connection before it is needed. Its failure is no error,
+// because the next caller that needs one finds out.
 func (p *Pool) Warm(ctx context.Context) {
 	if s, err := p.TryGet(ctx); err == nil && s != nil {
 		p.Put(s)
@@ -401,8 +401,8 @@ func (p *Pool) Trim(age time.Duration, keep int) {
 	}
 }
 
-// Close closes what is idle and refuses further use. Connections in use are
-// closed when they come back.
+// Close closes the idle connections and refuses further use. Connections in use
+// are closed when they come back.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	idle := p.idle
@@ -413,7 +413,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// NotSent is the error of a request that the server has not seen.
+// NotSent returns the error of a request that the server has not seen.
 func NotSent(err error) error {
 	if errors.Is(err, driver.ErrNotSent) || errors.Is(err, driver.ErrDenied) {
 		return err

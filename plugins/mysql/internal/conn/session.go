@@ -23,9 +23,9 @@ import (
 type Session struct {
 	Conn   sqldriver.Conn
 	raw    net.Conn // below it
-	WakeID uint64   // by which it is found; zero where GET_LOCK is refused
+	WakeID uint64   // the id by which it is found; zero where GET_LOCK is refused
 	Server Server
-	Broken bool          // not to be used again
+	Broken bool          // the session must not be used again
 	slots  chan struct{} // in which it has a place while it is in use
 
 	sent, heard time.Time // of the last statement and the last answer
@@ -33,13 +33,13 @@ type Session struct {
 	suspicious  bool      // it went silent, or serves no client now: others that are as old may do the same
 }
 
-// WakePrefix begins the names of the locks that wake ids are.
+// WakePrefix begins the names of the locks that stand for wake ids.
 const WakePrefix = "lockbench."
 
-// WakeName is the name of the lock that a wake id is.
+// WakeName returns the name of the lock that stands for a wake id.
 func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36) }
 
-// Kill is the statement that ends what runs on the session with that wake id.
+// Kill returns the statement that ends the work on the session with that wake id.
 //
 // Note: not KILL QUERY with the server's number of the session. Through an address that
 // leads to several servers it may get to another one, where a statement of the
@@ -87,7 +87,7 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	id := rand.Uint64()>>1 | 2 // never 0 or 1, which mean that there is none
 	err = s.setUp(ctx, setup, "GET_LOCK('"+WakeName(id)+"',0)")
 	if refusal := err; Number(err) != 0 && !s.Broken {
-		// Perhaps nothing but GET_LOCK is refused.
+		// The server perhaps refuses nothing but GET_LOCK.
 		if err = s.setUp(ctx, setup, "1"); err == nil {
 			id, s.Server.NoLocks = 0, refusal
 		}
@@ -151,7 +151,7 @@ func (s *Session) Ask(ctx context.Context) error {
 	})
 }
 
-// ReadOnly is the error of a server that was found to take no changes.
+// ReadOnly returns the error for a server that was found to take no changes.
 func (s *Session) ReadOnly() error {
 	s.Broken, s.suspicious = true, true
 	return ReadOnlyError(s.Server.Name)
@@ -163,7 +163,7 @@ func (s *Session) usable() bool {
 	return !ok || r.ResetSession(context.Background()) == nil
 }
 
-// ErrTooLong: the server takes no statement of that length.
+// ErrTooLong means that the server takes no statement of that length.
 var ErrTooLong = errors.New("statement is too long")
 
 // begin refuses a text that the server would end the connection for, and has the
@@ -238,7 +238,7 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 			err = each(row)
 		}
 		if err != nil {
-			_ = rows.Close() // what failed is in err
+			_ = rows.Close() // an earlier failure is in err
 			return s.failed(ctx, err)
 		}
 	}

@@ -10,12 +10,12 @@ import "strconv"
 // and all others follow it; expires_at and owner, which it decided on, come
 // last.
 //
-// The numbers of one statement have base in common, above NonceBits: by that
-// the reply has details only of the rows that were refused.
+// The numbers of one statement share base, above NonceBits. So the reply has
+// details only of the rows that were refused.
 //
-// There are two texts, because to a statement for one row its length matters.
-// The short one takes rows in which there is nothing but an end that has
-// passed, and refuses all others; the long one knows everything.
+// There are two texts, because the length matters to a statement for one row.
+// The short one takes rows that hold nothing but a past end, and refuses all
+// others; the long one handles every case.
 func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,owner,token,expires_at,attempt,ttl_us,label,value)VALUES")
@@ -51,7 +51,7 @@ func Take(table string, a Operation) string {
 }
 
 const (
-	// NonceBits number the requests of one statement.
+	// NonceBits is how many bits number the requests of one statement.
 	NonceBits = 16
 
 	// details are one column because columns cost more than what is in them.

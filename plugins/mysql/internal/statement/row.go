@@ -32,10 +32,10 @@ func Read(v []sqldriver.Value) Row {
 	}
 }
 
-// Held reports whether somebody holds the lock.
+// Held reports whether the lock has a holder.
 func (r Row) Held() bool { return r.Owner != "" && r.Left > 0 }
 
-// Holder describes who holds the lock, the zero Holder when nobody does.
+// Holder describes the holder of the lock, or returns the zero Holder when there is none.
 func (r Row) Holder() driver.Holder {
 	if !r.Held() {
 		return driver.Holder{}

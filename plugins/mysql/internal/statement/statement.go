@@ -31,10 +31,10 @@ const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 // so that its row lock makes every step on it atomic, and no statement ever locks
 // more than the rows of the names it is for.
 //
-// An entry is ",owner.process.sign.span_us.label.value.wakeid", label and value in
-// hexadecimal, "-" for no value: all that a grant needs. What frees a lock
-// grants it to the first waiter in the same statement, and so does the request that
-// finds it free; the wake id comes last because the release before looks for it there.
+// An entry is ",owner.process.sign.span_us.label.value.wakeid", label and value
+// in hexadecimal, "-" for no value. A grant needs no more. The statement that
+// frees a lock, or finds it free, grants it to the first waiter. The wake id
+// comes last, where the release before looks for it.
 const (
 	// Free: a free row has no owner, and its expires_at says since when it is free. A
 	// lease that was not released ends there too.
@@ -50,14 +50,14 @@ const (
 	replyLook = "IF(queue='',1,IF(LAST_INSERT_ID(2)=2,1,1))"
 )
 
-// What stands for a wake id where there is none.
+// These numbers stand in place of a wake id.
 const (
 	NoWakeID = 1 // the waiter polls
-	Look     = 2 // somebody waits, and was not granted the lock
+	Look     = 2 // a waiter exists that was not granted the lock
 )
 
-// StoreGrant is in attempt while a grant that the store has made by itself was
-// neither confirmed nor used.
+// StoreGrant is in attempt while a grant made by the store itself is neither
+// confirmed nor used.
 const StoreGrant = 1
 
 // SignEvery is how often a process that waits gives a sign of life: a user lock
@@ -94,16 +94,16 @@ func Sign(process string, ahead uint64, last Signed) string {
 	return t.String()
 }
 
-// signParts is in how many parts a sign counts.
+// signParts is the number of parts in which a sign counts.
 const signParts = 3
 
-// alive is whether the first in the queue has given a sign of life lately.
+// alive tests whether the first in the queue has given a sign of life lately.
 func alive() string {
 	lock := "IS_USED_LOCK(CONCAT('" + conn.WakePrefix + "'," + field("2") + ",'.'," + part
 	return "(COALESCE(" + lock + "))," + lock + "-1))," + lock + "-2)))IS NOT NULL OR " + field("3") + ">=CONCAT(" + part + "-2))"
 }
 
-// field is the field of that number, from 1, in the first entry.
+// field returns the field with that number, from 1, in the first entry.
 func field(number string) string {
 	return "SUBSTRING_INDEX(SUBSTRING_INDEX(" + head + ",'.'," + number + "),'.',-1)"
 }
@@ -169,7 +169,7 @@ type Operation struct {
 	Tombstone bool   // of a withdrawal: the owner may still ask
 }
 
-// Names are those of ops.
+// Names returns the names of ops.
 func Names(ops []Operation) []string {
 	all := make([]string, len(ops))
 	for i, a := range ops {
@@ -338,7 +338,7 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// without is the queue with entry, a list of texts, instead of owner's, which is there.
+// without returns entry, a list of texts, without that of owner, which is in it.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
 	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
