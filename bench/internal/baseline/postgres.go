@@ -74,8 +74,7 @@ var pgAdvisoryBaseline = Baseline{
 	}),
 }
 
-// pgAdvisoryTxBaseline is the server's lock of a transaction, which stays open for as long as the
-// lease.
+// pgAdvisoryTxBaseline is the lock of a transaction, which is open for as long as the lease.
 var pgAdvisoryTxBaseline = Baseline{
 	Name:     "pg-advisory-tx",
 	Doc:      "pg_advisory_xact_lock in a transaction for each lease; no TTL, no token, nothing written",

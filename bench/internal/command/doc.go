@@ -29,8 +29,8 @@
 //     left, SIGKILL when a tenth is. One that is over by then (it was broken, or the
 //     machine slept) brings SIGKILL at once.
 //
-// What is started by another process for the command is none of its tree: a service
-// manager, a container engine, a remote shell. Nor is it on another kernel.
+// Processes that another process starts for the command are outside its tree, for instance those of
+// a service manager, a container engine or a remote shell. So are processes on another kernel.
 //
 // Elsewhere than on Linux no process adopts orphans: a command that leaves its
 // children behind outlives its lock there.
