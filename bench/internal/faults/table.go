@@ -25,8 +25,7 @@ type Fault struct {
 	Prepare, Events []Event
 	// Needs are the capabilities without which the fault is not run.
 	Needs []servers.Capability
-	// OnlyFor is the capability that stores must have for the fault to concern them; "" for all
-	// stores.
+	// OnlyFor is the capability of the stores that the fault concerns; "" for all.
 	OnlyFor servers.Capability
 	// Config is further configuration of the backend.
 	Config map[string]string
