@@ -236,7 +236,7 @@ func (t *ttlCell) hear(e core.Event) {
 }
 
 // replace loses a machine that holds leases of this TTL while another machine wants
-// them, as takeover does. It does nothing for a TTL that the takeover leaves out.
+// them, as takeover does. It does nothing for a TTL that has lost leases.
 func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	in := t.in
 	in.Workload = Workload{Mode: "kill-machine", Hosts: campaigners, Clients: names}

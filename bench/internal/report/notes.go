@@ -22,7 +22,7 @@ func headed(lines []string) string {
 // others.
 const shownFindings = 3
 
-// omissions says which cells were left out, one line for each reason.
+// omissions says what the run left out, one line for each reason.
 func (r Report) omissions() []string {
 	var reasons []string
 	what := map[string][]string{}
