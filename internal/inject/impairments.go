@@ -39,7 +39,7 @@ func (p *Proxy) DelayRequests(d, jitter time.Duration) error {
 }
 
 // SlowStart holds the first piece of every connection in each direction back for d,
-// and the next piece of connections that are open.
+// also on connections that are already open.
 func (p *Proxy) SlowStart(d time.Duration) error {
 	return p.harm(impairment{first: d}, Requests, Replies)
 }
