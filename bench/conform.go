@@ -27,7 +27,7 @@ type ConformPlan struct {
 	AllCases bool
 }
 
-// sweepTimeout bounds how long the server of a caller's is cleaned.
+// sweepTimeout bounds how long cleaning a caller's server may take.
 const sweepTimeout = 30 * time.Second
 
 // Conform runs the conformance suite. The outcome counts the rules.
@@ -39,8 +39,8 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 		return nil, err
 	}
 	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
-	// A backend without an address has no server: what it needs is in its
-	// configuration.
+	// A backend without an address has no server; its configuration has all that it
+	// needs.
 	if p.strangers[d.Name] != nil || len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
 		servers, err := new(environment).start(ctx, d.Found, true)
 		if err != nil {
@@ -74,7 +74,7 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 	return conformed(all, p.Require)
 }
 
-// show writes what became of a rule.
+// show writes the result of one rule.
 func (p ConformPlan) show(r drivertest.RuleResult) {
 	fmt.Fprintln(p.Rules, r)
 	for _, c := range r.Cases {

@@ -16,7 +16,7 @@ import (
 // EnvError is a server or plugin that cannot be used. It names the cause and
 // the address, and no secret.
 type EnvError struct {
-	Backend string // "" when it is none in particular
+	Backend string // "" when no particular one is concerned
 	Hint    string // what to do; may be empty
 	Err     error
 }
@@ -24,7 +24,7 @@ type EnvError struct {
 func (e *EnvError) Error() string {
 	text := e.Err.Error()
 	if e.Backend == "" || strings.HasPrefix(text, e.Backend+":") || strings.HasPrefix(text, "plugin ") || strings.Contains(text, " on "+e.Backend+": ") {
-		return text // it says already what it is about
+		return text // the text already names its subject
 	}
 	return e.Backend + ": " + text
 }
@@ -49,9 +49,9 @@ type environment struct {
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. Without a name they are those that
-// are kept, else local ones. Without docker compose, containers are an error here:
-// backends that cannot be had would be left out one by one.
+// openEnvironment chooses where servers run. Without a name it takes the kept
+// servers, else local ones. It returns an error for containers without docker
+// compose, because a run would otherwise leave out the backends one by one.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {
@@ -66,8 +66,8 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 }
 
 // start starts the throwaway servers of the backend whose plugin was found, and lets
-// them serve, or takes those that are kept. Of products that can do without
-// durability, the others are faster.
+// them serve, or takes those that are kept. A product that can run without durability
+// is faster so.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]
@@ -112,8 +112,8 @@ func composeError(backend string, err error) error {
 	}
 }
 
-// close removes what was started in containers. Local servers belong to those
-// who asked for them.
+// close removes the containers that were started. Local servers belong to the callers
+// of start.
 func (e *environment) close() error {
 	if e.compose == nil {
 		return nil

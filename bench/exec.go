@@ -15,15 +15,15 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// StatusError is the status of another program that this one ends with. It has said
-// why itself.
+// StatusError is the status of another program, with which this process ends. That
+// program has reported the reason itself.
 type StatusError int
 
 func (e StatusError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
-// Exec runs a program until it and its orphans have ended, for which they have the
-// grace once the program has. It hands signals on to it. Its error is a [StatusError]
-// or says why the program could not be run.
+// Exec runs a program until it and its orphans have ended. The orphans have the time
+// grace once the program has ended. Exec hands signals on to the program. Its error
+// is a [StatusError] or says why the program could not be run.
 func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -32,7 +32,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(stderr, "warning: cannot wait for the plugins of a program that was killed: %v\n", err)
 	}
-	// Note: before the program starts, or its end could be missed.
+	// Note: signals are caught before the program starts, or its end could be missed.
 	children, signals := make(chan os.Signal, 1), make(chan os.Signal, 16)
 	signal.Notify(children, syscall.SIGCHLD)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
@@ -57,7 +57,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 		case <-children:
 		case s := <-signals:
 			if status == nil {
-				// It fails only when the program has just ended.
+				// Kill fails only when the program has just ended.
 				_ = syscall.Kill(pid, s.(syscall.Signal))
 			}
 		case <-timeout:

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// downTimeout is how long a store that failed in the cell before has to answer,
-// before the next one is measured.
+// downTimeout is how long a store whose last cell failed has to answer before its
+// next cell is measured.
 const downTimeout = time.Second
 
 // failures are the cells of a run that have no figures. A subject that is slow,
@@ -18,8 +18,8 @@ const downTimeout = time.Second
 // zero value is ready.
 type failures struct {
 	cells []results.FailedCell
-	of    []failure        // of each of these cells
-	last  map[string]error // by subject whose cell before failed
+	of    []failure        // one for each of these cells
+	last  map[string]error // by subject whose last cell failed
 }
 
 type failure struct {
@@ -27,8 +27,8 @@ type failure struct {
 	err  error
 }
 
-// add notes that a cell of sub has no figures in one run; without a label, that
-// none has any.
+// add notes that a cell of sub has no figures in one run, or without a label that no
+// cell of sub has any.
 func (f *failures) add(sub *subject, label string, run int, err error) {
 	if f.last == nil {
 		f.last = map[string]error{}
@@ -44,8 +44,8 @@ func (f *failures) add(sub *subject, label string, run int, err error) {
 // served notes that a cell of sub has figures.
 func (f *failures) served(sub *subject) { delete(f.last, sub.Name) }
 
-// down returns an error if the cell before of sub failed and its store does not
-// answer: callers would wait for it until their time is over, in every cell.
+// down returns an error if the last cell of sub failed and its store does not answer.
+// Callers would otherwise wait for that store in every cell until their time is over.
 func (f *failures) down(ctx context.Context, sub *subject) error {
 	if f.last[sub.Name] == nil || sub.check == nil {
 		return nil
@@ -58,8 +58,8 @@ func (f *failures) down(ctx context.Context, sub *subject) error {
 	return nil
 }
 
-// hopeless reports whether the store of every plugin failed in the cell before,
-// so that there is nobody left to measure.
+// hopeless reports whether the last cell of every plugin failed and its store is
+// down, so that no plugin is left to measure.
 func (f *failures) hopeless(subjects []*subject) bool {
 	for _, sub := range subjects {
 		var dead *EnvError
@@ -70,7 +70,7 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-// sums sum up what failed of each baseline, or of each other subject.
+// sums sum up the failed cells of each baseline, or of each other subject.
 func (f *failures) sums(baselines bool) (sums []error) {
 	count := map[string]int{}
 	for _, c := range f.cells {
@@ -82,7 +82,7 @@ func (f *failures) sums(baselines bool) (sums []error) {
 		switch {
 		case n == 0 || baselines != (f.of[i].kind == results.KindBaseline):
 			continue
-		case c.Cell == "": // err says what it is about
+		case c.Cell == "": // err names its subject
 		case n == 1:
 			err = fmt.Errorf("%s: %w", c.Backend, err)
 		default:
@@ -93,12 +93,12 @@ func (f *failures) sums(baselines bool) (sums []error) {
 	return sums
 }
 
-// err is what makes the run one that failed; nil when every cell of a plugin
-// and every floor has its figures.
+// err is the error that makes the run fail; it is nil when every cell of a plugin and
+// every floor has its figures.
 func (f *failures) err() error { return errors.Join(f.sums(false)...) }
 
-// besides are the failures of baselines, one line each, which are shown and
-// judge nobody.
+// besides are the failures of baselines, one line each. They are shown, and fail no
+// run.
 func (f *failures) besides() (lines []string) {
 	for _, err := range f.sums(true) {
 		lines = append(lines, oneLine(err))

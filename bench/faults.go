@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// FaultsMode is what is done with faults.
+// FaultsMode says what a run does with faults.
 type FaultsMode string
 
 // The modes.
@@ -29,8 +29,8 @@ const (
 	FaultsList   FaultsMode = "list"   // names what there is
 )
 
-// FaultsPlan says which faults backends are put through. Every field but Length
-// and Replay means something in every mode.
+// FaultsPlan says which faults backends are put through. Every field but Length and
+// Replay has a meaning in every mode.
 type FaultsPlan struct {
 	Mode FaultsMode
 	// Length is how long FaultsSearch searches, on all backends together, and
@@ -60,7 +60,7 @@ type FaultsPlan struct {
 	// HostProgram is another lockbench to run the host processes; "" for this one.
 	HostProgram string
 
-	// Servers has no Targets: what is harmed is lockbench's own.
+	// Servers has no Targets, because faults harm only lockbench's own servers.
 	Servers
 	MTLS bool
 	// Out is the directory of the result folder, new or empty. FaultsReplay writes
@@ -100,7 +100,7 @@ func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 // maxLength bounds a search and a soak.
 const maxLength = 7 * 24 * time.Hour
 
-// Check finds what cannot be done. Its errors are [*UsageError]s.
+// Check finds the parts of the plan that cannot be carried out. Its errors are [*UsageError]s.
 func (p FaultsPlan) Check() error {
 	timed := p.Mode == FaultsSearch || p.Mode == FaultsSoak
 	switch {
@@ -126,7 +126,7 @@ func (p FaultsPlan) faults() []faults.Fault {
 	})
 }
 
-// actions are the names of those that the plan chooses.
+// actions are the names of the actions that the plan chooses.
 func (p FaultsPlan) actions() []string {
 	does := func(a string) bool {
 		return slices.ContainsFunc(faults.All(), func(f faults.Fault) bool { return slices.Contains(p.Faults, f.Name) && f.DoesAction(a) })
@@ -142,8 +142,8 @@ func (p FaultsPlan) nothingChosen(what string) error {
 }
 
 // judged describes the plugins that the plan concerns, and the run, for which run.json
-// has the scenario. Of those that were not named, it leaves out the ones without
-// servers of ours if it is served.
+// has the scenario. If served is set, it leaves out plugins that were not named and
+// have no servers of ours.
 func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, runs int) (backends []faults.Backend, m results.Manifest, err error) {
 	for _, name := range p.Backends {
 		if !kinds.Of(name).Known() {
@@ -162,7 +162,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 			continue
 		}
 		if p.strangers[d.Name] != nil {
-			// What is wrong with its command is said before anything is played.
+			// A mistake in its command is reported before anything is played.
 			tried, err := new(environment).start(ctx, d.Found, false)
 			if err == nil {
 				err = tried.Close()
@@ -191,8 +191,8 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 	return backends, m, err
 }
 
-// runs is how often something is played that is usually played so often, or with
-// Quick.
+// runs is how often something is played; the defaults are usual, and with Quick
+// quick.
 func (p FaultsPlan) runs(usual, quick int) int {
 	if p.Quick {
 		usual = quick
@@ -200,11 +200,11 @@ func (p FaultsPlan) runs(usual, quick int) int {
 	return cmp.Or(p.Runs, usual)
 }
 
-// tellEvery is how often something is said that happens all the time.
+// tellEvery is how often a frequent event is reported.
 const tellEvery = 10 * time.Second
 
-// lines tells people how something goes on that has no progress bar: what is found,
-// and the rest now and then, or all of it if they want to know.
+// lines reports the progress of a mode without a progress bar. It writes every
+// finding, and the rest now and then, or all of it if verbose.
 type lines struct {
 	w   io.Writer
 	all bool

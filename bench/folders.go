@@ -29,7 +29,7 @@ func Check(dir string) (*Outcome, error) {
 	return &Outcome{text: text.String(), data: verdictDoc(r.Verdict)}, judged(false, r.Verdict, nil)
 }
 
-// verdictDoc is a verdict as JSON has it.
+// verdictDoc is a verdict in its JSON form.
 func verdictDoc(v check.Verdict) any {
 	doc := struct {
 		Granted    int             `json:"grants_checked"`
@@ -67,7 +67,7 @@ func Report(dir, page string) (*Outcome, string, error) {
 }
 
 // Merge writes one result folder from others, which are the parts of one load. It
-// returns what the machines were busy with.
+// returns lines about other work that kept the machines busy.
 func Merge(out string, dirs ...string) (busy []string, err error) {
 	err = results.Merge(out, dirs...)
 	switch {
@@ -84,7 +84,7 @@ func Merge(out string, dirs ...string) (busy []string, err error) {
 	return m.Busy(), err
 }
 
-// ErrRegression is the end of a comparison that a limit stops.
+// ErrRegression is the error of a comparison in which a figure broke a limit.
 var ErrRegression = errors.New("regression")
 
 // Comparison is what to compare: two result folders, or one that holds two builds.
@@ -94,8 +94,8 @@ type Comparison struct {
 	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
-// Compare tests for each figure whether runs differ, and holds it against the
-// limits. What it says of limits that passed goes to notes.
+// Compare tests for each figure whether runs differ, and checks it against the
+// limits. It writes to notes about the limits that passed.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {
@@ -124,8 +124,8 @@ func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	return shown, holdAgainst(c, gates, notes)
 }
 
-// holdAgainst turns what the gates say into an error, and says what they could have
-// seen.
+// holdAgainst checks a comparison against the gates and returns an error for a broken
+// one. It notes which changes the gates could have seen.
 func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) error {
 	var texts []string
 	for _, h := range c.Held {
@@ -150,7 +150,7 @@ func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) er
 	return insensitive(v.Sensitivities, notes)
 }
 
-// insensitive refuses gates that passed because nothing could have stopped there.
+// insensitive refuses gates that passed only because they could have stopped nothing.
 func insensitive(all []results.Sensitivity, notes io.Writer) error {
 	var blind []string
 	for _, p := range all {

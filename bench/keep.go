@@ -31,8 +31,8 @@ type kept struct {
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// openState opens the file that describes kept servers: that of the variable
-// LOCKBENCH_STATE, else one in the user's cache directory.
+// openState opens the file that describes kept servers. The variable LOCKBENCH_STATE
+// names it; else it is in the user's cache directory.
 func openState(flag int) (*os.File, error) {
 	state := os.Getenv("LOCKBENCH_STATE")
 	if state == "" {
@@ -62,7 +62,7 @@ func readKept() (*kept, error) {
 	}
 	defer f.Close()
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
-		return nil, nil // its owner has died
+		return nil, nil // the process that kept them has died
 	}
 	k := &kept{}
 	err = json.NewDecoder(f).Decode(k)
@@ -75,9 +75,9 @@ func readKept() (*kept, error) {
 	return k, nil
 }
 
-// Keep starts the throwaway servers of the plan's backends, describes them in
-// the file of kept servers, calls up, and keeps them until ctx ends. It fails when
-// another process keeps servers by that file.
+// Keep starts the throwaway servers of the plan's backends, describes them in the
+// file of kept servers, calls up, and keeps them until ctx ends. It fails when
+// another process holds that file.
 func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	f, err := claimState()
 	if err != nil {
@@ -111,8 +111,8 @@ func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	return nil
 }
 
-// start starts the servers of every backend that was found. When none was named
-// those that cannot be had are left out.
+// start starts the servers of every backend that was found. When none was named, it
+// leaves out servers that cannot be started.
 func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)
@@ -135,8 +135,8 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 	return all, nil
 }
 
-// claimState makes the file and locks it. What it holds are addresses with
-// passwords, so that only its user may read it.
+// claimState makes the file and locks it. Only its user may read it, because it holds
+// addresses with passwords.
 func claimState() (*os.File, error) {
 	f, err := openState(os.O_CREATE | os.O_RDWR)
 	if err != nil {

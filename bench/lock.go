@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The statuses of [Locked.Run] that are not the command's, nor those of other errors.
+// These statuses of [Locked.Run] stand for neither the command's status nor another error.
 const (
 	StatusHeld = 75 // EX_TEMPFAIL: another holder has the lock
 	StatusLost = 79 // the lease was lost, and the command was ended
@@ -31,9 +31,9 @@ type Locked struct {
 	Wait time.Duration // longest wait; 0 for no end
 	// TTL of the lease; 0 for 10 s, or AtLeast where that is more.
 	TTL     time.Duration
-	AtLeast time.Duration // the lock stays taken for so long, at most TTL
+	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
 	Tick    time.Duration // run for the last multiple of it, once over all hosts; 0 for none
-	MaxHold time.Duration // the command is ended after so long; 0 for never
+	MaxHold time.Duration // the command is ended after this time; 0 for never
 	Label   string        // who holds it; "" for host name and process id
 	Lead    bool          // as the leader of the election of that name
 	Restart bool          // with Lead: run the command again when it has ended
@@ -43,10 +43,10 @@ type Locked struct {
 	Verbose bool
 }
 
-// Run runs the command, which has the standard input, output and error of this process,
-// and its terminal. Its error is nil or a [StatusError] when the command has run; where
-// that says why, it has been written to w, unless w did not take it within a second: a
-// writer that blocks keeps neither lock nor status. It handles the signals of this process.
+// Run runs the command, which has the standard input, output and error of this process, and
+// its terminal. Its error is nil or a [StatusError] when the command has run. The reason
+// for the status, if any, has been written to w, unless w blocked for a second: a blocked
+// writer keeps neither lock nor status. Run handles the signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()
@@ -99,7 +99,7 @@ func (l Locked) notFound(err error, out io.Writer) error {
 	return StatusError(127)
 }
 
-// hostAndPid names the process that people see, and not its keeper.
+// hostAndPid names the process that the user started, and not its keeper.
 func hostAndPid() string {
 	host, err := os.Hostname()
 	if err != nil {

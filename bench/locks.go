@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Locks are those of a store, which is asked through its plugin.
+// Locks are the locks of a store, which is asked through its plugin.
 type Locks struct {
 	Servers
 	Backend string    // by name, or the path of its plugin
@@ -38,8 +38,8 @@ type store struct {
 // locksTimeout bounds how long a store may be asked.
 const locksTimeout = 30 * time.Second
 
-// with opens the backend, checks that its store answers, and does the work. One that
-// refuses locks for its settings may still show who holds those that there are.
+// with opens the backend, checks that its store answers, and does the work. A store whose
+// settings make the plugin refuse locks may still show the holders of existing ones.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()
@@ -95,8 +95,8 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 	})
 }
 
-// Names are those of the locks that are held and start with prefix, as far as ctx
-// lets the store tell, for a shell to complete.
+// Names returns the names of held locks that start with prefix, for a shell to
+// complete. The list may be short when ctx ends early.
 func (l Locks) Names(ctx context.Context, prefix string) (names []string) {
 	l.Warn = io.Discard
 	_, _ = l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) { // a shell shows no error
@@ -151,7 +151,7 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 		if !ask(fmt.Sprintf("%q is held by %s under token %d, for another %v.\nBreak it? Its holder goes on until it notices.", name, holderOf(h), h.Token, left(h))) {
 			return nil, errors.New("not broken")
 		}
-		// The answer may have taken any time; the store compares the token again.
+		// The user may have taken any time to answer; the store compares the token again.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), locksTimeout)
 		defer cancel()
 		if err := s.Client.Break(ctx, name, h.Token); err != nil {
@@ -168,8 +168,8 @@ func sameGrant(token, typed uint64) bool {
 	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
 }
 
-// foreign says how to remove a lock that no client of ours holds, "" when that is not
-// known.
+// foreign says how to remove a lock that no client of ours holds. It is "" when the
+// way is not known.
 func (s store) foreign(name string) string {
 	if s.kind.Foreign == nil {
 		return ""
@@ -196,7 +196,7 @@ func left(h driver.Holder) string {
 	return h.TTL.Round(time.Millisecond).String()
 }
 
-// printable quotes what a terminal could take for a command.
+// printable quotes text that a terminal could take for a command.
 func printable(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" {
 		return quoted
@@ -234,8 +234,8 @@ type holderDoc struct {
 	Held  bool   `json:"held"`
 	Label string `json:"label,omitempty"`
 	Owner string `json:"owner,omitempty"`
-	// Token is there as text too: programs that read numbers as doubles, as jq 1.6
-	// does, round those above 2^53.
+	// Token stands in the JSON as text, too: programs that read numbers as doubles,
+	// as jq 1.6 does, round those above 2^53.
 	Token     uint64     `json:"token,omitempty"`
 	TokenText string     `json:"token_text,omitempty"`
 	Since     *time.Time `json:"since"`            // by the store's clock; null when unknown

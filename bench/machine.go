@@ -49,8 +49,7 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 }
 
-// checksums are the SHA-256 of this program and of others, whose paths are given
-// by name.
+// checksums are the SHA-256 of this program and of others, given as paths by name.
 func checksums(others map[string]string) (map[string]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -100,18 +99,18 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// gauged is what the system had counted at one moment.
+// gauged holds the counters of the system at one moment.
 type gauged struct {
 	at          time.Time
 	wall        time.Time     // by the clock that may be set
 	busy        time.Duration // of all CPUs, stolen time left out
 	all, stolen time.Duration
-	own         time.Duration // that this process and what it has started had run
+	own         time.Duration // run time of this process and its descendants
 	throttled   time.Duration // of the control group
 }
 
-// gauge reads what the system counts. It takes some milliseconds, and what
-// cannot be read stays 0.
+// gauge reads the counters of the system. It takes some milliseconds, and a counter
+// that cannot be read stays 0.
 func gauge() gauged {
 	g := gauged{at: time.Now(), own: ownTime()}
 	g.wall = g.at.Round(0)
@@ -123,8 +122,8 @@ func gauge() gauged {
 	return g
 }
 
-// cpus reads the first line of /proc/stat: user, nice, system, idle, iowait,
-// irq, softirq and steal, of all CPUs (proc_stat(5)). What guests use is in user.
+// cpus reads the first line of /proc/stat: user, nice, system, idle, iowait, irq,
+// softirq and steal, of all CPUs (proc_stat(5)). The time of guests is part of user.
 func (g *gauged) cpus(text string) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -144,8 +143,7 @@ func (g *gauged) cpus(text string) {
 	}
 }
 
-// ownTime is how long this process, what it has started, and what that has
-// started, have run.
+// ownTime is how long this process and all its descendants have run.
 func ownTime() time.Duration {
 	all, self := proc.All(), os.Getpid()
 	var sum time.Duration
@@ -160,17 +158,17 @@ func ownTime() time.Duration {
 	return sum
 }
 
-// watch looks at the machine from now on, until what it returns is called, which
-// records what it was busy with.
+// watch observes the machine from now on. The function that it returns ends that, and
+// records how busy the machine was.
 func watch() func(*results.Manifest) {
 	before := gauge()
 	return func(m *results.Manifest) { m.MachineLoad = before.until(gauge()) }
 }
 
-// until says what the machine was busy with between two moments.
+// until says how busy the machine was between two moments.
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
-	// What has ended and was waited for by nobody is missing in the later sum.
+	// The later sum lacks processes that ended and that no parent waited for.
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
 	return &results.MachineLoad{
 		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),
@@ -187,11 +185,11 @@ func ratio(a, b time.Duration) float64 {
 }
 
 func readText(path string) string {
-	b, _ := os.ReadFile(path) // what cannot be read is not told
+	b, _ := os.ReadFile(path) // a file that cannot be read counts as empty
 	return string(b)
 }
 
-// valueOf is the number behind a key of lines "key value", 0 without one.
+// valueOf is the number behind a key in lines "key value", or 0 without that key.
 func valueOf(text, key string) int64 {
 	for line := range strings.Lines(text) {
 		if name, value, _ := strings.Cut(line, " "); name == key {

@@ -21,7 +21,7 @@ type Named struct {
 	Does string `json:"does"` // in one line
 }
 
-// Choices are what a flag of that name takes by name; none if it takes anything else.
+// Choices are the names that the flag takes; none if it takes anything else.
 func Choices(flag string) []Named {
 	switch flag {
 	case "scenarios":
@@ -49,7 +49,7 @@ func words(flag string) (names []string) {
 	return names
 }
 
-// checkNames finds a name of what, given by a flag, that is none of its choices.
+// checkNames returns an error for a name, given by a flag, that is none of its choices.
 func checkNames(flag, what string, names []string) error {
 	known := words(flag)
 	for _, name := range names {
@@ -101,7 +101,7 @@ func (p FaultsPlan) list() (*Outcome, error) {
 	actions := faults.Chosen(p.actions())
 	actions = slices.DeleteFunc(actions, func(a faults.Action) bool { return !concerns(a.KnownFor) })
 	p.Replay = []string{"all"}
-	reproducers, _ := p.reproducers() // that there is none is no error here
+	reproducers, _ := p.reproducers() // an empty list is no error here
 	return listing(
 		list{"faults of the table", named(chosen, nameOfFault)},
 		list{"actions of a search", named(actions, nameOfAction)},
@@ -109,7 +109,7 @@ func (p FaultsPlan) list() (*Outcome, error) {
 	), nil
 }
 
-// list is of names that belong together.
+// list has names that belong together.
 type list struct {
 	Title string  `json:"title"`
 	Names []Named `json:"names"`
@@ -127,8 +127,8 @@ func listing(lists ...list) *Outcome {
 	return &Outcome{data: lists, text: b.String()}
 }
 
-// freshFolder is a result folder that is named after this second, or with a number
-// when another run has that.
+// freshFolder is a result folder that is named after this second, with a number added
+// when another run has that name.
 func freshFolder() string {
 	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
 	fresh := dir

@@ -13,16 +13,16 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Outcome is what came of a plan.
+// Outcome is the result of a plan.
 type Outcome struct {
-	// Dir is the result folder that it shows; "" for none.
+	// Dir is the result folder that the outcome shows; "" for none.
 	Dir   string
 	text  string
 	data  any                                    // for JSON
-	write func(w io.Writer, format string) error // in place of these
+	write func(w io.Writer, format string) error // used in place of the fields above
 }
 
-// Write writes it as "text", "md" or "json"; what shows a folder also as "html".
+// Write writes the outcome as "text", "md" or "json", and one with a folder also as "html".
 func (o *Outcome) Write(w io.Writer, format string) error {
 	switch {
 	case o.Dir != "":
@@ -42,14 +42,14 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 	return err
 }
 
-// The ends of a run that are no failures of lockbench.
+// These errors end a run without a failure of lockbench.
 var (
 	ErrUnsafe      = errors.New("safety violation")
 	ErrInterrupted = errors.New("interrupted")
 )
 
-// InvalidError is a run that measured nothing of a cell, so that neither its
-// figures nor its verdict mean anything.
+// InvalidError is the error of a run in which a cell measured nothing, so that
+// neither figures nor verdict mean anything.
 type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return e.Err.Error() }
@@ -66,10 +66,10 @@ type hintedError struct {
 func (e *hintedError) Error() string { return e.err.Error() }
 func (e *hintedError) Unwrap() error { return e.err }
 
-// Hinted is err with a hint what to do about it.
+// Hinted is err with a hint that says what to do about it.
 func Hinted(err error, hint string) error { return &hintedError{err, hint} }
 
-// Hint says what to do about an error, "" when that is not known.
+// Hint says what to do about an error. It is "" when no hint is known.
 func Hint(err error) string {
 	var h *hintedError
 	var environment *EnvError
@@ -84,7 +84,7 @@ func Hint(err error) string {
 	return ""
 }
 
-// IsUsage reports whether what was asked for must change.
+// IsUsage reports whether the error is one of usage, so that the request must change.
 func IsUsage(err error) bool {
 	var usage *UsageError
 	return errors.As(err, &usage) || errors.Is(err, results.ErrNotEmpty) || errors.Is(err, results.ErrNotAFolder) || errors.Is(err, results.ErrLater)
@@ -97,16 +97,16 @@ func orInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// result is how a run ended that has a result folder.
+// result says how a run with a result folder ended.
 type result struct {
 	dir         string
 	verdict     check.Verdict
-	cells       int  // that were measured, in all runs of the plan
+	cells       int  // number of measured cells, in all runs of the plan
 	interrupted bool // ctx ended before the plan was done; what was measured until then is kept
 }
 
-// outcome is what is shown of a run that ended with err, and what its end means. A
-// violation comes first.
+// outcome returns the outcome of a run that ended with err, and the error that its
+// end means. A violation comes first.
 func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	shown := &Outcome{Dir: r.dir}
 	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {
@@ -115,7 +115,7 @@ func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	return shown, judged(r.interrupted, r.verdict, err)
 }
 
-// judged is what the end of a run means that has this verdict.
+// judged is the error that the end of a run with this verdict means.
 func judged(interrupted bool, v check.Verdict, err error) error {
 	err = ended(interrupted, v.Unsafe(), v.Granted(), err)
 	if cells := v.Invalid(); err == nil && len(cells) > 0 {
@@ -124,8 +124,8 @@ func judged(interrupted bool, v check.Verdict, err error) error {
 	return err
 }
 
-// ended is what the end of a run means that has seen so many violations and grants. A
-// violation comes first.
+// ended is the error that the end of a run with so many violations and grants means.
+// A violation comes first.
 func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
 	case violations > 0:

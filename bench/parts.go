@@ -16,7 +16,7 @@ import (
 // maxParts bounds how many runs measure together.
 const maxParts = 64
 
-// checkParts finds what cannot be measured by several runs together.
+// checkParts finds settings that several runs cannot measure together.
 func (p Plan) checkParts() error {
 	switch {
 	case p.Parts < 0 || p.Parts == 1 || p.Parts > maxParts:
@@ -64,22 +64,22 @@ const (
 	placeTTL = 10 * time.Second
 	// gatherEvery is how often a part looks whether the others have come.
 	gatherEvery = 50 * time.Millisecond
-	// stepEvery is how often it looks whether they are ready for the next step,
-	// and so about how far apart they go on.
+	// stepEvery is how often a part looks whether the others are ready for the next
+	// step, and so about how far apart the parts go on.
 	stepEvery = 2 * time.Millisecond
 )
 
-// rendezvous is one part's place among all: runs of lockbench on several machines
-// measure the same cell at the same time. They wait for each other on the store
-// under test: clocks of machines decide nothing. Each leads an election of its
-// own, and publishes in it how far it is. It is used by one goroutine.
+// rendezvous is one part's place among all parts, which are runs of lockbench on
+// several machines that measure the same cell at the same time. They wait for each
+// other on the store under test, so that clocks decide nothing. Each part leads its
+// own election, and publishes in it how far it is. One goroutine uses it.
 type rendezvous struct {
 	backend string
 	places  []*core.Elector
 	mine    int // index into places
 	term    *core.Term
-	said    station // its All is the same in all parts of this rendezvous, and in no other
-	seed    uint64  // that all parts use: that of the first place
+	said    station // what this part published; All is the same in all parts of this rendezvous, and in no other
+	seed    uint64  // the seed of the first place, which all parts use
 }
 
 // station is what a part publishes.
@@ -87,15 +87,15 @@ type station struct {
 	Part string `json:"part"` // a random name
 	Seed uint64 `json:"seed"`
 	Plan string `json:"plan"`
-	// All is made of the names of all parts, once this one has seen them: what
-	// a part of an earlier rendezvous has left in the store does not have it.
+	// All is made of the names of all parts, once this part has seen them. A part of
+	// an earlier rendezvous that is left in the store has another All.
 	All  string `json:"all,omitempty"`
-	Step int    `json:"step"` // that it is ready for
+	Step int    `json:"step"` // the step that the part is ready for
 }
 
 // joinParts takes a place, and returns when all parts have one and know of each
-// other. The plan is the same in all parts, but for its seed. The place is held
-// until the client is closed.
+// other. All parts must have the same plan, but for its seed. The place is held until
+// the client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
@@ -117,7 +117,7 @@ func joinParts(ctx context.Context, client *core.Client, backend string, parts i
 	return m, m.gather(ctx)
 }
 
-// sit takes the first place that is free.
+// sit takes the first free place.
 func (m *rendezvous) sit(ctx context.Context) error {
 	for {
 		for n, e := range m.places {
@@ -199,15 +199,15 @@ func (m *rendezvous) say(ctx context.Context) error {
 	return m.term.Proclaim(ctx, value)
 }
 
-// alone is the error of parts that did not come, or ended before the measurement did.
+// alone is the error of missing parts, which did not come or ended before the measurement did.
 func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
-// next returns when all parts have called it as often as this one, in all of
-// them within a few milliseconds. With last it waits at the end, so that no other
-// part misses this one when its client is closed. A run that is no part is nil, and
-// does not wait.
+// next returns when all parts have called it as often as this one. It returns in all
+// parts within a few milliseconds. With last it waits at the end, so that no other
+// part misses this one when its client is closed. A nil rendezvous, of a run that is
+// no part, does not wait.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil
@@ -222,14 +222,14 @@ func (m *rendezvous) next(ctx context.Context, last bool) error {
 		var s station
 		h, err := m.places[n].Leader(ctx)
 		switch {
-		case err != nil: // of the store, which the measurement will meet too
+		case err != nil: // an error of the store, which the measurement will meet too
 		case h.Held() && json.Unmarshal(h.Value, &s) == nil && s.All == m.said.All:
 			if s.Step >= m.said.Step {
 				n++
 				continue
 			}
 		case last:
-			n++ // it has seen all others at the end, and left
+			n++ // that part has seen all others at the end, and left
 			continue
 		default:
 			return m.alone("part %d has ended", n+1)

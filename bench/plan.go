@@ -15,31 +15,31 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Plan is what to measure. [Plan.Check] is asked before it is run. What is particular to
-// some scenarios has no effect on others. Where a list of
-// Scenarios, Baselines or Modes has the word all, it means every one.
+// Plan says what to measure. [Run] calls [Plan.Check] first. A field for some scenarios
+// has no effect on others. The word all in Scenarios, Baselines or Modes means every
+// one.
 type Plan struct {
-	// Backends are plugins by name. None means every plugin that is found and
-	// whose server can be had; what is left out then is reported, not an error.
+	// Backends are plugins by name. None means every plugin that is found and whose
+	// server can be started; a backend left out then is reported, and is no error.
 	Backends  []string
 	Scenarios []string
-	Baselines []string // those of backends that are not measured are left out
+	Baselines []string // a baseline of a backend that is not measured is left out
 	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
 	Hosts     []int    // host processes, each a cell, with as many callers in each of them; 1: in lockbench; none: the scenario's own
-	// Keys and Hold are the numbers of locks and the times for which they are
-	// held in scenario throughput, each a cell; none: its own. Scenarios contend
-	// and footprint hold for Hold too.
+	// Keys and Hold are the numbers of locks and the times for which they are held in
+	// scenario throughput, each a cell; none: its own. Scenarios contend and
+	// footprint use Hold, too.
 	Keys []int
 	Hold []time.Duration
-	// RTT are the times that a round trip between host and store takes beyond that of
-	// the network, from 0 to a second, each a cell; none: 0.
+	// RTT are times added to each round trip between host and store, beyond the
+	// network's own, from 0 to a second, each a cell; none: 0.
 	RTT []time.Duration
 	// Rate is how many cycles per second the open loop of scenario acquire
 	// offers; 0: half of what the closed loop of the same cell did.
 	Rate float64
-	// Modes, Candidates and Tick are those of scenario takeover: the ways in
-	// which leaders end, each a cell; how many processes campaign; and how often
-	// they ask. None and 0: kill-host, 2, and they wait until they are woken.
+	// Modes, Candidates and Tick are for scenario takeover. Modes are the ways in which leaders
+	// end, each a cell; Candidates is how many processes campaign; Tick is how often they ask.
+	// None and 0: kill-host, 2, and they wait until they are woken.
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
@@ -64,7 +64,7 @@ type Plan struct {
 	Env string
 	Servers
 	// VS is a directory with another build of the plugins, which is measured
-	// too, interleaved with this one. "" for none.
+	// interleaved with this one. "" for none.
 	VS string
 	// Out is the directory of the result folder, new or empty; "" for one below
 	// results that is named after the time.
@@ -75,7 +75,7 @@ type Plan struct {
 const (
 	warmUp      = 200 * time.Millisecond
 	quickWarmUp = 50 * time.Millisecond
-	// minMeasure to maxMeasure are what a user may choose instead.
+	// minMeasure to maxMeasure is the range that a user may choose from.
 	minMeasure = 10 * time.Millisecond
 	maxMeasure = time.Hour
 	// maxHold is the longest time for which scenario footprint holds leases.
@@ -86,8 +86,8 @@ const (
 	// user may choose instead.
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
-	// QuickTTL is that of scenario takeover in a quick plan that names no other:
-	// half of its modes wait for the TTL, a dozen times.
+	// QuickTTL is the TTL of scenario takeover in a quick plan that names no other.
+	// It is short, because half of the modes wait for the TTL a dozen times.
 	QuickTTL = 3 * time.Second
 	// quickRuns is the fewest runs that have a confidence interval.
 	quickRuns = 6
@@ -114,12 +114,12 @@ func DefaultPlan(quick bool) Plan {
 	return p
 }
 
-// filled is the plan with what its zero values and the word all stand for, and
-// without what was named twice.
+// filled is the plan with its zero values and the word all replaced by their meaning,
+// and without repeated names.
 func (p Plan) filled() Plan {
 	for _, list := range []struct {
 		names *[]string
-		all   []string // none: the word has no meaning
+		all   []string // none: the word all has no meaning
 	}{
 		{&p.Backends, nil}, {&p.Scenarios, words("scenarios")}, {&p.Baselines, words("baselines")}, {&p.Modes, words("modes")},
 	} {
@@ -144,7 +144,7 @@ var near = []time.Duration{0}
 // randomSeed is short enough to be typed again.
 func randomSeed() uint64 { return rand.Uint64N(1e9) + 1 }
 
-// unique drops what was named twice, and keeps the order.
+// unique drops repeated elements, and keeps the order.
 func unique[T comparable](in []T) []T {
 	var out []T
 	for _, v := range in {
@@ -155,7 +155,7 @@ func unique[T comparable](in []T) []T {
 	return out
 }
 
-// Check finds what cannot be measured. Its errors are [*UsageError]s.
+// Check finds the parts of the plan that cannot be measured. Its errors are [*UsageError]s.
 func (p Plan) Check() error {
 	if err := cmp.Or(checkNames("scenarios", "scenario", p.Scenarios), checkNames("baselines", "baseline", p.Baselines)); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// checkHold finds what cannot be measured of Hold and RTT.
+// checkHold finds values of Hold and RTT that cannot be measured.
 func (p Plan) checkHold() error {
 	throughput, contend := slices.Contains(p.Scenarios, "throughput"), slices.Contains(p.Scenarios, "contend")
 	for _, rtt := range p.RTT {
@@ -221,7 +221,7 @@ func (p Plan) checkHold() error {
 	return nil
 }
 
-// asked is what the user named of the workloads of the scenarios.
+// asked returns the workload settings that the user gave for the scenarios.
 func (p Plan) asked() measure.Overrides {
 	return measure.Overrides{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
@@ -243,16 +243,16 @@ func (c cell) section() results.Section {
 	}
 }
 
-// group is what the cells have in common that are compared with each other.
+// group holds what cells that are compared with each other have in common.
 type group struct {
 	measure.Workload
 	scenario string
 }
 
-// rounds orders the cells of each run: every run has every cell once, in an
-// order of its own that depends on the seed alone. The subjects of one scenario
-// and number of clients follow each other, in random order, so that those that
-// are compared met the same machine.
+// rounds orders the cells of each run. Every run has every cell once, in an order
+// that differs by run and depends on the seed alone. The subjects of one scenario and
+// number of clients follow each other, in random order, so that compared subjects met
+// the same machine.
 func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f636b))
 	var groups [][]cell
@@ -279,7 +279,7 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 // recorded is the plan as run.json keeps it.
 func (p Plan) recorded(backends, baselines []string) results.Plan {
 	if !slices.Contains(p.Scenarios, "ttl") {
-		p.For = 0 // that no cell has taken
+		p.For = 0 // no cell uses it
 	}
 	return results.Plan{
 		Seed: p.Seed, Backends: backends, Baselines: baselines, Scenarios: p.Scenarios,
@@ -291,17 +291,17 @@ func (p Plan) recorded(backends, baselines []string) results.Plan {
 	}
 }
 
-// UsageError is a plan that cannot be carried out as asked.
+// UsageError is the error of a plan that cannot be carried out as asked.
 type UsageError struct{ Msg string }
 
 func (e *UsageError) Error() string { return e.Msg }
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
-// Suggest ends an error about a name that is none of those known.
+// Suggest returns the end of an error about an unknown name.
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
-// unknown is the error of a name of what that is none of known.
+// unknown is the error of a name that is not among known; what says what it names.
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }
@@ -319,8 +319,8 @@ func (p Plan) checkTakeover() error {
 	return checkNames("modes", "mode of takeover", p.Modes)
 }
 
-// keepsData reports whether the throwaway server of a backend has to keep its
-// data when it is started again: a leader that it forgot would be one of two.
+// keepsData reports whether the throwaway server of a backend must keep its data when
+// it is started again. If it forgot a leader, there would be two.
 func (p Plan) keepsData(backend string) bool {
 	return kinds.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// errNoPlugins: there is not a single plugin binary to be found.
+// errNoPlugins is the error when no plugin binary is found.
 var errNoPlugins error = &EnvError{
 	Err:  errors.New("no lockplugin-* binary was found in --plugin-dir, beside the executable or on the PATH"),
 	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
@@ -32,8 +32,8 @@ type described struct {
 	says   plugin.Description
 	config driver.Config
 	ttl    time.Duration
-	ours   bool   // its servers were started by this run, or by "env up"
-	note   string // that the TTL is not the one that was asked for
+	ours   bool   // this run or "env up" started its servers
+	note   string // says that the TTL is not the one that was asked for
 }
 
 // describe asks the plugin of every backend.
@@ -57,8 +57,8 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 	return out, nil
 }
 
-// ask asks a plugin binary what it claims, and checks TTL and configuration against
-// that.
+// ask asks a plugin binary for its description, and checks TTL and configuration
+// against that.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {
@@ -77,7 +77,7 @@ func describe(ctx context.Context, f plugin.Found) (plugin.Description, error) {
 	return d, nil
 }
 
-// takes is the key of that name, nil if the plugin has none.
+// takes returns the configuration key of that name, or nil if the plugin has none.
 func (d described) takes(key string) *driver.Key {
 	i := slices.IndexFunc(d.says.Keys, func(k driver.Key) bool { return k.Name == key })
 	if i < 0 {
@@ -86,8 +86,8 @@ func (d described) takes(key string) *driver.Key {
 	return &d.says.Keys[i]
 }
 
-// ownPrefix gives a backend on servers of the caller's a prefix of its own, below the
-// one that is configured, so that everything with it can be removed afterwards. It
+// ownPrefix gives a backend on the caller's servers its own prefix, below the
+// configured one, so that everything with that prefix can be removed afterwards. It
 // is "" for plugins without prefixes.
 func (d described) ownPrefix() string {
 	key := d.takes("prefix")
@@ -111,8 +111,7 @@ func checkConfig(d plugin.Description, cfg driver.Config) error {
 	return nil
 }
 
-// checkTTL holds a TTL against what a backend can do, before anything
-// is started.
+// checkTTL checks that a backend supports a TTL, before anything is started.
 func checkTTL(d plugin.Description, ttl time.Duration) error {
 	for _, bound := range []struct {
 		text string
@@ -198,7 +197,7 @@ func (d described) text() string {
 	return b.String()
 }
 
-// part is one thing that was looked for.
+// part is one plugin or program that was looked for.
 type part struct {
 	Kind    string `json:"kind"` // "plugin", "program"
 	Name    string `json:"name"`
@@ -211,8 +210,8 @@ type part struct {
 	doc     string
 }
 
-// Examine looks for plugins in dirs and where a run does, asks each what it is, and
-// looks for the programs that servers are made of. It starts none.
+// Examine looks for plugins in dirs and where a run does, and asks each for its
+// description. It also looks for the programs of servers, but starts none.
 func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
 	parts := foundPlugins(ctx, dirs)
 	plugins, usable := len(parts), slices.ContainsFunc(parts, func(p part) bool { return p.Usable })
@@ -229,7 +228,7 @@ func Examine(ctx context.Context, dirs []string) (*Outcome, error) {
 	return o, errNoPlugins
 }
 
-// foundPlugins asks each plugin that is found what it is.
+// foundPlugins asks each plugin that is found for its description.
 func foundPlugins(ctx context.Context, dirs []string) (parts []part) {
 	for _, f := range plugin.Discover(dirs) {
 		p := part{Kind: "plugin", Name: f.Name, Path: f.Path, Usable: true}
@@ -288,8 +287,8 @@ func partsText(parts []part) string {
 	return b.String()
 }
 
-// ttlFor is the TTL for a backend. Takeover alone, where it is varied down to
-// what a backend can do, raises one below the minimum and says so.
+// ttlFor is the TTL for a backend. Scenario takeover may ask for a TTL below the backend's
+// minimum; when it is the only scenario, the TTL is raised, and note says so.
 func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	least, err := time.ParseDuration(d.Properties.TTLMin)
 	if err != nil || p.TTL >= least || p.TTL < time.Millisecond || !slices.Equal(p.Scenarios, []string{"takeover"}) {
@@ -298,8 +297,8 @@ func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	return least, fmt.Sprintf("%s has a TTL of %v, its minimum, instead of %v", d.Name, least, p.TTL)
 }
 
-// checkOther holds the plan's TTL and configuration against what the other
-// build says of itself.
+// checkOther checks the plan's TTL and configuration against the description of the
+// other build's plugin.
 func (p Plan) checkOther(ctx context.Context, f plugin.Found, cfg driver.Config) error {
 	if p.VS == "" {
 		return nil

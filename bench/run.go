@@ -38,10 +38,10 @@ type Progress interface {
 // Options are what a run does not record.
 type Options struct {
 	Progress Progress
-	// Log gets the events of core and the plugins. Nil: nobody does.
+	// Log gets the events of core and the plugins. Nil discards them.
 	Log *slog.Logger
-	// Lines gets what people are told that no progress shows: notes, and how search,
-	// replay and soak go on. Verbose is all of it. Nil: nobody is told.
+	// Lines gets texts for people that no progress bar shows, such as notes and the progress of
+	// search, replay and soak. Verbose asks for all of them. Nil discards them.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -62,9 +62,9 @@ func Main() {
 	plugintest.HostMain()
 }
 
-// Run carries out a plan and writes its result folder. When ctx ends it keeps what
-// it has. The outcome is nil if nothing was measured. Its errors are those of the
-// plan, of servers and plugins, and of the verdict: [ErrUnsafe] for a violation.
+// Run carries out a plan and writes its result folder. When ctx ends it keeps what was measured
+// until then. The outcome is nil if nothing was measured. Its errors are those of the plan, of
+// servers and plugins, and of the verdict: [ErrUnsafe] for a violation.
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p = p.filled()
@@ -130,7 +130,7 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
 		if err == nil {
-			// All is measured: who cannot wait any more has lost nothing.
+			// Everything is measured by now, so a part that cannot wait any more loses nothing.
 			_ = r.rendezvous.next(ctx, true)
 		}
 		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil
@@ -140,8 +140,8 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 	return res, err
 }
 
-// fillFolder makes a folder, has work fill it and describe what it did, and closes it
-// with what the machine was busy with meanwhile. What ctx breaks off has not failed.
+// fillFolder makes a folder, has work fill it and describe what it did, and closes it with a
+// record of how busy the machine was meanwhile. Work that ctx cuts off has not failed.
 func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*results.Folder, *results.Manifest) error) (results.Manifest, error) {
 	if m.Started.IsZero() {
 		m.Started = time.Now().UTC()
@@ -165,8 +165,8 @@ func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*
 	return m, errors.Join(err, folder.SetManifest(m), folder.Close(state))
 }
 
-// rounds runs every cell in every round. A cell that fails costs itself: the
-// others may still tell something.
+// rounds runs every cell in every round. A failed cell costs only its own figures,
+// because the other cells may still tell something.
 func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	order := rounds(cells, r.plan.Runs, r.plan.Seed)
 	steps, guess := 0, time.Duration(0)
@@ -192,13 +192,13 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	return r.failures.err()
 }
 
-// cells are all combinations that can be measured. What cannot be is skipped
+// cells are all combinations that can be measured. Other combinations are skipped
 // with a reason.
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {
 		for _, name := range r.plan.Scenarios {
-			sc, _ := measure.ByName(name) // Check has refused what is none
+			sc, _ := measure.ByName(name) // Check has refused names of no scenario
 			switch {
 			case sub.call == nil:
 				out = append(out, r.cellsOf(sub, sc)...)
@@ -230,10 +230,10 @@ func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 	return out
 }
 
-// cell measures one cell once and records it, or that it failed. Its error is
-// one that ends the run.
+// cell measures one cell once and records it, or that it failed. An error that it
+// returns ends the run.
 func (r *runner) cell(ctx context.Context, c cell, run int) error {
-	runtime.GC() // of the cell before, outside of the measured time
+	runtime.GC() // collects the garbage of the cell before, outside of the measured time
 	in := r.input(c, run)
 	if err := r.rendezvous.next(ctx, false); err != nil {
 		return err
@@ -250,14 +250,14 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, cmp.Or(c.Mode, c.scenario.Name), f))
 	}
 	if overlong(time.Duration(r.clock.Now()-met), r.takes(c)) && err == nil && !interrupted {
-		// Once, however many runs it befalls.
+		// The note is the same in all runs, so it is reported once.
 		late := fmt.Sprintf("%s, %s, took seconds longer than it should in some run: something stalled, before or after the measured time if no figure shows it", c.subject.Name, c.label())
 		if !slices.Contains(r.findings, late) {
 			r.findings = append(r.findings, late)
 		}
 	}
 	if err != nil && !interrupted {
-		// Its attempts are kept for the verdict, its figures mean nothing.
+		// The cell's attempts are kept for the verdict, but its figures mean nothing.
 		measured.Interrupted = true
 		r.failures.add(c.subject, c.label(), run, classify(ctx, c.subject, err))
 	} else if !interrupted {
@@ -267,7 +267,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	return r.keep(measured)
 }
 
-// keep checks what a cell has recorded and writes it down, or that of its modes.
+// keep checks the record of a cell, or the records of its modes, and writes them to the folder.
 func (r *runner) keep(c results.Cell) (err error) {
 	if len(c.Modes) == 0 {
 		r.checker.Add(c.Section, c.Attempts)
@@ -282,14 +282,14 @@ func (r *runner) keep(c results.Cell) (err error) {
 	return err
 }
 
-// overlong reports whether a cell took much longer than it should. What
-// stalls before the measured time, or after it, shows in no figure.
+// overlong reports whether a cell took much longer than it should. A stall before or
+// after the measured time shows in no figure.
 func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }
 
-// classify tells a store that refuses or does not answer from a cell in which
-// nothing happened for another reason.
+// classify separates two causes of an empty cell: a store that refuses or does not
+// answer, and any other reason.
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
 		// Callers wait for a store that is down until their time is over.
@@ -311,8 +311,8 @@ func classify(ctx context.Context, sub *subject, err error) error {
 // takes is about how long one execution of a cell takes.
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
-// input is what a cell gets in one run. Its seed depends on the plan's and on
-// the workload, not on the subject: those that are compared get the same schedule.
+// input is what a cell gets in one run. Its seed depends on the plan's and on the
+// workload, not on the subject: subjects that are compared get the same schedule.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
@@ -336,7 +336,7 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 		m.Rendezvous = &results.Rendezvous{ID: r.rendezvous.said.All, Part: r.rendezvous.mine + 1}
 	}
 	for _, s := range r.subjects {
-		if m.Subject(s.Name).Name == "" { // it may be there at several distances
+		if m.Subject(s.Name).Name == "" { // a subject may occur at several distances
 			m.Subjects = append(m.Subjects, s.Subject)
 		}
 	}
@@ -344,8 +344,8 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	return m, err
 }
 
-// notPossible says why a cell of processes cannot be measured, and of what; ""
-// when it can.
+// notPossible says why a cell with host processes cannot be measured, and names its
+// subject. It is "" when the cell can be.
 func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
 	switch {
 	case !sc.Processes && sub.Kind != results.KindPlugin:

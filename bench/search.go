@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// How often a reproducer is played, and how long it is made small.
+// These say how often a reproducer is played, and for how long it is shrunk.
 const (
 	reproducerRuns = 10
 	quickRunsOfOne = 3
@@ -31,9 +31,9 @@ const (
 	quickSoakPool = 50
 )
 
-// search draws schedules for one backend after the other, or soaks all of them at
-// the same time, and writes what it finds to the plan's folder: a reproducer file
-// for each broken claim. When ctx ends it has what it has.
+// search draws schedules for one backend after the other, or soaks all of them at the
+// same time, and writes what it finds to the plan's folder: a reproducer file for
+// each broken claim. When ctx ends it keeps what it has found.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {
@@ -127,8 +127,8 @@ func foundText(found []faults.Found) string {
 	return b.String()
 }
 
-// writeUses shows what the processes of a soak that have lived longest use, and
-// what was left in the end.
+// writeUses shows the resources that the longest-lived processes of a soak use, and
+// what was left over in the end.
 func writeUses(w io.Writer, f faults.Found) {
 	last := map[string]*faults.Usage{}
 	for _, u := range f.Uses {
@@ -147,7 +147,7 @@ func writeUses(w io.Writer, f faults.Found) {
 	}
 }
 
-// played is a reproducer, and what became of it.
+// played is a reproducer and the result of playing it.
 type played struct {
 	Name       string            `json:"name"`
 	Reproducer faults.Reproducer `json:"reproducer"`
@@ -155,8 +155,8 @@ type played struct {
 	Failure    string            `json:"failure,omitempty"` // why it could not be played
 }
 
-// replay plays reproducers, one after the other. One that cannot be played does not
-// keep the others from it.
+// replay plays reproducers, one after the other. If one cannot be played, the others
+// are played all the same.
 func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) {
 	chosen, err := p.reproducers()
 	if err != nil {
@@ -226,7 +226,7 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 	return &Outcome{text: playedText(all), data: all}, ended(ctx.Err() != nil, shown, grants, errors.Join(errs...))
 }
 
-// reproducers are those that the plan names, of its backends and with its actions.
+// reproducers are the ones that the plan names, for its backends and with its actions.
 func (p FaultsPlan) reproducers() ([]faults.Reproducer, error) {
 	kept, err := faults.Kept()
 	if err != nil {

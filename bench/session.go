@@ -26,19 +26,19 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/memory"
 )
 
-// session is everything that is open while a plan is run.
+// session holds everything that is open while a plan runs.
 type session struct {
 	plan        Plan
 	log         *slog.Logger
 	environment *environment
 	started     []*servers.Environment
-	relays      []*inject.Proxy // to the servers of who is away from them
+	relays      []*inject.Proxy // to the servers of subjects that are at a distance
 	subjects    []*subject
 	backends    []string
 	baselines   []string
 	skipped     []string
 	counters    []*servers.Counter
-	company     *core.Client // by which this part meets the others; nil without any
+	company     *core.Client // through which this part meets the others; nil without other parts
 	notes       []string
 	findings    []string
 	failures    failures
@@ -76,7 +76,7 @@ func (s *session) openAll(ctx context.Context) error {
 		err := s.openBackend(ctx, d)
 		var dead *EnvError
 		if errors.As(err, &dead) && ctx.Err() == nil {
-			// The others may well be there.
+			// The servers of the other backends may work.
 			s.failures.add(&subject{Subject: results.Subject{Name: d.Name, Kind: results.KindPlugin}}, "", 0, err)
 			continue
 		}
@@ -93,8 +93,8 @@ func (s *session) openAll(ctx context.Context) error {
 	return s.openFloor(ctx)
 }
 
-// sweep removes what the run has left on servers of the caller's. Those of parts
-// share their locks, and leave them.
+// sweep removes what the run has left on the caller's servers. A run that is one of
+// several parts leaves its locks there, because the parts share them.
 func (s *session) sweep(ctx context.Context) error {
 	var errs []error
 	for _, own := range s.own {
@@ -110,8 +110,8 @@ func (s *session) sweep(ctx context.Context) error {
 }
 
 // openBackend starts the servers and the plugin of one backend, its baselines and its
-// floor. When the caller did not ask for it by name, a server that is not
-// installed is a line in the report.
+// floor. A server that is not installed is a line in the report, unless the caller
+// named the backend.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -152,8 +152,8 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	return nil
 }
 
-// openAt opens the plugin of a backend whose servers are there, its baselines and its
-// floor, at a distance from them. One whose connections cannot be led through a
+// openAt opens the plugin of a backend whose servers run, its baselines and its
+// floor, at a distance from them. A backend whose connections cannot pass through a
 // relay is a line in the report.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	first := len(s.relays)
@@ -169,7 +169,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	}
 	b, err := s.open(ctx, f)
 	if own && (err == nil || ctx.Err() != nil) {
-		s.own = append(s.own, f) // an interrupted check may have made what it needs
+		s.own = append(s.own, f) // even an interrupted check may have written to the server
 	}
 	if err != nil {
 		return err
@@ -197,8 +197,8 @@ func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) 
 	})
 }
 
-// openCounter connects to the counters of a backend's servers, when a scenario
-// wants them. Servers that do not say are a line in the report.
+// openCounter connects to the counters of a backend's servers, when a scenario wants
+// them. Servers without counters are a line in the report.
 func (s *session) openCounter(ctx context.Context, sub *subject) {
 	open := kinds.Of(sub.Name).Counter
 	if open == nil && len(sub.relays) > 0 {
@@ -221,10 +221,10 @@ func (s *session) openCounter(ctx context.Context, sub *subject) {
 	sub.counter = counter
 }
 
-// relayCounter counts what clients send through relays, where the servers tell nothing:
-// one command for each piece of data that comes.
+// relayCounter counts what clients send through relays, where the servers have no
+// counter. Each piece of data that comes counts as one command.
 func relayCounter(relays []*inject.Proxy) *servers.Counter {
-	c := &servers.Counter{End: func() error { return nil }} // with the relays
+	c := &servers.Counter{End: func() error { return nil }} // counting ends when the relays are closed
 	for _, relay := range relays {
 		var sent atomic.Int64
 		relay.Observe(func(way inject.Direction) {
@@ -277,12 +277,12 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 	return nil
 }
 
-// floorPluginCall is the floor of all plugins: a call to one that finds nothing in
-// itself is the price of the process boundary.
+// floorPluginCall is the floor of all plugins. A call that finds nothing in the
+// memory plugin costs only the process boundary.
 const floorPluginCall = "plugin-call"
 
-// openFloor adds the floor of all plugins, for which the plugin must be there that
-// asks nobody else.
+// openFloor adds the floor of all plugins. It needs the memory plugin, which asks no
+// server.
 func (s *session) openFloor(ctx context.Context) error {
 	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == memory.Kind.Name }) {
 		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+memory.Kind.Name+" plugin")
@@ -303,8 +303,8 @@ func (s *session) openFloor(ctx context.Context) error {
 	return nil
 }
 
-// Close releases what is held, ends plugins, and then the servers. Its budget
-// is its own: ctx may have ended.
+// Close releases held locks, ends plugins, and then the servers. It has its own time
+// budget, because ctx may have ended.
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -312,8 +312,8 @@ func (s *session) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
 	for i, sub := range s.subjects {
 		closing.Go(func() {
-			// Libraries may well complain about connections that a fault has
-			// broken; only our own plugins have to end in order.
+			// Libraries may complain about connections that a fault has broken. Only
+			// our own plugins must end in order.
 			if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
 				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
 			}
@@ -334,9 +334,9 @@ func (s *session) Close(ctx context.Context) error {
 	return errors.Join(append(errs, s.environment.close())...)
 }
 
-// harmed is the server that may be harmed: one of several, the same all the time,
-// because one that was restarted may have no vote for a while, and with three of
-// five in that nobody could lead. It is nil without servers of ours.
+// harmed is the one server that may be harmed, always the same one. A restarted
+// server may have no vote for a while, and with three of five restarted no host could
+// lead. It is nil without servers of ours.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
 		return nil
@@ -344,8 +344,8 @@ func harmed(all servers.Nodes) *servers.Server {
 	return all[rand.IntN(len(all))]
 }
 
-// openOther opens the plugin of the other build on the same servers, when the
-// plan has one. It is driven by this lockbench, so that only the plugins differ.
+// openOther opens the plugin of the other build on the same servers, when the plan
+// has one. This lockbench drives both, so that only the plugins differ.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

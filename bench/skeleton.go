@@ -24,7 +24,7 @@ import (
 //go:embed skeleton
 var skeletons embed.FS
 
-// skeleton is what the templates are filled with.
+// skeleton has the values for the templates.
 type skeleton struct {
 	Name    string // of the backend: "my-store"
 	Package string // "mystore"
@@ -32,10 +32,10 @@ type skeleton struct {
 	Go      string // version of the language
 	Replace string // a checkout of lockbench to build against; "" for a release
 
-	lang string // in which it is, one of Languages
+	lang string // the skeleton's language, one of Languages
 }
 
-// Languages are those of which there is a skeleton.
+// Languages are the languages that have a skeleton.
 var Languages = []string{"go", "python"}
 
 // Descriptor is lock.proto as a file descriptor, a literal of Python.
@@ -49,9 +49,9 @@ func (s skeleton) Descriptor() (string, error) {
 }
 
 // NewPlugin writes the skeleton of a backend in one of [Languages], its plugin and its
-// test into dir; "" for one of its name. In Go it is a module outside of one, by the path
-// module, which builds with replace against the checkout of lockbench there. The outcome
-// says what is next.
+// test into dir; "" for one of its name. In Go, outside of a module, it makes one with
+// the path module, which builds against the checkout of lockbench at replace. The
+// outcome names the next steps.
 func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to that of this build
 	s := skeleton{Name: name, lang: lang, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
@@ -145,7 +145,7 @@ func (s *skeleton) fill(target, name string) error {
 	}
 	mode := os.FileMode(0o644)
 	if t.Name() == "plugin.tmpl" {
-		mode = 0o755 // a program as it is
+		mode = 0o755 // the file is run as it stands
 	}
 	f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
@@ -157,8 +157,8 @@ func (s *skeleton) fill(target, name string) error {
 	return errors.Join(t.Execute(f, s), f.Close())
 }
 
-// importPath is that of a package in dir within the module around it, "" when
-// there is none.
+// importPath is the import path of a package in dir within the module around it, or
+// "" without a module.
 func importPath(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -17,18 +17,18 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// stranger is a store whose servers lockbench does not know: how they are started, and
-// what it does not promise.
+// stranger is a store whose servers lockbench does not know. It says how they are
+// started, and what the store does not promise.
 type stranger struct {
-	command string // "" for one that is files
+	command string // "" for a store that consists of files
 	claims  claim.Terms
 }
 
 // ofBackend finds the backend that a command or a claim file is for.
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
-// readStrangers reads commands and claim files. Those that name no backend are for
-// the only one.
+// readStrangers reads commands and claim files. One that names no backend is for the
+// only backend.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -70,7 +70,7 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits what a flag says of a backend, the only one if it names none.
+// forBackend splits a flag's value. One without a backend is for the only backend.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -92,7 +92,7 @@ func placed(cfg driver.Config, places ...string) driver.Config {
 	return out
 }
 
-// meetAll makes the stores known of all strangers.
+// meetAll makes the stores of all strangers known.
 func (s *Servers) meetAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.strangers)) {
 		found, err := s.find([]string{name})
@@ -110,12 +110,12 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are those of which one has the address, where the configuration has no
-// place for the port.
+// addressKeys are the keys that may hold the address, for a configuration without
+// "{port}".
 var addressKeys = []string{"address", "addresses"}
 
-// meet makes the store known of the plugin that was found, if it is a stranger, and
-// moves what leads to its servers out of the configuration.
+// meet makes the store of the plugin that was found known, if it is a stranger. It
+// moves the keys that lead to its servers out of the configuration.
 func (s *Servers) meet(d described) error {
 	of := s.strangers[d.Name]
 	if of == nil {
@@ -152,7 +152,7 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts a plugin that is asked whether its store answers.
+// asking starts a plugin and returns a check of whether its store answers.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {
@@ -171,7 +171,7 @@ func asking(ctx context.Context, d described, o *plugin.Options) (check func(con
 	return check, end, nil
 }
 
-// claims are those of a stranger; nil of any other backend.
+// claims are the terms of a stranger, and nil for any other backend.
 func (s *Servers) claims(backend string) *claim.Terms {
 	if of := s.strangers[backend]; of != nil {
 		return &of.claims

@@ -34,24 +34,24 @@ const (
 type subject struct {
 	results.Subject
 	locker load.Locker                     // nil for a floor
-	call   func(ctx context.Context) error // a floor's; else nil
+	call   func(ctx context.Context) error // the call that a floor makes; nil for others
 	check  func(ctx context.Context) error // whether its store answers; nil for a floor
 	close  func(ctx context.Context) error
-	names  []string // of locks, made as they are needed
+	names  []string // lock names, made as they are needed
 	series int64    // keeps the names of two builds apart
 	// counter counts the commands of its servers; nil when they do not count.
 	counter *servers.Counter
-	// address is that of its server as configured: it may hold a password.
+	// address is the configured address of its server, and may hold a password.
 	address string
-	rtt     time.Duration   // to its store, beyond that of the network
-	relays  []*inject.Proxy // that it passes through
-	host    host.Spec       // to start processes with; zero for a floor
+	rtt     time.Duration   // added to each round trip to its store
+	relays  []*inject.Proxy // that its connections pass through
+	host    host.Spec       // for starting host processes; zero for a floor
 	ttl     time.Duration
-	server  *servers.Server // to be harmed; nil for none
+	server  *servers.Server // the server that may be harmed; nil for none
 }
 
-// commands reads the counter; it is nil without one. What libraries have sent
-// is not known.
+// commands reads the counter, and is nil without one. It does not know what libraries
+// have sent.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil
@@ -66,8 +66,8 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	}
 }
 
-// open starts the plugin of a backend and checks that its store answers. Without a
-// path it is found by its name.
+// open starts the plugin of a backend and checks that its store answers. A plugin
+// without a path is found by its name.
 func (s *session) open(ctx context.Context, d described) (driver.Backend, error) {
 	b, err := plugin.Open(ctx, d.Name, &plugin.Options{
 		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,

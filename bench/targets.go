@@ -18,19 +18,19 @@ import (
 
 // Servers say where plugins and servers are, in the words of flags.
 type Servers struct {
-	// Targets are servers of the caller's: BACKEND=ADDRESS, BACKEND=@FILE or
+	// Targets are the caller's servers, as BACKEND=ADDRESS, BACKEND=@FILE or
 	// BACKEND=env:VARIABLE. The other backends get throwaway servers.
 	Targets []string
-	// Config is further configuration: BACKEND.KEY=VALUE. It counts more than the
-	// file of a target.
+	// Config is further configuration: BACKEND.KEY=VALUE. It overrides the file of a
+	// target.
 	Config []string
 	// Commands start throwaway servers of stores that lockbench does not know:
 	// BACKEND=COMMAND, or COMMAND where there is one backend. "{port}" and "{dir}" stand
-	// for a free port and a directory for the data, in values of Config, too, which
-	// lead the plugin there; without "{port}" in any, key address does. A store that is
-	// files has "{dir}" in Config, and no command.
+	// for a free port and a data directory, also in values of Config, which lead the
+	// plugin there. Without "{port}" in any value, key address does. A store of files
+	// has "{dir}" in Config, and no command.
 	Commands []string
-	// Claims are files with what these stores do not promise: BACKEND=FILE, or FILE.
+	// Claims are files that say what these stores do not promise: BACKEND=FILE, or FILE.
 	Claims []string
 	// PluginDirs are searched before the directory of the executable and PATH.
 	PluginDirs []string
@@ -38,20 +38,20 @@ type Servers struct {
 	own    map[string]bool          // backends with a target
 	config map[string]driver.Config // of targets too
 
-	starts    bool // throwaway servers, so that it may be told how
-	noMTLS    bool // of plugins that are asked whether these serve
+	starts    bool // the command starts throwaway servers, so Commands are allowed
+	noMTLS    bool // for the plugins that are asked whether servers answer
 	strangers map[string]*stranger
 	claimed   []string // backends with claims
 }
 
-// The forms of targets and configuration. What is of another form may be a part of
-// an address, and is never shown.
+// These are the forms of targets and configuration. Text of another form may be part
+// of an address, and is never shown.
 var (
 	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
 )
 
-// configured are the keys that Config sets, BACKEND.KEY.
+// configured are the keys that Config sets, as BACKEND.KEY.
 func (s *Servers) configured() (keys []string) {
 	for _, c := range s.Config {
 		key, _, _ := strings.Cut(c, "=")
@@ -60,8 +60,8 @@ func (s *Servers) configured() (keys []string) {
 	return keys
 }
 
-// read reads targets and configuration. A password that can be seen in the list of
-// processes is refused in a target, and warned of elsewhere. The backends are those that
+// read reads targets and configuration. It refuses a password in a target that the
+// process list would show, and warns of one elsewhere. The backends are the ones that
 // the caller has named.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
@@ -98,14 +98,14 @@ func (s *Servers) read(warn io.Writer, backends ...string) error {
 	return s.readStrangers(backends)
 }
 
-// of is the configuration of a backend, which the caller may change.
+// of returns a copy of a backend's configuration, which the caller may change.
 func (s Servers) of(backend string) driver.Config {
 	cfg := driver.Config{}
 	maps.Copy(cfg, s.config[backend])
 	return cfg
 }
 
-// stray names a backend that is none of these, and what is said of it.
+// stray finds a setting, named by what, for a backend that is not among backends.
 func (s Servers) stray(backends []string) (what, backend string) {
 	all := slices.Concat(slices.Collect(maps.Keys(s.config)), slices.Collect(maps.Keys(s.strangers)))
 	slices.Sort(all)
@@ -147,9 +147,9 @@ func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	return out, nil
 }
 
-// resolve finds one plugin by its name, or takes the path of one: which backend that
-// is, it says itself. Until it is asked, its file names the backend. Nothing may be
-// said of another backend.
+// resolve finds one plugin by its name, or takes the path of one. The plugin says
+// which backend it is; until it is asked, its file name does. Settings for another
+// backend are an error.
 func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer) (d described, err error) {
 	isPath := strings.ContainsRune(nameOrPath, '/')
 	d.Found = plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
@@ -228,8 +228,8 @@ func shownAddress(address string) string {
 // addressScheme finds the scheme of an address.
 var addressScheme = regexp.MustCompile(`^[a-z]+://`)
 
-// splitAddresses splits a list. A comma may also be part of a password: then an "@"
-// follows, and no scheme in between.
+// splitAddresses splits a list. A comma may also be part of a password. An "@" then
+// follows, with no scheme in between.
 func splitAddresses(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {
@@ -250,9 +250,9 @@ func splitAddresses(list string) []string {
 // plainAddress is what remains of an address without user and query.
 var plainAddress = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
-// withoutUser cuts "user:password@" and a query, which may hold one too. Where an
-// "@" may belong to either, or there are signs of a setting that was taken for an
-// address, it shows nothing.
+// withoutUser cuts "user:password@" and a query, which may hold a password too. It
+// shows nothing where an "@" may belong to either, or where the text looks like a
+// setting rather than an address.
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {
@@ -274,7 +274,7 @@ func hasSecret(address string) bool {
 			}
 		}
 		_, query, _ := strings.Cut(rest, "?")
-		values, _ := url.ParseQuery(query) // what can be read of it
+		values, _ := url.ParseQuery(query) // the readable part of it
 		if values.Has("password") {
 			return true
 		}

@@ -16,7 +16,7 @@ import (
 // candidates are words that a shell may complete.
 type candidates func(cmd *cobra.Command) []cobra.Completion
 
-// backendNames are those of the plugins that can be found.
+// backendNames are the names of the plugins that are found.
 func backendNames(cmd *cobra.Command) []cobra.Completion {
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // without the flag, the usual places
 	var out []cobra.Completion
@@ -26,7 +26,7 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// choices are what a flag takes by name, with what that does, and all.
+// choices are the names that a flag takes, with descriptions, and the word every.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
@@ -38,7 +38,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed completes what begins with a backend and sign, and goes on.
+// prefixed completes a backend's name followed by sign, and lets the word go on.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -72,7 +72,7 @@ func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Co
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completeFor)
 	defer cancel()
-	targets, _ := cmd.Flags().GetStringArray("target") // all who complete by this have these flags
+	targets, _ := cmd.Flags().GetStringArray("target") // every command with this completion has these flags
 	config, _ := cmd.Flags().GetStringArray("config")
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir")
 	l := bench.Locks{Servers: bench.Servers{Targets: targets, Config: config, PluginDirs: dirs}, Backend: args[0]}
@@ -92,7 +92,7 @@ func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]c
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// files is list, or the files that there are.
+// files is list, or the names of files.
 func (c candidates) files(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	out, _ := c.list(cmd, args, toComplete)
 	return out, cobra.ShellCompDirectiveDefault
@@ -103,8 +103,8 @@ func directories(*cobra.Command, []string, string) ([]cobra.Completion, cobra.Sh
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completions are those of the flags, by name; a flag has the same meaning in
-// every command that has it.
+// completions are the completions of flags, by name. A flag has the same meaning in
+// every command.
 var completions = map[string]cobra.CompletionFunc{
 	"backends":   candidates(backendNames).list,
 	"scenarios":  choices("scenarios", "every scenario").list,

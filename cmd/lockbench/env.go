@@ -63,8 +63,8 @@ func envUpCommand() *cobra.Command {
 	return cmd
 }
 
-// up starts a process that keeps the servers and outlives this one, and returns what
-// it shows of them. One that fails has said why to stderr.
+// up starts a process that keeps the servers and outlives this one, and returns its
+// description of them. A process that fails has written the reason to stderr.
 func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -112,7 +112,7 @@ func envKeepCommand() *cobra.Command {
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return bench.Keep(cmd.Context(), p, func(shown string) {
-				_ = json.NewEncoder(cmd.OutOrStdout()).Encode(shown) // whoever has asked may have gone
+				_ = json.NewEncoder(cmd.OutOrStdout()).Encode(shown) // the process that asked may have ended
 			})
 		},
 	}

@@ -22,7 +22,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCode is what the process ends with. A violation outranks everything.
+// exitCode is the exit code of the process for err. A violation outranks everything.
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError

@@ -12,7 +12,7 @@ import (
 
 // faultsFlags are the flags of "lockbench faults" as they were typed.
 type faultsFlags struct {
-	given        bench.FaultsPlan // what they say of it
+	given        bench.FaultsPlan // the plan as the flags give it
 	search, soak time.Duration
 	mtls, format string
 	verbose      bool

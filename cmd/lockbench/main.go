@@ -29,7 +29,7 @@ func main() {
 	}()
 	select {
 	case <-told:
-	case <-time.After(time.Second): // a full pipe that nobody reads is no reason to stay
+	case <-time.After(time.Second): // a full pipe without a reader is no reason to stay
 	}
 	os.Exit(exitCode(err))
 }
@@ -92,8 +92,8 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// guideLost has the commands that only have commands below them, and help, refuse
-// what they do not know.
+// guideLost makes help, and commands that only have subcommands, refuse unknown
+// names.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly
@@ -113,8 +113,8 @@ func guideLost(cmd *cobra.Command) {
 	}
 }
 
-// pluginDirs refuses directories that are not there: the plugins would be
-// looked for elsewhere, and others be measured than were meant.
+// pluginDirs refuses missing directories. Otherwise plugins would be found elsewhere,
+// and the wrong ones measured.
 func pluginDirs(cmd *cobra.Command, _ []string) error {
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // none without the flag
 	for _, dir := range dirs {
@@ -156,7 +156,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs demands so many arguments, which are what.
+// needs demands between least and most arguments; what names them.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -189,7 +189,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
 }
 
-// takes says what the types of pflag take.
+// takes describes the values of pflag's types.
 var takes = map[string]string{
 	"bool":          "true or false",
 	"int":           "a whole number",

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// oldFlags adds the flags of "lockbench run" that are those of "lockbench faults"
-// now. They are read for one more release.
+// oldFlags adds the flags of "lockbench run" that now belong to "lockbench faults".
+// They are read for one more release.
 func oldFlags(fl *pflag.FlagSet) {
 	fl.StringSlice("faults", nil, "")
 	fl.StringSlice("actions", nil, "")
@@ -24,11 +24,11 @@ func oldFlags(fl *pflag.FlagSet) {
 	}
 }
 
-// newNames are those of flags that were renamed.
+// newNames are the new names of renamed flags.
 var newNames = map[string]string{"reproducer": "replay", "recorder": "host-program"}
 
-// faultsArgs are the arguments of "lockbench faults" that do what a command line of
-// "lockbench run" asks for, if it is one of before that command.
+// faultsArgs are the arguments of "lockbench faults" that do the same as an old
+// command line of "lockbench run". old is false for any other command line.
 func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
 	fl := cmd.Flags()
 	scenarios, _ := fl.GetStringSlice("scenarios") // it is one

@@ -16,7 +16,7 @@ import (
 // formats are the values of --format.
 var formats = []string{"text", "md", "json"}
 
-// show prints what came of a plan, if anything did.
+// show prints the outcome of a plan, if there is one.
 func show(o *bench.Outcome, format string, cmd *cobra.Command) error {
 	if o == nil {
 		return nil
@@ -24,8 +24,8 @@ func show(o *bench.Outcome, format string, cmd *cobra.Command) error {
 	return o.Write(cmd.OutOrStdout(), format)
 }
 
-// showRun ends the progress of a run that ended with err, and shows what came of it
-// and where it is.
+// showRun ends the progress of a run that ended with err, and shows its outcome and
+// its folder.
 func showRun(o *bench.Outcome, format string, cmd *cobra.Command, p *progress, err error) error {
 	p.End()
 	unshown := show(o, format, cmd)
@@ -56,7 +56,7 @@ func choiceVar(fl *pflag.FlagSet, word *string, name, usual, usage string, words
 // Set implements pflag.Value.
 func (c *choice) Set(word string) error {
 	if word != c.usual && !slices.Contains(c.words, word) {
-		return errors.New("unknown") // flagError says what there is
+		return errors.New("unknown") // flagError lists the known words
 	}
 	*c.word = word
 	return nil

@@ -10,16 +10,16 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// logEvery is how often something that takes long writes a line into a log, and
-// logFrom how long it takes that says so at its begin.
+// logEvery is how often a long task writes a line into a log. A task of at least
+// logFrom also writes one when it begins.
 const (
 	logEvery = 30 * time.Second
 	logFrom  = 10 * time.Second
 )
 
-// progress shows how far something is that takes more than two seconds, with
-// the time that is left. Where w is no terminal, which is the log of a container
-// for one, that is a line now and then.
+// progress shows how far a task of more than two seconds is, with the time left.
+// Where w is no terminal, for instance a container's log, it writes a line now and
+// then.
 type progress struct {
 	w           io.Writer
 	pool        *mpb.Progress // nil: w is no terminal
@@ -31,8 +31,8 @@ type progress struct {
 	guess       time.Duration
 }
 
-// newProgress shows that something is being prepared, until Begin. Whoever
-// makes it calls End.
+// newProgress shows that a task is being prepared, until Begin. The caller must call
+// End.
 func newProgress(w io.Writer, preparing string) *progress {
 	p := &progress{w: w}
 	p.label.Store("")
@@ -71,7 +71,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft is the guess, if there is one, until something is done to go by.
+// timeLeft is the time left. Until a step is done it relies on the guess, if there is one.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {
@@ -109,8 +109,8 @@ func (p *progress) End() {
 	p.pool.Wait()
 }
 
-// above is where lines go that w gets while the bar is shown: on a terminal
-// they are drawn above it.
+// above is the writer for lines to w while the bar is shown. On a terminal they are
+// drawn above the bar.
 func (p *progress) above(w io.Writer) io.Writer {
 	if p.pool == nil || !isTerminal(w) {
 		return w

@@ -13,7 +13,7 @@ import (
 
 // runFlags are the flags of "lockbench run" as they were typed.
 type runFlags struct {
-	given        bench.Plan // what they say of it
+	given        bench.Plan // the plan as the flags give it
 	mtls, format string
 	verbose      bool
 	list         bool
@@ -124,7 +124,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	switch {
 	case changed("runs"):
 	case slices.Equal(p.Scenarios, []string{"ttl"}):
-		p.Runs = 1 // one long one meets what several short ones do, and longer TTLs
+		p.Runs = 1 // one long run meets the stalls of several short ones, and longer TTLs
 	default:
 		p.Runs = usual.Runs
 	}
@@ -145,7 +145,7 @@ func namesSome(cmd *cobra.Command, flag string, names []string) error {
 	return nil
 }
 
-// checkFolder refuses what means standard output elsewhere.
+// checkFolder refuses a name that means standard output elsewhere.
 func checkFolder(out string) error {
 	if out != "-" {
 		return nil

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// The numbers that claims are made of. Those of core are its defaults.
+// The bounds of claims are computed from these numbers. Numbers of core are its defaults.
 const (
-	// Slack is what a process that runs, on a machine that is busy, needs beside
-	// what is counted.
+	// Slack is the time that a running process on a busy machine needs beyond the
+	// counted times.
 	Slack = 500 * time.Millisecond
 
 	// CleanupBudget is the default of core.Options.CleanupBudget.
@@ -20,45 +20,45 @@ const (
 	// AcquireGrace is how long after the end of its ctx an Acquire or a
 	// TryAcquire returns.
 	AcquireGrace = underWay + CleanupBudget + Slack
-	// ReleaseGrace is the same of Release, which drains a renewal first.
+	// ReleaseGrace is the same for Release, which drains a renewal first.
 	ReleaseGrace = CleanupBudget/2 + CleanupBudget + Slack
-	// CloseGrace is the same of Client.Close: the releases, goroutines that are
-	// stuck, and the plugin's end. docs/operations.md says it, too.
+	// CloseGrace is the same for Client.Close. It covers the releases, stuck
+	// goroutines, and the plugin's end. docs/operations.md says it, too.
 	CloseGrace = 2*CleanupBudget + time.Second
 
-	// ProcessGone is how long after its host a plugin process is there at most:
-	// nobody can reach it for 5 s, then it releases and closes.
+	// ProcessGone is the longest time that a plugin process outlives its host. It
+	// waits 5 s without a host, then it releases and closes.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
 
 	// askAgain is how often the first in a queue asks, woken or not (core: maxAsk).
 	askAgain = time.Second
 	// retry is the longest pause between two tries (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
-	// swallowed is how long a request and a connection that got no answer are
-	// waited for: core's bound of a call, its withdrawal, the dial_timeout.
+	// swallowed is the wait for a request and a connection that get no reply: core's
+	// bound of a call, its withdrawal, the dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
 
-// Terms are what is particular to the promises of one backend. The zero value is
-// that of one of which nothing is known.
+// Terms are the particular promises of one backend. The zero value is for an unknown
+// backend.
 type Terms struct {
-	// Exceptions are the claims that it does not make, by its documentation.
+	// Exceptions are the claims that the backend does not make, by its documentation.
 	Exceptions []Exception
-	// Turn is how long a lock is kept for a waiter that does not come; 0 stands for
-	// the first span of a store that grants, and else for 2 s.
+	// Turn is how long a lock is kept for a waiter that does not come. 0 stands for
+	// the first span of a store that itself grants to waiters, and for 2 s otherwise.
 	Turn time.Duration
 	// ExpiresLate is by how much more than [Slack] a lease may outlive its TTL,
 	// counted from the end of the last interruption.
 	ExpiresLate time.Duration
-	// Reconnects is the longest pause of a backend that connects again itself.
+	// Reconnects is the longest pause of a backend that reconnects by itself.
 	Reconnects time.Duration
-	// Forgets reports whether it keeps no data over a crash of its server.
+	// Forgets reports whether the store loses its data in a crash of its server.
 	Forgets bool
 }
 
-// PluginBack is how long the host waits at most before it starts a plugin that
-// has failed so many times in a row, none of which it has lived for 20 s. The
-// start itself comes on top.
+// PluginBack is the longest wait of the host before it starts a plugin that has
+// failed that many times in a row, without living for 20 s once. The start itself
+// comes on top.
 func PluginBack(failures int) time.Duration {
 	switch {
 	case failures <= 1:
@@ -70,23 +70,23 @@ func PluginBack(failures int) time.Duration {
 	return pause * 3 / 2
 }
 
-// Setting is what the bound of a claim depends on.
+// Setting has the values that the bound of a claim depends on.
 type Setting struct {
 	Terms
-	// FirstSpan is that of the plugin's Properties: for how long the store itself grants
-	// a lock to a waiter, whose first renewal has to be back by then; zero where it only
-	// wakes waiters.
+	// FirstSpan is the FirstSpan of the plugin's Properties. It is how long a grant
+	// lasts that the store itself makes to a waiter, whose first renewal must be back by
+	// then; zero where the store only wakes waiters.
 	FirstSpan time.Duration
 	// TTL is the longest of the leases concerned.
 	TTL time.Duration
-	// MaxTTL is how long servers do not vote that were restarted or have lost their
-	// data; zero where they do.
+	// MaxTTL is how long a server does not vote after a restart or a loss of data;
+	// zero where it votes at once.
 	MaxTTL time.Duration
-	// Absent is how many waiters stand before this one that cannot come: frozen,
-	// dead, cut off.
+	// Absent is how many waiters before this one cannot come, because they are
+	// frozen, dead or cut off.
 	Absent int
-	// Swallowed says that the interruption left requests without an answer
-	// instead of refusing them.
+	// Swallowed says that the interruption left requests without a reply instead of
+	// refusing them.
 	Swallowed bool
 	// Failures is how many times in a row the plugin has died.
 	Failures int
@@ -100,8 +100,8 @@ func (s Setting) turns() time.Duration {
 // of the last interruption.
 func (s Setting) lateExpiry() time.Duration { return Slack + s.ExpiresLate }
 
-// served is how long after the end of the last interruption everybody is
-// served, and after the death of a holder the next one is.
+// served is how long after the end of the last interruption every host is served, and
+// how long after the death of a holder the next one is.
 func (s Setting) served() time.Duration {
 	d := s.TTL + s.lateExpiry() + retry + Slack + s.turns() + PluginBack(s.Failures) + s.Reconnects
 	if s.Swallowed {

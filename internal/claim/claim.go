@@ -10,37 +10,36 @@ type Rule string
 
 // The rules of what never happens.
 const (
-	// Overlap: of one name, the times from a grant's return to the sending of its
-	// release do not overlap.
+	// Overlap says that for one name the times from a grant's return to the sending
+	// of its release do not overlap.
 	Overlap Rule = "overlap"
-	// Token: of two grants of one name of which one came back before the other
-	// was asked for, the later has the higher token. That covers the grants of
-	// which one ended before the other was asked for. It is not asked of a
-	// baseline without tokens.
+	// Token says that if one grant of a name came back before another one was asked
+	// for, the later grant has the higher token. That includes grants that ended
+	// before the other was asked for. It does not apply to a baseline without tokens.
 	Token Rule = "token"
-	// Linear: the acquires, renewals, releases and expiries of one name can be put
-	// in one order, in which each takes effect between its call and its return and
-	// only the holder renews, and nobody acquires while another one holds.
+	// Linear: the acquires, renewals, releases and expiries of one name can be put in
+	// one order, in which each takes effect between its call and its return and only
+	// the holder renews, and no client acquires while another one holds.
 	Linear Rule = "linearizability"
-	// Renewal: no renewal is confirmed that was sent after a later grant of the same
-	// name came back. It is exact, and judged also where a store may grant a lock
-	// while a lease of it is valid: the first holder then loses its lease with its
-	// next renewal.
+	// Renewal says that no renewal is confirmed if it was sent after a later grant of
+	// the same name came back. It is exact, and judged also where a store may grant a
+	// lock while a lease of it is valid: the first holder then loses its lease with
+	// its next renewal.
 	Renewal Rule = "stale renewal"
-	// Effect: a resource that checks tokens accepts no write after one with a
-	// higher token.
+	// Effect says that a resource that checks tokens accepts no write after one with
+	// a higher token.
 	Effect Rule = "effect"
-	// Signal: a holder that could run has learned of the loss before the next
-	// grant came back.
+	// Signal says that a holder that could run has learned of its loss before the
+	// next grant came back.
 	Signal Rule = "lost signal"
-	// Orphaned: no lock is taken for longer than the bound after its holder.
+	// Orphaned says that no lock stays taken for longer than the bound after its holder's end.
 	Orphaned Rule = "orphaned"
-	// Deadline: no call goes on for longer than the bound after its ctx.
+	// Deadline says that no call goes on for longer than the bound after its ctx ends.
 	Deadline Rule = "deadline"
-	// Leaked: of a host that is over nothing is there for longer than the bound.
+	// Leaked says that nothing of an ended host remains for longer than the bound.
 	Leaked Rule = "leaked"
-	// GaveUp: whoever was served once waits, or tries to release, until its ctx
-	// ends.
+	// GaveUp says that a client that was served once waits, or tries to release,
+	// until its ctx ends.
 	GaveUp Rule = "gave up"
 	// Callback: no lock is released while a function runs under it.
 	Callback Rule = "callback"
@@ -52,7 +51,7 @@ const (
 const (
 	// Survives: no lease is lost to an interruption shorter than the bound.
 	Survives Rule = "survives"
-	// Standby: somebody leads within the bound after a leader is gone.
+	// Standby says that a new leader leads within the bound after a leader is gone.
 	Standby Rule = "standby"
 	// Woken: a waiter gets a free lock within the bound.
 	Woken Rule = "woken"
@@ -66,10 +65,10 @@ var Rules = []Rule{
 	Overlap, Token, Linear, Renewal, Effect, Signal, Orphaned, Deadline, Leaked, GaveUp, Callback, Crash, Survives, Standby, Woken, Granted,
 }
 
-// Within is the bound of a rule: for how long at most what must never happen may
-// last, within which time what must happen does, and for [Survives] the
-// interruption that a lease bears. It is zero where the rule has none that depends
-// on a setting.
+// Within is the bound of a rule. It is the longest time that a forbidden state may
+// last, the time within which a required event happens, or for [Survives] the
+// interruption that a lease bears. It is zero where the rule has no bound that
+// depends on a setting.
 func (r Rule) Within(s Setting) time.Duration {
 	switch r {
 	case Orphaned:
@@ -109,7 +108,7 @@ const (
 	// What happens to clocks.
 	ClockForward Condition = "clock-forward"
 	ClockBack    Condition = "clock-back"
-	// What happens to hosts. These excuse nobody but the host concerned.
+	// What happens to hosts. These excuse only the host concerned.
 	HostStopped Condition = "host-stopped"
 	PluginDied  Condition = "plugin-died"
 	// Settings.
@@ -127,19 +126,20 @@ var Conditions = []Condition{
 // Exception is a claim that is not made under some conditions, by documentation.
 type Exception struct {
 	Rules []Rule `json:"rules"`
-	// All of these conditions were made, and one of Any, if it has some.
+	// All lists conditions that must all have been made, and Any, if not empty, ones of which one
+	// must have been.
 	All []Condition `json:"all"`
 	Any []Condition `json:"any,omitempty"`
-	// Why two may hold a lock, if they may, is one sentence or more for a verdict, and
-	// begins in lower case.
+	// Why says why two hosts may hold a lock, if they may. It is one sentence or more
+	// for a verdict, and begins in lower case.
 	Why string `json:"why,omitempty"`
 }
 
-// Exempt finds the exception from a rule under the conditions that were made:
-// the one that asks for most of them. ok is false if the claim holds.
+// Exempt finds the exception from a rule under the conditions that were made. Among
+// several it takes the one with the most conditions. ok is false if the claim holds.
 //
-// The token is a rule of its own. Where two may hold a lock, a resource that
-// checks tokens is safe unless Token is exempt, too.
+// Token is a separate rule. Where two hosts may hold a lock, a resource that checks
+// tokens is safe unless Token is exempt, too.
 func (t Terms) Exempt(rule Rule, made []Condition) (e Exception, ok bool) {
 	for _, known := range slices.Concat(t.Exceptions, everywhere) {
 		if slices.Contains(known.Rules, rule) && known.met(made) && (!ok || known.asks() > e.asks()) {
@@ -159,18 +159,18 @@ func (e Exception) met(made []Condition) bool {
 	return len(e.Any) == 0 || slices.ContainsFunc(e.Any, has)
 }
 
-// asks is of how many conditions e makes sure.
+// asks is how many conditions e requires.
 func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 
-// Twice is what goes when a store lets somebody in while a lease is valid, which
-// its holder then loses, with more.
+// Twice lists the rules that fail when a store grants a lock while a lease is valid,
+// which its holder then loses. It adds more.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
-// TwiceForLong is what goes when a store may also forget the second grant and
-// remember the first, with more.
+// TwiceForLong lists the rules that fail when a store may also forget the second
+// grant and remember the first. It adds more.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
-// Late is what goes when nothing is granted for a while, with more.
+// Late lists the rules that fail when nothing is granted for a while. It adds more.
 func Late(more ...Rule) []Rule { return append([]Rule{Standby, Woken, Granted}, more...) }
 
 // everywhere are the exceptions of all backends.

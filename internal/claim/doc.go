@@ -1,11 +1,10 @@
-// Package claim is what the backends promise, in one place: what never happens,
-// what happens within which time, and under which conditions that does not
-// hold.
+// Package claim has the promises of all backends in one place: what never happens,
+// what happens within which time, and under which conditions a promise does not hold.
 //
-// What is particular to a backend, its exceptions among that, are its [Terms], in
-// the file of its name. Package check judges by both. Whatever is not excepted is
-// promised; docs/safety.md and docs/backends.md say both to users, with what breaks
-// a claim, where its times come from, and the sources. The package imports the
+// The particular promises of a backend, with its exceptions, are its [Terms], in the
+// file of its name. Package check judges by rules and terms. Whatever is not excepted
+// is promised; docs/safety.md and docs/backends.md say both to users, with what
+// breaks a claim, where its times come from, and the sources. The package imports the
 // standard library only.
 //
 // # Where is what

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// sets are rules that go together, by one name.
+// sets are names for groups of rules.
 var sets = []struct {
 	name  Rule
 	rules []Rule
 }{{"double grant", Twice()}, {"late grant", Late()}}
 
-// file is a claim file: what the author of a backend does not promise. All that it
-// does not name is promised.
+// file is a claim file. It lists what the author of a backend does not promise;
+// everything else is promised.
 type file struct {
 	Exceptions  []Exception `json:"exceptions,omitempty"`
 	Forgets     bool        `json:"forgets_data,omitempty"`
@@ -24,7 +24,7 @@ type file struct {
 	Reconnects  text        `json:"reconnects_within,omitempty"`
 }
 
-// text is a time that is written as "1.5s".
+// text is a duration in the form "1.5s".
 type text time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -45,8 +45,8 @@ func (t Terms) MarshalJSON() ([]byte, error) {
 	return json.Marshal(file{t.Exceptions, t.Forgets, text(t.ExpiresLate), text(t.Turn), text(t.Reconnects)})
 }
 
-// UnmarshalJSON reads a claim file. Words that are not known are errors, and so is an
-// exception that names no rule or no condition.
+// UnmarshalJSON reads a claim file. It fails for unknown words, and for an exception
+// without a rule or without a condition.
 func (t *Terms) UnmarshalJSON(b []byte) error {
 	var f file
 	in := json.NewDecoder(bytes.NewReader(b))
@@ -75,7 +75,7 @@ func (t *Terms) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// known finds a word that is none of all.
+// known returns an error for a word that is not in all.
 func known[W ~string](what string, words, all []W) error {
 	for _, w := range words {
 		if !slices.Contains(all, w) {

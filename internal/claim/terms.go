@@ -5,12 +5,12 @@ type backend struct {
 	terms Terms
 }
 
-// backends are those of which something is known, in the order in which they are
-// shown. One file has the terms of each.
+// backends are the backends with known terms, in the order in which they are shown.
+// One file has the terms of each.
 var backends = []backend{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
-// TermsOf are the terms of a backend: those that are given, if any are, or the zero
-// value when nothing is known of it.
+// TermsOf returns the terms of a backend: the given ones, if any, or the zero value
+// for an unknown backend.
 func TermsOf(backend string, given *Terms) Terms {
 	if given != nil {
 		return *given

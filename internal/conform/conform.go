@@ -1,6 +1,6 @@
-// Package conform holds a plugin binary to the rules of the contract: it makes
-// the environments that the suite's cases need out of throwaway servers, or out of
-// namespaces on a server of the caller's.
+// Package conform holds a plugin binary to the rules of the contract: it makes the
+// environments for the suite's cases from throwaway servers, or from namespaces on
+// the caller's server.
 package conform
 
 import (
@@ -30,9 +30,9 @@ type Options struct {
 	// gets a namespace of its own. Without it every case uses the names of the
 	// server as they are.
 	Namespaces bool
-	// Servers are the throwaway servers behind Config. None when they are the
-	// caller's, which are then neither stopped nor emptied: cases that would do
-	// so are not run.
+	// Servers are the throwaway servers behind Config. It is nil for the caller's
+	// servers. These are neither stopped nor emptied, so cases that would do so are
+	// not run.
 	Servers *servers.Environment
 }
 
@@ -69,7 +69,7 @@ func (o Options) namespace() driver.Config {
 	return cfg
 }
 
-// leftovers returns how to look into a namespace, nil when nobody knows how.
+// leftovers returns a function that looks into a namespace, or nil where that is unknown.
 func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 	keys := kinds.Of(o.Name).LeftKeys
 	if keys == nil {
@@ -84,7 +84,7 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 				must(t, err)
 				left = append(left, some...)
 			}
-			// Of several servers a majority answers for all, and the rest follow.
+			// With several servers a majority answers for all, and the rest follow later.
 			if len(left) == 0 || len(o.Servers.Servers) == 1 || time.Now().After(end) {
 				return left
 			}

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm rings at a moment, by a timer of the kernel: one of Go is late by up to a
-// millisecond in a process that has nothing else to do.
+// alarm rings at a moment, by a timer of the kernel. A timer of Go is up to a
+// millisecond late in an otherwise idle process.
 type alarm struct {
 	fd    int
 	timer *os.File
@@ -35,7 +35,7 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// in has it ring after d. It may ring for what was asked of it before, too.
+// in has the alarm ring after d. It may still ring for an earlier call, too.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	once := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
 	_ = unix.TimerfdSettime(a.fd, 0, &once, nil) // it is open, and the time is valid

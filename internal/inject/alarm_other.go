@@ -12,7 +12,7 @@ type alarm struct {
 
 func newAlarm() (*alarm, error) { return &alarm{rings: make(chan struct{}, 1)}, nil }
 
-// in has it ring after d. It may ring for what was asked of it before, too.
+// in has the alarm ring after d. It may still ring for an earlier call, too.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	a.close()
 	a.timer = time.AfterFunc(d, func() {

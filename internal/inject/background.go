@@ -11,14 +11,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Background is what harm does until it is healed, by what has begun it. Its
-// zero value is ready, and its methods may be called from any goroutine.
+// Background is the work that harm does until it is healed, keyed by the owner that began it.
+// Its zero value is ready, and its methods may be called from any goroutine.
 type Background struct {
 	mu   sync.Mutex
 	ends map[any][]func() error
 }
 
-// Begin remembers how what by has begun is ended.
+// Begin remembers end, which ends the work that by has begun.
 func (b *Background) Begin(by any, end func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,7 +28,7 @@ func (b *Background) Begin(by any, end func() error) {
 	b.ends[by] = append(b.ends[by], end)
 }
 
-// End ends what by has begun, and waits for it.
+// End ends the work that by has begun, and waits for it.
 func (b *Background) End(by any) error {
 	b.mu.Lock()
 	ends := b.ends[by]
@@ -37,7 +37,7 @@ func (b *Background) End(by any) error {
 	return Each(ends, func(end func() error) error { return end() })
 }
 
-// EndBackground ends all that has not been ended.
+// EndBackground ends all work that has not been ended.
 func (b *Background) EndBackground() error {
 	b.mu.Lock()
 	left := slices.Collect(maps.Keys(b.ends))

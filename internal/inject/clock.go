@@ -18,8 +18,8 @@ var shim []byte
 // ClockLibrary compiles into dir the library that moves the wall clock of a
 // process that preloads it, and returns its path. It needs a C compiler.
 //
-// Note: libfaketime kills one of Debian's servers at its start, and has no effect
-// on Go programs. Neither has this on Go programs: they ask the kernel.
+// Note: libfaketime kills one of Debian's servers at its start, and has no effect on Go
+// programs. This library has no effect on Go programs either, because they ask the kernel.
 func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, shim, 0o600); err != nil {
@@ -35,7 +35,7 @@ func ClockLibrary(ctx context.Context, dir string) (string, error) {
 // Clock is the wall clock of a process that was started through [Clock.Wrap].
 type Clock struct{ library, file string }
 
-// NewClock makes a clock in dir that stands right. The library comes from
+// NewClock makes a clock in dir that shows the true time. The library comes from
 // [ClockLibrary], and the name tells clocks in one dir apart.
 func NewClock(library, dir, name string) (*Clock, error) {
 	c := &Clock{library: library, file: filepath.Join(dir, name)}

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// impairment is what is done to what passes. Several at the same time add up.
+// impairment is harm to passing data. Several at the same time add up.
 type impairment struct {
 	in []Direction
 
-	seen          func(Direction) // it observes, and does no harm
-	upTo          int             // the number of the last connection that it concerns; 0 for all
+	seen          func(Direction) // called for each piece; does no harm
+	upTo          int             // number of the last connection concerned; 0 for all
 	only          []byte          // pieces with this in them; nil for all
 	loses         bool            // pieces, without harm to what follows
 	swallows      bool            // data
@@ -33,7 +33,7 @@ const (
 	pieceSize = 32 << 10
 	// maxWaiting is how many pieces wait in one direction of a connection.
 	maxWaiting = 1024
-	// takeTime is how long the one that is to take a piece may not do so, until the
+	// takeTime is how long the receiver of a piece may not take it before the
 	// connection is ended.
 	takeTime = 30 * time.Second
 )
@@ -44,13 +44,13 @@ type flow struct {
 	way      Direction
 	number   int // of the connection
 	from, to *net.TCPConn
-	input    chan []byte // what comes, closed at the end
+	input    chan []byte // incoming data, closed at the end
 	alarm    *alarm
 
-	begun     bool // something has come
+	begun     bool // data have come
 	swallowed bool
-	closed    bool // nothing comes any more
-	over      bool // it is to end, as soon as that may be seen
+	closed    bool // no more data come
+	over      bool // the flow is to end, as soon as the harms let the end be seen
 	waiting   []waiting
 	free      time.Time // when the next piece may pass
 }
@@ -61,10 +61,10 @@ type waiting struct {
 	due  time.Time
 }
 
-// run passes on what comes until the connection ends.
+// run passes on incoming data until the connection ends.
 func (f *flow) run() {
 	var err error
-	if f.alarm, err = newAlarm(); err != nil { // for want of descriptors
+	if f.alarm, err = newAlarm(); err != nil { // no descriptors are left
 		_, _ = f.from.Close(), f.to.Close()
 		return
 	}
@@ -88,7 +88,7 @@ func (f *flow) run() {
 	}
 }
 
-// read reads what comes.
+// read reads incoming data.
 func (f *flow) read() {
 	defer close(f.input)
 	for {
@@ -103,8 +103,8 @@ func (f *flow) read() {
 	}
 }
 
-// now are the harms that concern it, what is closed when they change, and whether
-// its connection was ended.
+// now returns the harms that concern the flow, a channel that is closed when they
+// change, and whether its connection was ended.
 func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -116,8 +116,8 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	return harms, f.p.changed, f.number <= f.p.ended[f.way]
 }
 
-// await takes what comes, or returns when a piece may pass, unless they are
-// held, or the harms change.
+// await takes incoming data. It also returns when a piece may pass, unless pieces are
+// held, or when the harms change.
 func (f *flow) await(changed chan struct{}, held bool) {
 	var next <-chan struct{}
 	if len(f.waiting) > 0 && !held {
@@ -143,7 +143,7 @@ func (f *flow) next() time.Time {
 	return f.free
 }
 
-// look sees what a change of the harms means for what is there.
+// look applies a change of the harms to the waiting pieces and the connection.
 func (f *flow) look(harms []*impairment, ended bool) {
 	swallows, late := false, f.p.distance() > 0
 	for _, h := range harms {
@@ -154,7 +154,7 @@ func (f *flow) look(harms []*impairment, ended bool) {
 		f.swallowed, f.waiting = true, nil
 	}
 	if f.swallowed && !swallows || ended {
-		f.end() // what was swallowed is missing for good
+		f.end() // swallowed data are missing for good
 	}
 	if !late {
 		for i := range f.waiting {
@@ -163,10 +163,10 @@ func (f *flow) look(harms []*impairment, ended bool) {
 	}
 }
 
-// end ends the connection without what waits.
+// end ends the connection and drops the waiting pieces.
 func (f *flow) end() { f.over, f.waiting = true, nil }
 
-// take takes a piece that came, nil for the end.
+// take takes an incoming piece; nil is the end.
 func (f *flow) take(data []byte) {
 	if data == nil {
 		f.closed, f.over = true, true
@@ -208,8 +208,7 @@ func (f *flow) take(data []byte) {
 	}
 }
 
-// pass passes on the first piece that waits, or some of it, when its time has
-// come.
+// pass passes on the first waiting piece, or some of it, when its time has come.
 func (f *flow) pass(harms []*impairment) bool {
 	if len(f.waiting) == 0 || time.Now().Before(f.next()) {
 		return false
@@ -222,7 +221,7 @@ func (f *flow) pass(harms []*impairment) bool {
 			pause += h.gap
 		}
 		if h.rate > 0 {
-			size = min(size, h.rate*100) // of a tenth of a second
+			size = min(size, h.rate*100) // at most the data of a tenth of a second
 		}
 	}
 	for _, h := range harms {

@@ -15,20 +15,20 @@ import (
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
-// Proxy stands in front of one server and harms what passes through it, on
-// the connections that are open as well as on later ones. Harms add up until
-// [Proxy.Heal]. Its methods may be called from any goroutine.
+// Proxy stands in front of one server and harms the data that pass through it, on
+// open connections as well as on later ones. Harms add up until [Proxy.Heal]. Its
+// methods may be called from any goroutine.
 type Proxy struct {
-	// Push stands in what the server sends without having been asked, and in
-	// nothing else; "" where that is not known. It is set before the proxy is used.
+	// Push is a text that occurs in unasked messages of the server, and in nothing
+	// else; "" where none is known. It is set before the proxy is used.
 	Push string
 
 	port *ports.Taken
-	busy sync.WaitGroup // with connections that come, and those that there are
+	busy sync.WaitGroup // handles new connections and present ones
 
-	apart   sync.Mutex // held while one harms it apart from others
+	apart   sync.Mutex // held while Apart does its harm
 	mu      sync.Mutex
-	harms   []*impairment // and who observes
+	harms   []*impairment // and observers
 	changed chan struct{} // closed and replaced with harms and ended
 	// leads are the servers to which connections lead in turn, and next is the
 	// number of the next one.
@@ -37,8 +37,8 @@ type Proxy struct {
 	listener net.Listener // nil while it refuses connections
 	open     map[*link]bool
 	opened   int               // how many connections there were
-	far      time.Duration     // how late what passes is in each direction, without harm
-	ended    map[Direction]int // the number of the last connection that was ended one way
+	far      time.Duration     // delay of all data in each direction, without harm
+	ended    map[Direction]int // number of the last connection that was ended in a direction
 	cuts     int               // how often all connections were reset
 }
 
@@ -68,13 +68,13 @@ func NewProxy(upstream string) (*Proxy, error) {
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.port.Addr(0) }
 
-// settle bounds what the kernel needs to let a port be listened on again, or to
+// settle bounds how long the kernel may refuse a port to listen on again, or need to
 // connect to a server.
 const settle = 2 * time.Second
 
-// listen begins to. The port is nobody else's, but a process that is being started
-// has the socket that was closed until it is a program of its own. The caller
-// holds mu, unless nobody else knows the proxy.
+// listen begins to listen. The port belongs to the proxy, but a process that is just
+// being started may have the closed socket until it executes its program. The caller
+// holds mu, or is the only one to know the proxy.
 func (p *Proxy) listen() (err error) {
 	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		p.listener, err = net.Listen("tcp", p.Addr())
@@ -88,7 +88,7 @@ func (p *Proxy) listen() (err error) {
 	}
 	l := p.listener
 	p.busy.Go(func() {
-		for { // one after the other: their numbers are in the order in which they came
+		for { // one after the other, so that the numbers are in the order of arrival
 			client, err := l.Accept()
 			if err != nil {
 				return
@@ -99,7 +99,7 @@ func (p *Proxy) listen() (err error) {
 	return nil
 }
 
-// deafen ends to listen, with all connections. The caller holds mu.
+// deafen stops listening and ends all connections. The caller holds mu.
 func (p *Proxy) deafen() {
 	if p.listener != nil {
 		_ = p.listener.Close()
@@ -108,7 +108,7 @@ func (p *Proxy) deafen() {
 	p.cut()
 }
 
-// cut is Cut for one who holds mu.
+// cut is Cut for a caller that holds mu.
 func (p *Proxy) cut() {
 	p.cuts++
 	for l := range p.open {
@@ -116,8 +116,8 @@ func (p *Proxy) cut() {
 	}
 }
 
-// connect leads a connection that came to l to the server whose turn it is, unless
-// all are reset meanwhile.
+// connect connects a client of l with the server whose turn it is, unless all
+// connections are reset meanwhile.
 func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 	p.mu.Lock()
 	to, cuts, refused := p.leads[p.next%len(p.leads)], p.cuts, p.listener != l
@@ -153,8 +153,8 @@ func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 	})
 }
 
-// SetDistance has what passes come half of rtt later in each direction, which
-// healing does not end: the server is that far away. 0 ends it.
+// SetDistance delays all data by half of rtt in each direction, as if the server were
+// that far away. Healing does not end it; 0 does.
 func (p *Proxy) SetDistance(rtt time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +177,7 @@ const (
 	Replies  Direction = "replies"  // to the client
 )
 
-// harm begins one, of what passes in the given directions.
+// harm begins an impairment of the data in the given directions.
 func (p *Proxy) harm(h impairment, in ...Direction) error {
 	h.in = in
 	p.begin(h)
@@ -192,15 +192,15 @@ func (p *Proxy) begin(h impairment) *impairment {
 	return &h
 }
 
-// tell has every connection look at what has changed. The caller holds mu.
+// tell has every connection look at the changed harms. The caller holds mu.
 func (p *Proxy) tell() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// Apart does harm that can be healed apart from other harm: heal ends what do has
-// done through the methods of the proxy, and nothing else. Others must not harm
-// the proxy otherwise than by Apart before it returns.
+// Apart does harm that can be healed apart from other harm. heal ends the harm that
+// do did through the methods of the proxy, and nothing else. Until Apart returns,
+// other goroutines may harm the proxy only through Apart.
 func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	p.apart.Lock()
 	defer p.apart.Unlock()
@@ -216,8 +216,8 @@ func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	}, err
 }
 
-// Heal ends all harms. Connections on which something was swallowed are reset,
-// the others go on.
+// Heal ends all harms. Connections on which data were swallowed are reset, the others
+// go on.
 func (p *Proxy) Heal() error { return p.heal(func(h *impairment) bool { return h.seen == nil }) }
 
 func (p *Proxy) heal(which func(*impairment) bool) error {
@@ -241,14 +241,13 @@ func (p *Proxy) refuses() bool {
 }
 
 // Observe calls seen for each piece of data that comes to the proxy, before any harm
-// that is done to it. The piece is passed on when seen returns: what is done to
-// the proxy until then befalls that piece already. Calls come from the goroutine
-// of each connection and direction, at the same time. After end, which may be
-// called at any time and more than once, none begins; a call under way is not
-// waited for.
+// that is done to it. The piece is passed on when seen returns, so harm done to the
+// proxy until then already befalls that piece. Calls come from the goroutine of each
+// connection and direction, at the same time. After end, which may be called at any
+// time and more than once, none begins; a call under way is not waited for.
 func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	h := p.begin(impairment{seen: seen, in: []Direction{Requests, Replies}})
-	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // it refuses nothing
+	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // ending an observer refuses no connection
 }
 
 // Close heals the proxy, resets all connections and stops listening.

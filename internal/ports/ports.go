@@ -1,12 +1,12 @@
 // Package ports hands out ports of the loopback interface for servers that are
 // about to be started, and keeps them.
 //
-// A port that was found free and let go can be anybody's before the server
-// binds it: another search's, in this process or another one, or that of an
-// outgoing connection. So a port that is handed out comes from outside the
-// range of outgoing connections, and the UDP port of the same number stays
-// bound until it is given back. That is a lock that all processes of the
-// machine share, that stands in no server's way, and that ends with its owner.
+// A port that was found free and released may be taken before the server binds it, by
+// another search in any process or by an outgoing connection. So ports come from
+// outside the range of outgoing connections, and the UDP port of the same number
+// stays bound until the port is given back. That bound port is a lock that all
+// processes of the machine share, that stands in no server's way, and that ends with
+// its owner.
 package ports
 
 import (
@@ -20,13 +20,13 @@ import (
 	"time"
 )
 
-// Taken are ports that nobody else is handed out.
+// Taken are ports that are handed out to no other caller.
 type Taken struct {
 	numbers []int
 	locks   []net.PacketConn
 }
 
-// Take returns count different ports on which nobody listens on 127.0.0.1.
+// Take returns count different ports on which no process listens on 127.0.0.1.
 func Take(count int) (*Taken, error) {
 	t := &Taken{}
 	low, high := rangeOf(os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"))
@@ -54,10 +54,9 @@ func (t *Taken) take(port int) error {
 	return nil
 }
 
-// unused returns nil when nobody listens on addr. It does not listen itself to
-// find out: a process that is started at that moment, by anybody in this one,
-// would have the socket until it is a program of its own, and the server for
-// which the port is would not get it.
+// unused returns nil when no process listens on addr. It does not listen itself to
+// find out. A child that this process starts at that moment would have the socket
+// until it executes its program, and the server could not bind the port.
 func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {
@@ -69,7 +68,7 @@ func unused(addr string) error {
 	return err
 }
 
-// answers is how soon the loopback interface says that nobody listens.
+// answers is how soon the loopback interface refuses a connection without a listener.
 const answers = time.Second
 
 // Port returns the port of index i.
@@ -91,12 +90,12 @@ func (t *Taken) Close() error {
 	return err
 }
 
-// The ports that are handed out where that of outgoing connections leaves them.
+// These bound the ports that are handed out, as far as outgoing connections do not use them.
 const usualLow, usualHigh = 16000, 32000
 
-// rangeOf returns the ports to choose from, given the file in which Linux says
-// which ones it gives to outgoing connections. Where these leave no thousand
-// free, they are chosen among.
+// rangeOf returns the ports to choose from, given the file in which Linux says which
+// ones it gives to outgoing connections. If those leave fewer than a thousand ports,
+// rangeOf chooses among them all the same.
 func rangeOf(file []byte, err error) (low, high int) {
 	var from, to int
 	if err == nil {

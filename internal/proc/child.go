@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// ErrEnded is the error of what a child was asked that has ended.
+// ErrEnded is the error of a request to a child that has ended.
 var ErrEnded = errors.New("the process has ended")
 
 // Child is a program, most often this one started again, that is told what to do
@@ -24,27 +24,27 @@ var ErrEnded = errors.New("the process has ended")
 type Child struct {
 	Role    string   // the environment variable that makes it a child, see [Become]
 	Program string   // "" for this one
-	Env     []string // in addition to that of this process
-	Name    string   // how it is called in the list of processes; "" for its path
+	Env     []string // in addition to the environment of this process
+	Name    string   // its name in the list of processes; "" for its path
 
 	cmd   *exec.Cmd
 	gone  chan struct{} // closed when the process has ended
-	ended chan struct{} // closed when all that it had written was taken, too
+	ended chan struct{} // closed when all of its lines were taken, too
 
-	mu    sync.Mutex // of lines
+	mu    sync.Mutex // serializes written lines
 	stdin io.WriteCloser
 }
 
-// started is the line that a child begins with: it is ready, or says why not.
-// Others may precede it.
+// started is the line by which a child says that it is ready, or why not. Other lines
+// may precede it.
 type started struct {
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// Start starts c with what its open function gets, and returns when it is ready.
-// Each of its lines goes to take, one at a time and until c has ended. After an
-// error, which may be that of the child, there is no process any more.
+// Start starts c with spec for its open function, and returns when c is ready. Each
+// line of c goes to take, one at a time, until c has ended. After an error, which may
+// come from the child, no process is left.
 func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) error {
 	out, err := c.start()
 	if err != nil {
@@ -78,8 +78,8 @@ func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) e
 	return err
 }
 
-// begin takes the lines of a child until it has started. It returns ErrEnded for
-// one that has ended, and the error of one that could not.
+// begin takes the lines of a child until it has started. It returns ErrEnded if the
+// child has ended, or the child's error if it could not start.
 func begin[Line any](in *json.Decoder, take func(Line)) error {
 	for {
 		var text json.RawMessage
@@ -104,7 +104,7 @@ func begin[Line any](in *json.Decoder, take func(Line)) error {
 	}
 }
 
-// start starts the process, and returns what it writes.
+// start starts the process, and returns its output.
 func (c *Child) start() (out *os.File, err error) {
 	program := c.Program
 	if program == "" {
@@ -119,13 +119,13 @@ func (c *Child) start() (out *os.File, err error) {
 	}
 	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
 	c.cmd.Stderr = os.Stderr
-	// A group of its own in our session: signals to our terminal are not for it,
-	// and when we die while it is frozen the kernel wakes and ends it.
+	// The child gets its own group in our session. Signals of our terminal do not
+	// reach it, and if we die while it is frozen, the kernel wakes and ends it.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// A pipe of our own: Wait would close one of its own before all is read.
+	// We make the pipe ourselves, because Wait would close StdoutPipe's before all is read.
 	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -144,8 +144,7 @@ func (c *Child) start() (out *os.File, err error) {
 	return out, nil
 }
 
-// Send writes one line to the child. It does not fail for certain when the
-// child has ended.
+// Send writes one line to the child. It may succeed even though the child has ended.
 func (c *Child) Send(line any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,8 +160,7 @@ func (c *Child) Alive() bool { return !closed(c.gone) }
 // Ended is closed when the child has ended and all its lines were taken.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
-// Crashed reports whether the child has ended by itself, with a status that
-// says so.
+// Crashed reports whether the child has ended by itself, with an error status.
 func (c *Child) Crashed() bool { return closed(c.ended) && c.cmd.ProcessState.ExitCode() > 0 }
 
 func closed(c <-chan struct{}) bool {
@@ -181,8 +179,8 @@ func (c *Child) Freeze() error { return Freeze(c.Pid()) }
 // ended.
 func (c *Child) Resume() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Kill ends the child with SIGKILL, frozen or not, and returns when all its
-// lines were taken. It is no error that it has ended before.
+// Kill ends the child with SIGKILL, frozen or not, and returns when all its lines
+// were taken. A child that has already ended is no error.
 func (c *Child) Kill() error {
 	err := c.cmd.Process.Kill()
 	<-c.ended
@@ -192,8 +190,8 @@ func (c *Child) Kill() error {
 	return err
 }
 
-// Close asks the child to end, and kills it when it has not before ctx does. It
-// is no error that it has ended before.
+// Close asks the child to end, and kills it if it has not ended before ctx. A child
+// that has already ended is no error.
 func (c *Child) Close(ctx context.Context) error {
 	c.stdin.Close() // not guarded: Send blocks while the child is frozen
 	select {

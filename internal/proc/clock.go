@@ -13,34 +13,33 @@ import (
 func Now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // no system that Go runs on is without it
+		panic(err) // every system that Go runs on has this clock
 	}
 	return t.Nano()
 }
 
-// Clock is the machine's, of [Now], for what this process has timed with its own, or
-// one that began later, with a run. It counts nanoseconds, and steps of the wall clock
-// do not show.
+// Clock converts times of this process to the machine's clock of [Now], or to a clock
+// that starts with a run. It counts nanoseconds, and steps of the wall clock do not
+// show.
 type Clock struct {
 	base time.Time
-	at   int64 // what it shows at base
+	at   int64 // the clock's value at base
 }
 
 // NewClock returns a clock that stands at zero now.
 func NewClock() Clock { return ClockFrom(time.Now()) }
 
-// ClockFrom returns a clock that stands at zero at a time that this process has
-// read, or has reckoned from one.
+// ClockFrom returns a clock that stands at zero at a time that this process has read,
+// or computed from such a time.
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
-// readings is how often both clocks are read: the closest pair counts. A
-// process that is not running between the two readings of a pair would be off
-// by as long as that lasts, and the overlap of two holders in different
-// processes could be one of their clocks.
+// readings is how often both clocks are read; the closest pair counts. A pause of the
+// process between the two readings of a pair would shift its clock by the pause, and
+// an overlap of two holders in different processes could be an error of their clocks.
 const readings = 50
 
-// MachineClock is read once in a process, so that what is left of the error is
-// the same for all that it talks to.
+// MachineClock is read once in a process, so that its remaining error is the same for
+// all peers of the process.
 var MachineClock = sync.OnceValue(func() (best Clock) {
 	closest := int64(-1)
 	for range readings {
@@ -54,13 +53,13 @@ var MachineClock = sync.OnceValue(func() (best Clock) {
 	return best
 })
 
-// Now is what it shows.
+// Now returns the clock's present value.
 func (c Clock) Now() int64 { return c.at + int64(time.Since(c.base)) }
 
-// Zero is the time at which it stood at zero.
+// Zero is the time at which the clock stood at zero.
 func (c Clock) Zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
 
-// Of is what it showed at t, a time that this process has read.
+// Of is the clock's value at t, a time that this process has read.
 func (c Clock) Of(t time.Time) int64 { return c.at + int64(t.Sub(c.base)) }
 
 // Sleep waits for d, and returns false when ctx ends before. It returns at once

@@ -10,12 +10,11 @@ import (
 const (
 	// beatEvery is how often a heartbeat looks whether the process runs.
 	beatEvery = 5 * time.Millisecond
-	// stallAfter is the silence from which on it did not.
+	// stallAfter is the silence from which on the process counts as stalled.
 	stallAfter = 15 * time.Millisecond
 )
 
-// Stall is a time in which this process did not run, whoever withheld it from
-// running.
+// Stall is a period in which this process did not run, for whatever reason.
 type Stall struct{ From, To time.Time }
 
 // Heartbeat notes when this process did not run.
@@ -65,8 +64,7 @@ func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	return stall
 }
 
-// Stalled is how long of the time between the two instants the process
-// stalled.
+// Stalled is how long the process stalled between the two instants.
 func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
 	h.note(time.Now()) // the goroutine that asks may be back before the ticker's
 	h.mu.Lock()
@@ -83,8 +81,7 @@ func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// Stop ends the heartbeat and returns all that it has noted. It may be called
-// again.
+// Stop ends the heartbeat and returns all stalls. It may be called again.
 func (h *Heartbeat) Stop() []Stall {
 	h.once.Do(func() { close(h.stop) })
 	h.ended.Wait()
@@ -93,8 +90,8 @@ func (h *Heartbeat) Stop() []Stall {
 	return h.stalls
 }
 
-// Ran returns how much of the time that do took this process ran: on a busy
-// machine a stopwatch says nothing about what it is held to.
+// Ran returns how long this process ran during do. On a busy machine a stopwatch
+// would also count the time in which the process did not run.
 func Ran(do func()) time.Duration {
 	h := StartHeartbeat(nil)
 	defer h.Stop()
@@ -120,11 +117,10 @@ type wait struct {
 	longest time.Duration
 }
 
-// lookEvery is how often those of a family are looked at.
+// lookEvery is how often the threads of a family are looked at.
 const lookEvery = 100 * time.Millisecond
 
-// WatchFamily looks at this process and all that it has started, until stop is
-// called.
+// WatchFamily looks at this process and all its descendants, until stop is called.
 func WatchFamily() (w *Waits, stop func()) {
 	w = &Waits{}
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -163,8 +159,8 @@ func (w *Waits) Look(pids ...int) {
 	w.found = append(w.found, found)
 }
 
-// Longest is the longest that a thread has waited from one look to the next one,
-// of those after from.
+// Longest is the longest wait of a thread from one look to the next, among looks
+// after from.
 func (w *Waits) Longest(from time.Time) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,24 +16,24 @@ type Parent struct {
 	out *json.Encoder
 }
 
-// Agent is what a child does.
+// Agent carries out the orders to a child.
 type Agent[Order any] interface {
-	// Do carries out an order of the parent; the next one waits until it
-	// returns. What goes on after that ends with ctx, before Close is called.
+	// Do carries out an order of the parent; the next one waits until it returns.
+	// Work that goes on after that ends with ctx, before Close is called.
 	Do(ctx context.Context, order Order)
-	// Close waits for what goes on, and ends the agent.
+	// Close waits for the work that goes on, and ends the agent.
 	Close() error
 }
 
-// Become makes this process a child, and ends it, when it was started in that
-// role; otherwise it does nothing. Call it first in main or TestMain. The parent
-// is told when open has returned, and its error. That of Close is written after
-// what the child is called.
+// Become makes this process a child, and ends it, when it was started in that role;
+// otherwise it does nothing. Call it first in main or TestMain. The parent is told
+// when open has returned, with its error. An error of Close is written to standard
+// error after the name called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
 	}
-	os.Unsetenv(role) // what we start is none
+	os.Unsetenv(role) // our own children must not become one
 	if err := serve(&Parent{in: json.NewDecoder(os.Stdin), out: json.NewEncoder(os.Stdout)}, open); err != nil {
 		fmt.Fprintln(os.Stderr, called+":", err)
 		os.Exit(1)
@@ -65,8 +65,8 @@ func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], e
 	}
 }
 
-// Send writes one line. It may be called from any goroutine. What nobody reads
-// any more is lost: the end of this process is near.
+// Send writes one line. It may be called from any goroutine. A line that the parent
+// no longer reads is lost, as the end of this process is near.
 func (p *Parent) Send(line any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// stopTime bounds how long the kernel may need to report what a signal has done.
+// stopTime bounds how long the kernel may need to report the effect of a signal.
 const stopTime = 10 * time.Second
 
 // Freeze sends SIGSTOP to one process and returns when it has stopped, or ended
-// meanwhile: its threads run on until each of them looks. Its connections stay open
-// and nobody is told, as with a long pause of a garbage collector or a container.
-// The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no such
-// process.
+// meanwhile. Its threads run on until each notices the signal. Its connections stay
+// open and no peer is told, as with a long pause of a garbage collector or a
+// container. The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no
+// such process.
 func Freeze(pid int) error {
 	return signal("freeze", pid, syscall.SIGSTOP, func(s Stat) bool { return s.Stopped() || s.Ended() })
 }
@@ -28,9 +28,9 @@ func Resume(pid int) error {
 // it is gone or a zombie that its parent has yet to wait for.
 func Kill(pid int) error { return signal("kill", pid, syscall.SIGKILL, Stat.Ended) }
 
-// FreezeFamily freezes a process and all that it has started, parents first, and
-// returns them. Each round may find children that were started before their parent
-// stopped; a round that finds nothing new is the last.
+// FreezeFamily freezes a process and all its descendants, parents first, and returns
+// them. Each round may find children that were started before their parent stopped; a
+// round that finds nothing new is the last.
 func FreezeFamily(pid int) (stopped []int, err error) {
 	seen := map[int]bool{}
 	for again := true; again; {
@@ -47,7 +47,7 @@ func FreezeFamily(pid int) (stopped []int, err error) {
 	return stopped, err
 }
 
-// ResumeFamily lets a process and all that it has started go on.
+// ResumeFamily lets a process and all its descendants go on.
 func ResumeFamily(pid int) (err error) {
 	for _, p := range Family(pid) {
 		err = errors.Join(err, unlessGone(Resume(p)))
@@ -55,8 +55,8 @@ func ResumeFamily(pid int) (err error) {
 	return err
 }
 
-// KillFamily ends a process and all that it has started, and returns when they have
-// ended. They are frozen first, so that they start nothing that would be missed.
+// KillFamily ends a process and all its descendants, and returns when they have
+// ended. It freezes them first, so that they start no process that it would miss.
 func KillFamily(pid int) error {
 	family, err := FreezeFamily(pid)
 	for _, p := range family {
@@ -73,9 +73,8 @@ func unlessGone(err error) error {
 	return err
 }
 
-// signal sends a signal and returns when that is done, or the process is gone.
-// On systems without /proc there is nothing to read, and the signal's delivery is
-// taken for granted.
+// signal sends a signal and returns when done reports its effect, or the process is
+// gone. Without /proc it assumes that the signal had its effect.
 func signal(what string, pid int, s syscall.Signal, done func(Stat) bool) error {
 	if err := syscall.Kill(pid, s); err != nil {
 		return fmt.Errorf("%s %d: %w", what, pid, err)

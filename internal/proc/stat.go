@@ -17,10 +17,10 @@ type Stat struct {
 	State   byte // of its first thread: 'T' is stopped by a signal, 'Z' has ended
 	Parent  int
 	Threads int           // that have not ended; an ended first thread counts
-	CPU     time.Duration // that its threads have run, in steps of 10 ms
-	Reaped  time.Duration // that those of its children had run that it has waited for
-	// Start is when it started, in clock ticks after boot. Together with its id
-	// it names a process that no later one can be taken for.
+	CPU     time.Duration // processor time of its threads, in steps of 10 ms
+	Reaped  time.Duration // processor time of children that it has waited for
+	// Start is when the process started, in clock ticks after boot. Together with the
+	// id it identifies a process for good.
 	Start string
 }
 
@@ -38,8 +38,8 @@ const (
 // Tick is the unit of processor times (USER_HZ, proc(5)).
 const Tick = 10 * time.Millisecond
 
-// Of reads the stat of process pid. It reports false where there is no such
-// process, and on systems without /proc.
+// Of reads the stat of process pid. It returns false where there is no such process,
+// and on systems without /proc.
 func Of(pid int) (Stat, bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -65,8 +65,8 @@ func All() map[int]Stat {
 	return all
 }
 
-// Family are a process and all that it has started, parents first. Process groups
-// do not do: children may begin sessions of their own.
+// Family returns a process and all its descendants, parents first. Process groups
+// would not do, because children may begin their own sessions.
 func Family(pid int) []int {
 	family, all := []int{pid}, All()
 	for i := 0; i < len(family); i++ {
@@ -79,11 +79,11 @@ func Family(pid int) []int {
 	return family
 }
 
-// Children are the child processes of process pid, those among them that have ended
-// and that it has not waited for.
+// Children returns the child processes of process pid, including ended ones that it
+// has not waited for.
 //
-// While pid waits for none, a list that is empty proves that it has no descendants
-// but by way of a process that adopts orphans itself: a child stays on the list when
+// While pid waits for no child, an empty list proves that it has no descendants,
+// except below a process that adopts orphans itself. A child stays on the list when
 // it ends, and is on it before it leaves its own children to pid.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
@@ -126,14 +126,14 @@ func parse(text string) (s Stat, ok bool) {
 	return s, ok
 }
 
-// Ended reports whether the process runs no more. A parent that does not wait
-// for it keeps it visible; a first thread that has ended alone is not its end.
+// Ended reports whether the process has ended. It stays visible until its parent
+// waits for it; the end of its first thread alone is not its end.
 func (s Stat) Ended() bool {
 	return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1
 }
 
-// Running reports whether process pid runs. One that has ended and waits for
-// its parent to look does not: not every init process looks.
+// Running reports whether process pid runs. A zombie does not, because not every init
+// process waits for zombies.
 func Running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -145,9 +145,9 @@ func Running(pid int) bool {
 // Stopped reports whether a signal has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' }
 
-// Waited is how long each thread of process pid has been able to run and had
-// no processor, since it began; a wait that goes on is not in it. It is empty
-// where the system does not tell (proc_pid_schedstat, Linux).
+// Waited is how long each thread of process pid has been able to run and had no
+// processor, since it began; a wait that goes on is not in it. It is empty where the
+// system has no such figures (proc_pid_schedstat, Linux).
 func Waited(pid int) map[int]time.Duration {
 	out := map[int]time.Duration{}
 	dirs, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid)) // the pattern is valid

@@ -1,7 +1,7 @@
-// Package rawio reads and writes sockets that do not block, without telling
-// the Go runtime of calls that might block, which such sockets never do. The
-// runtime would prepare for a thread that blocks: after an idle moment it wakes
-// its monitor thread for that, at the price of the whole call.
+// Package rawio reads and writes sockets that do not block, without telling the Go
+// runtime of calls that might block, which such sockets never do. The runtime would
+// prepare for a blocked thread. After an idle moment it would wake its monitor
+// thread, which costs as much as the whole call.
 package rawio
 
 import (
@@ -19,7 +19,7 @@ type Reader struct {
 	attempt func(fd uintptr) (done bool)
 }
 
-// NewReader returns a Reader of conn, which stays its owner's to close.
+// NewReader returns a Reader of conn. The caller still closes conn.
 func NewReader(conn syscall.Conn) (*Reader, error) {
 	raw, err := conn.SyscallConn()
 	r := &Reader{conn: raw}

@@ -8,8 +8,8 @@ import (
 // Read is read(2). Where nothing has come yet it returns EAGAIN.
 func Read(fd uintptr, p []byte) (int, error) { return call(syscall.SYS_READ, fd, p, 0) }
 
-// Write sends what there is room for, also on a socket that would block. Where
-// there is no room it returns EAGAIN.
+// Write sends as much as there is room for, even on a blocking socket. Where there is
+// no room it returns EAGAIN.
 func Write(fd uintptr, p []byte) (int, error) {
 	return call(syscall.SYS_SENDTO, fd, p, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
 }

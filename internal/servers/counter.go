@@ -2,18 +2,18 @@ package servers
 
 import "context"
 
-// Served is what a server has done since some time in the past. What it does not
-// tell is NaN.
+// Served is the work of a server since some time in the past. Figures that it does
+// not give are NaN.
 type Served struct {
-	// Run are all commands. Sent are those of them that clients have asked for
-	// themselves: for Redis, if they send only scripts, subscriptions and pings, as
-	// the plugins do.
+	// Run counts all commands. Sent counts the ones that clients sent themselves. For
+	// Redis it needs clients that send only scripts, subscriptions and pings, as the
+	// plugins do.
 	Run, Sent float64
-	// Busy is for how many nanoseconds the server has worked on what was sent.
+	// Busy is how many nanoseconds the server has worked on the sent commands.
 	Busy float64
 }
 
-// Since is what it has done after an earlier reading.
+// Since is the work after an earlier reading.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
@@ -21,20 +21,20 @@ func (s Served) Since(before Served) Served {
 // Counter reads how many commands the servers of a backend have been given, by
 // their own counters. It is used by one goroutine.
 //
-// Redis counts commands, those that scripts run among them
-// (total_commands_processed of INFO); MySQL and MariaDB count statements (Questions);
-// etcd counts messages that it received, requests as well as those in streams
-// (grpc_server_msg_received_total of its metrics). PostgreSQL tells what it has done up
-// to ten seconds late, and has none; where it is at a distance, the relay counts what
-// clients send, a pipeline of statements once.
+// Redis counts commands, those that scripts run among them (total_commands_processed of
+// INFO); MySQL and MariaDB count statements (Questions); etcd counts messages that it
+// received, requests as well as those in streams (grpc_server_msg_received_total of its
+// metrics). PostgreSQL has no counter here, because it reports its work up to ten
+// seconds late. Where it is at a distance, the relay counts what clients send, a
+// pipeline of statements once.
 type Counter struct {
-	Own   float64 // what one reading adds to each node
-	Reads float64 // how many there were, with the one under way
+	Own   float64 // commands that one reading adds to each node
+	Reads float64 // number of readings, with the one under way
 	Nodes []func(ctx context.Context) (Served, error)
 	End   func() error // ends its connections
 }
 
-// Read returns the mean of a node, without what the counter itself has asked for.
+// Read returns the mean over the nodes, without the counter's own commands.
 func (c *Counter) Read(ctx context.Context) (Served, error) {
 	c.Reads++
 	var sum Served

@@ -1,6 +1,6 @@
-// Package servers starts, breaks, and asks the servers that backends are
-// measured and tested against. What is of one product only is in a package below
-// it, and package kinds lists those.
+// Package servers starts, breaks, and asks the servers that backends are measured and
+// tested against. Code for one product only is in a package below it, and package
+// kinds lists those packages.
 //
 // A local server is a child process on a free loopback port with a temporary
 // directory. Closing it removes both. So does the end of the process that

@@ -17,15 +17,15 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Timeout is how long a server may take to do what it is told: a replica that
-// has lost its master looks for it once a second, and copies everything.
+// Timeout is how long a server may take to carry out an order. A replica that has
+// lost its master looks for it once a second, and copies everything.
 const Timeout = 15 * time.Second
 
 // healthTimeout bounds the question whether servers are healthy.
 const healthTimeout = 2 * time.Second
 
-// Environment is the servers of one backend, the paths to them, and what may be
-// done to them. What it does not have is nil. One goroutine uses it at a time.
+// Environment is the servers of one backend, the paths to them, and the ways to harm
+// them. Missing parts are nil. One goroutine uses it at a time.
 type Environment struct {
 	// Servers are those that hosts use, in the order of their addresses; none for a
 	// backend that has no server, or has it in containers.
@@ -34,21 +34,21 @@ type Environment struct {
 	Replica *Server
 	Link    *inject.Proxy
 	Clocks  []*inject.Clock // of Servers, and of the replica
-	// Config is that of the backend; see [Environment.ConfigOf].
+	// Config is the backend's configuration; see [Environment.ConfigOf].
 	Config driver.Config
-	// Product is what only this kind of server knows; nil for one that lives in
-	// the hosts, and for servers that are measured.
+	// Product answers questions that depend on the kind of server. It is nil for a
+	// store that lives in the hosts, and for servers that are measured.
 	Product Product
-	// Paths are all that were added, of each host.
+	// Paths are all paths that were added, for each host.
 	Paths [][]*inject.Proxy
 	// Shifted reports whether a clock was moved since [Environment.Again].
 	Shifted bool
-	User    string // as which hosts log in
-	Login   string // in the address, instead of the one that servers begin with
+	User    string // account with which hosts log in
+	Login   string // login in the address, instead of the servers' first one
 	// PasswordFile is where hosts read their password; "" where they do not.
 	PasswordFile string
-	// Ready, unless it is nil, gives the servers the roles back in which they began,
-	// and returns when another round can begin.
+	// Ready, unless it is nil, gives the servers their first roles back, and returns
+	// when another round can begin.
 	Ready func(ctx context.Context) error
 	// Balanced reports whether hosts have one path, which leads to all servers in turn.
 	Balanced bool
@@ -59,14 +59,14 @@ type Environment struct {
 	end    []func() error // further things to close
 }
 
-// Product is what is asked of the servers of one kind; see [Environment.Healthy]
-// and [Environment.Leftovers].
+// Product has the questions to servers of one kind; see [Environment.Healthy] and
+// [Environment.Leftovers].
 type Product interface {
 	Check(ctx context.Context) error
 	Left(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Requirements is what an environment is to have.
+// Requirements says what an environment must have.
 type Requirements struct {
 	// Setting is the name of one of [Kind.Settings]; "" for the first.
 	Setting string
@@ -82,8 +82,8 @@ func (w Requirements) Wants(p Capability) bool { return slices.Contains(w.Needs,
 // Has reports whether its servers have a capability.
 func (e *Environment) Has(c Capability) bool { return e.kind.Has(c) }
 
-// Open starts the servers of a store that is known. Errors of servers that are
-// not installed wrap [ErrNotInstalled].
+// Open starts the servers of a known store. Errors of servers that are not installed
+// wrap [ErrNotInstalled].
 func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	e := &Environment{kind: k, plugin: w.Plugin, Config: driver.Config{}}
 	err := k.Prepare(ctx, e, w)
@@ -96,9 +96,9 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	return e, nil
 }
 
-// Start starts servers of a store that is known, to be measured, which serve once
-// they are admitted. Of products that can do without durability, the others are
-// faster. The path of the backend's plugin is plugin.
+// Start starts servers of a known store for a measurement. They serve once they are
+// admitted. Products that can run without durability are faster so. The path of the
+// backend's plugin is plugin.
 func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
 	e := &Environment{kind: k, plugin: plugin, Config: driver.Config{}}
 	var err error
@@ -139,9 +139,9 @@ func (e *Environment) Admit(ctx context.Context) error {
 	return Init(ctx, e.plugin, config...)
 }
 
-// Init runs the init command of the plugin at the path binary, so that servers,
-// which are fresh, vote at once. It needs the lines of the configuration that hosts
-// will use, "key=value", the address among them.
+// Init runs the init command of the plugin at the path binary, so that servers, which
+// are fresh, vote at once. config must have the lines of the configuration that hosts
+// will use, as "key=value", including the address.
 func Init(ctx context.Context, binary string, config ...string) error {
 	cmd := exec.CommandContext(ctx, binary, "init")
 	cmd.Stdin = strings.NewReader(strings.Join(config, "\n") + "\n")
@@ -201,10 +201,10 @@ func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 	return cfg
 }
 
-// LoginTo is an address with another login.
+// LoginTo returns an address with another login.
 func LoginTo(address, login string) string { return login + address[strings.IndexByte(address, '@'):] }
 
-// Again brings the servers back to where they began, between rounds.
+// Again brings the servers back to their first state, between rounds.
 func (e *Environment) Again(ctx context.Context) error {
 	var err error
 	for n := range e.Clocks {
@@ -234,9 +234,9 @@ func (e *Environment) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// Leftovers lists what is in the store of locks whose names begin with prefix:
-// keys, or rows that somebody holds or waits for. What stays on purpose, as a
-// counter of tokens does and the owners that were withdrawn, is not listed.
+// Leftovers lists the remains in the store of locks whose names begin with prefix:
+// keys, or rows that a client holds or waits for. It leaves out remains that stay on
+// purpose, such as a counter of tokens and withdrawn owners.
 func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, error) {
 	if e.Product == nil {
 		return nil, nil
@@ -247,8 +247,7 @@ func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, e
 // AtEnd lets something be done when the environment is closed.
 func (e *Environment) AtEnd(do func() error) { e.end = append(e.end, do) }
 
-// Close ends what a fault does in the background, closes the paths, and ends the
-// servers.
+// Close ends the background work of faults, closes the paths, and ends the servers.
 func (e *Environment) Close() error {
 	return errors.Join(e.EndBackground(), inject.Each(e.end, func(end func() error) error { return end() }), e.Servers.Close())
 }
@@ -274,20 +273,20 @@ func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string,
 	return c.Wrap(), nil
 }
 
-// The account of the hosts, which may do less than the one that servers begin with.
+// This is the account of the hosts, which has fewer rights than the servers' first account.
 const (
 	HostUser      = "recorder"
 	HostPassword  = "recorder-password"
 	OtherPassword = "another-password"
 )
 
-// Account says how hosts log in, by the keys that their plugin takes: with a file
-// that has the password, which is removed with the environment, or with the
-// password itself. A plugin without users logs in as everybody.
+// Account sets how hosts log in, by the keys that their plugin takes: with a file for
+// the password, which is removed with the environment, or with the password itself. A
+// plugin without users uses the default user.
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
-	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // what cannot be run is found when it is opened
+	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // a program that cannot be run fails later, when it is opened
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }
-	e.User = "default" // needs no password, where there is one
+	e.User = "default" // needs no password, on servers that have users
 	if takes("username") {
 		e.User, e.Config["username"], e.Config["password"] = HostUser, HostUser, HostPassword
 	}
@@ -301,10 +300,10 @@ func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	return e.WritePassword(HostPassword)
 }
 
-// errNoPasswordFile is of a plugin that is older than the file.
+// errNoPasswordFile is the error for a plugin that is older than the password file.
 var errNoPasswordFile = errors.New("servers: the plugin reads no file with a password")
 
-// WritePassword replaces the file, such that nobody reads half of it.
+// WritePassword replaces the file at once, so that no host reads half of it.
 func (e *Environment) WritePassword(password string) error {
 	if e.PasswordFile == "" {
 		return errNoPasswordFile

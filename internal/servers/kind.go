@@ -12,31 +12,31 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Kind is what is known of one kind of store, and how its servers are started.
-// What is zero of it, it does not have.
+// Kind describes one kind of store, and how its servers are started. A zero field
+// means that it lacks the feature.
 type Kind struct {
-	Name string // of its backend
+	Name string // name of its backend
 	// Lacks says for each capability that its environment does not have why that is so.
 	Lacks map[Capability]string
 	// Settings are the ways in which its servers can be set up: at least one.
 	Settings []Setting
-	// Forgets reports whether a server that was not started as a durable one has
-	// nothing to make up for what it has lost when it is started again.
+	// Forgets reports whether a restarted server that is not durable has nothing to
+	// make up for its lost data.
 	Forgets bool
-	// Synced are the words of a durability, see driver.Properties, with which a grant is
-	// on disk before it is answered. SyncsUntold reports whether that is so of the servers
-	// that are started here, though they do not tell.
+	// Synced are the words of a durability, see driver.Properties, that mean that a grant
+	// is on disk before the reply. SyncsUntold reports whether servers started here sync
+	// so, though they do not report it.
 	Synced      []string
 	SyncsUntold bool
-	// ExpiryStep is how late it may let a lease expire by its design.
+	// ExpiryStep is how late the store may let a lease expire by its design.
 	ExpiryStep time.Duration
-	// Push stands in what its servers send a waiter; see [inject.Proxy]. "" where no
-	// text says that.
+	// Push is a text in the messages of its servers to a waiter; see [inject.Proxy].
+	// "" where no text marks them.
 	Push string
 	// Floor is the cheapest call to its servers.
 	Floor *Floor
-	// LeftKeys lists what the server at addr has of the locks of a prefix, besides
-	// what a prefix needs however many locks it has seen.
+	// LeftKeys lists the keys of a prefix's locks on the server at addr, without the
+	// keys that a prefix needs however many locks it has seen.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
 	// Foreign says how an operator removes a lock of the prefix that no backend of
@@ -44,29 +44,29 @@ type Kind struct {
 	Foreign func(prefix, name string) string
 	// Operations are what an operator does to its servers, whatever the setting.
 	Operations []Operation
-	// Staged are those that no search draws: they last until the servers begin anew.
+	// Staged are operations that no search draws, because they last until the servers begin anew.
 	Staged []Operation
-	// Counter connects to its servers, to count what they are asked.
+	// Counter connects to its servers, to count their commands.
 	Counter func(cfg driver.Config) (*Counter, error)
-	// Program looks for what its servers are started from.
+	// Program looks for the program of its servers.
 	Program func() Program
 
 	// Prepare starts the servers of e, which is closed after an error.
 	Prepare func(ctx context.Context, e *Environment, w Requirements) error
-	// Launch starts servers to be measured, which find Durable added to their
-	// configuration when they are durable ones. nil: Prepare does that, too.
+	// Launch starts servers for a measurement. The configuration of durable ones
+	// includes Durable. nil: Prepare does that, too.
 	Launch  func(ctx context.Context, durable bool) (Nodes, error)
 	Durable driver.Config
-	// Services are those of compose.yaml, in the order of their addresses.
+	// Services are its services in compose.yaml, in the order of their addresses.
 	Services []string
-	// Remove removes what begins with a prefix; see [Kind.Sweep].
+	// Remove removes everything that begins with a prefix; see [Kind.Sweep].
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
 	// Address joins the addresses of its servers; nil does so by commas.
 	Address func(at []string) string
 	// HostIn finds host and port, as its first group, in an address that has more.
 	HostIn *regexp.Regexp
 
-	stranger *Stranger // that starts them; nil for a store that is known
+	stranger *Stranger // starts the servers; nil for a known store
 }
 
 // Floor is a call to servers that does next to nothing.
@@ -81,15 +81,15 @@ type Setting struct {
 	Servers int
 	// Elects reports whether the servers elect one of them, which leads.
 	Elects bool
-	// Sharded reports whether each server has a part of the data, which it does not
-	// keep over a crash, and a clock that cannot be moved.
+	// Sharded reports whether each server has a part of the data, loses it in a
+	// crash, and has a clock that cannot be moved.
 	Sharded bool
-	// Copied reports whether a replica does what the server has done since the
-	// beginning, so that the server cannot begin anew.
+	// Copied reports whether a replica repeats all of the server's work, so that the
+	// server cannot begin anew.
 	Copied bool
 }
 
-// OneSQLServer is what an environment of one SQL server lacks.
+// OneSQLServer lists what an environment of one SQL server lacks.
 var OneSQLServer = map[Capability]string{
 	CapMinority: "one server has no minority",
 	CapLeader:   "one server has no other to lead",
@@ -106,8 +106,8 @@ const (
 	WithReplica = "replica" // a replica follows the server, and replaces it
 )
 
-// SurvivesCrash reports whether a grant survives a crash of the server and its machine, as
-// a durability says that was read from it, of one that was started here if ours.
+// SurvivesCrash reports whether a grant survives a crash of the server and its machine, by
+// the durability that was read from it. ours says that the server was started here.
 func (k *Kind) SurvivesCrash(durability string, ours bool) bool {
 	for word := range strings.SplitSeq(durability, ", ") {
 		if !slices.Contains(k.Synced, word) {
@@ -120,14 +120,14 @@ func (k *Kind) SurvivesCrash(durability string, ours bool) bool {
 // Known reports whether its servers can be started.
 func (k *Kind) Known() bool { return k.Prepare != nil }
 
-// InHost reports whether it lives in the plugin process of one host, and has no
+// InHost reports whether the store lives in the plugin process of one host, without
 // servers.
 func (k *Kind) InHost() bool { return k.Known() && !k.Has(CapShared) }
 
 // Has reports whether its environment has a capability.
 func (k *Kind) Has(p Capability) bool { return k.Known() && k.Lacks[p] == "" }
 
-// Setting is one of Settings, without servers when there is none of that name.
+// Setting returns the setting of that name, or one without servers when there is none.
 func (k *Kind) Setting(name string) Setting {
 	for _, one := range k.Settings {
 		if one.Name == name {
@@ -137,7 +137,7 @@ func (k *Kind) Setting(name string) Setting {
 	return Setting{}
 }
 
-// SettingNames are those of Settings.
+// SettingNames are the names of Settings.
 func (k *Kind) SettingNames() []string {
 	var names []string
 	for _, one := range k.Settings {
@@ -146,8 +146,7 @@ func (k *Kind) SettingNames() []string {
 	return names
 }
 
-// config is the configuration for servers that are reached at the given host:port
-// each.
+// config is the configuration for servers at the given addresses, each a host:port.
 func (k *Kind) config(at []string) driver.Config {
 	switch {
 	case len(at) == 0:
@@ -179,7 +178,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking gives several capabilities one reason, besides those that have another.
+// Lacking gives several capabilities one reason, in addition to others with their own.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {
@@ -191,8 +190,8 @@ func Lacking(others map[Capability]string, why string, capabilities ...Capabilit
 	return out
 }
 
-// Sweep removes all that begins with prefix from the servers of a configuration.
-// What is not known how to be swept is left. Prefixes are never empty.
+// Sweep removes everything that begins with prefix from the servers of a configuration. It does
+// nothing for a store without Remove. Prefixes are never empty.
 func (k *Kind) Sweep(ctx context.Context, cfg driver.Config, prefix string) error {
 	if k.Remove == nil || prefix == "" {
 		return nil

@@ -12,30 +12,30 @@ import (
 // bad day.
 type Operation struct {
 	Name string // "demote"
-	// Does is a clause for people; "%s" stands for the server, where it is done to
-	// one.
+	// Does is a clause for people; "%s" stands for the server, if the operation is
+	// done to one.
 	Does string
-	// Settings are those of the backend in which it is known; none means all.
+	// Settings are the settings of the backend that have the operation; none means all.
 	Settings []string
-	// Server reports whether it is done to one server; else it is done to the store.
+	// Server reports whether the operation is done to one server, and not to the store.
 	Server bool
-	// Lasts bounds the time until it is undone; zero for one that is over at once.
+	// Lasts bounds the time until the operation is undone; zero for one that is over at once.
 	Lasts [2]time.Duration
-	// Stops reports whether the store may serve nobody while it lasts, or for
-	// StopsFor at most, if that is not zero; StopsGrants, whether it may grant
-	// nothing, and renews. Recovers is how long after its end.
+	// Stops reports whether the store may serve no host while the operation lasts, or
+	// for StopsFor at most, if that is not zero. With StopsGrants it may grant
+	// nothing, but renews. Recovers is how long that may go on after the end.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
 	// Makes are the conditions that it makes, under which claims may not hold.
 	Makes []claim.Condition
 
-	// Do does it. Undo is nil when there is nothing to undo.
+	// Do does the operation. Undo is nil when there is nothing to undo.
 	Do, Undo Step
 
 	Forgets bool // who was admitted to vote
 }
 
-// Step is something that is done to the servers of e, or to number n of them.
+// Step does something to the servers of e, or to server number n.
 type Step func(ctx context.Context, e *Environment, n int) error
 
 // On is a step for the servers of one kind.
@@ -43,7 +43,7 @@ func On[P Product](do func(ctx context.Context, servers P, n int) error) Step {
 	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.Product.(P), n) }
 }
 
-// InTurn does several steps, whatever becomes of one.
+// InTurn does several steps, even if one fails.
 func InTurn(steps ...Step) Step {
 	return func(ctx context.Context, e *Environment, n int) error {
 		return inject.Each(steps, func(step Step) error { return step(ctx, e, n) })
@@ -63,8 +63,7 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes the server that comes so many places after the one that
-// leads.
+// FreezeMember freezes the server that comes after places behind the leading one.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)
@@ -75,8 +74,8 @@ func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	return e.Servers[(leader+after)%len(e.Servers)].Freeze()
 }
 
-// UntilLost is long enough for leases to end that are not renewed.
+// UntilLost is long enough for leases without renewal to end.
 var UntilLost = [2]time.Duration{2 * time.Second, 6 * time.Second}
 
-// WhileWatched is how long what an operator does is usually there.
+// WhileWatched is how long an operator's change usually lasts.
 var WhileWatched = [2]time.Duration{50 * time.Millisecond, 5 * time.Second}

@@ -16,16 +16,15 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// launch is what a server process is started through: it enters itself in
-// the directory before it becomes the server, so that there is no moment at
-// which the watcher does not know of it. When the directory is gone before, or
-// has gone while it did so, the server never starts.
+// launch is the script that starts a server process. It enters its pid in the
+// directory before it becomes the server, so that the watcher knows of it at every
+// moment. If the directory is gone before or meanwhile, the server never starts.
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
-// process is one run of a server program, in a process group of its own: Ctrl-C
-// in the terminal reaches lockbench only, and the whole group can be killed. It
-// is in the session of who measures it, with whom it shares the CPUs: a server in
-// its own would stall for seconds beside load (decision bench-28).
+// process is one run of a server program, in a process group of its own: Ctrl-C in
+// the terminal reaches lockbench only, and the whole group can be killed. It stays in
+// the session of the measuring process, with which it shares the CPUs. A server in
+// its own session would stall for seconds beside load (decision bench-28).
 type process struct {
 	pid     int
 	pidFile string
@@ -71,7 +70,7 @@ func (p *process) quit(how syscall.Signal) {
 	if !p.alive() {
 		return
 	}
-	_ = errors.Join(proc.ResumeFamily(p.pid), syscall.Kill(p.pid, how)) // what does not end is killed
+	_ = errors.Join(proc.ResumeFamily(p.pid), syscall.Kill(p.pid, how)) // kill ends a process that does not end
 	select {
 	case <-p.ended:
 	case <-time.After(quitWithin):
@@ -109,9 +108,8 @@ func (p *process) alive() bool {
 	}
 }
 
-// tail returns the end of a log as one line, for error messages: its last
-// errors if it marks them, for some servers say much after the one that
-// counts.
+// tail returns the end of a log as one line, for error messages. It takes the last
+// marked errors, if any, because some servers print much after the one that counts.
 func tail(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, logName))
 	if err != nil {
@@ -128,10 +126,10 @@ func tail(dir string) string {
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-// watch waits until its standard input ends, which is when the owner closes
-// the pipe or dies in whatever way, and then removes the server and its
-// directory. Moving the directory first shuts the door: a server that is just
-// being started cannot enter itself any more, and does not start.
+// watch waits until its standard input ends, when the owner closes the pipe or dies
+// in whatever way, and then removes the server and its directory. It moves the
+// directory first, so that a server that is just being started cannot enter its pid
+// any more, and does not start.
 const watch = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -181,8 +179,8 @@ func (w *watcher) close() error {
 // Scratch is a temporary directory that goes with the process that owns it,
 // whatever the end of that is. Its methods may be called from any goroutine.
 //
-// Note: of an owner that is killed together with the watcher, as all processes of
-// a container are, directories remain, and no servers.
+// Note: if the owner is killed together with the watcher, as all processes of a
+// container are, directories remain, but no servers.
 type Scratch struct {
 	dir   string
 	watch *watcher
@@ -191,7 +189,7 @@ type Scratch struct {
 // logName is the file with what a server prints.
 const logName = "server.log"
 
-// NewScratch makes one that is empty.
+// NewScratch makes an empty Scratch.
 func NewScratch() (*Scratch, error) {
 	dir, err := os.MkdirTemp("", "lockbench-env-")
 	if err != nil {
@@ -204,8 +202,8 @@ func NewScratch() (*Scratch, error) {
 	return &Scratch{dir: dir, watch: w}, nil
 }
 
-// Dir is its path.
+// Dir is the path of the directory.
 func (s *Scratch) Dir() string { return s.dir }
 
-// Close removes it. It is called once.
+// Close removes the directory. It is called once.
 func (s *Scratch) Close() error { return errors.Join(s.watch.close(), os.RemoveAll(s.dir)) }

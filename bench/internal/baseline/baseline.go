@@ -34,19 +34,19 @@ type Baseline struct {
 	Doc     string // one line
 	Backend string // the backend whose server and configuration it uses
 	Module  string // Go module path, for the version in run.json
-	// NoTokens reports whether its grants have none. Else they are those of the
-	// backend, whose library it is.
+	// NoTokens reports whether its grants have no tokens. Otherwise it is the
+	// backend's own library, with the backend's tokens.
 	NoTokens bool
-	// Renews reports whether its leases are renewed without their holder, and Frees
-	// whether they end with a host that crashes.
+	// Renews reports whether its leases are renewed without the holder's help, and
+	// Frees whether a lease ends when its host crashes.
 	Renews, Frees bool
-	// Reference reports whether it is what the backend is compared with.
+	// Reference reports whether the backend is compared with this baseline.
 	Reference bool
 	// Open connects. cfg is the checked configuration of the backend.
 	Open func(ctx context.Context, cfg driver.Config) (load.Locker, error)
 }
 
-// Without is what a plugin has and the library has not.
+// Without lists the features that a plugin has and the library lacks.
 func (b Baseline) Without() (lacks []string) {
 	for _, one := range []struct {
 		has  bool
@@ -70,8 +70,8 @@ func All() []Baseline {
 	}
 }
 
-// Prefix is what everything begins with that the baselines of a backend leave, ""
-// when that is below the prefix of the backend.
+// Prefix begins all keys and tables that the baselines of a backend leave. It is ""
+// when they lie below the prefix of the backend.
 func Prefix(backend string) string {
 	switch backend {
 	case redis.Spec.Name, redlock.Spec.Name:
@@ -105,8 +105,8 @@ func Reference(backend string) string {
 	return ""
 }
 
-// keyPrefix keeps the keys of baselines apart from those of backends, and from
-// each other. tablePrefix is that for SQL.
+// keyPrefix keeps the keys of baselines apart from those of backends, and from each
+// other. tablePrefix does the same for SQL tables.
 const (
 	keyPrefix   = "lockbench:baseline:"
 	tablePrefix = "lockbench_baseline_"
@@ -116,7 +116,7 @@ const (
 var discard = slog.New(slog.DiscardHandler)
 
 // inProcess is our own library of a backend without the plugin process. Its keys
-// begin with what prefix says for the configuration of the backend.
+// begin with the result of prefix for the configuration of the backend.
 func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	return Baseline{
 		Name:    spec.Name + "-in-process",
@@ -148,7 +148,7 @@ func (l locker) Lock(name string, ttl time.Duration) (load.Lock, error) { return
 
 func (l locker) Close(context.Context) error { return l.close() }
 
-// onRedis opens what uses a client of go-redis.
+// onRedis opens a baseline that uses a client of go-redis.
 func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(_ context.Context, cfg driver.Config) (load.Locker, error) {
 		c, err := redisserver.Dial(cfg)
@@ -163,12 +163,12 @@ func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Conte
 	}
 }
 
-// acquire is a [load.Lock] of which nothing but this is known.
+// acquire is a [load.Lock] that consists of its Acquire alone.
 type acquire func(context.Context) (load.Lease, error)
 
 func (a acquire) Acquire(ctx context.Context) (load.Lease, error) { return a(ctx) }
 
-// lease is a [load.Lease] by the calls of its library.
+// lease is a [load.Lease] made of calls of its library.
 type lease struct {
 	token          uint64
 	renew, release func(context.Context) error

@@ -33,8 +33,8 @@ func dialEtcd(cfg driver.Config) (*clientv3.Client, error) {
 	})
 }
 
-// etcdPrefix keeps a baseline's keys apart from those of the backend, below the
-// prefix that the user has the right to.
+// etcdPrefix keeps a baseline's keys apart from the backend's keys, below the prefix
+// that the user has access to.
 func etcdPrefix(cfg driver.Config) string {
 	own := cfg["prefix"]
 	if own == "" {
@@ -59,11 +59,11 @@ var etcdMutexBaseline = Baseline{
 	},
 }
 
-// mutexUnlocked is the key of a mutex that has deleted its own.
+// mutexUnlocked is the key that a mutex reports once it has deleted its own.
 const mutexUnlocked = "\x00"
 
-// sessions are those of callers, each for one lock at a time: a session does not
-// exclude inside itself. They are used again.
+// sessions are the callers' sessions, which are reused. Each serves one lock at a
+// time, because a session does not exclude two users of itself.
 type sessions struct {
 	client *clientv3.Client
 	prefix string
@@ -90,7 +90,7 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 		return nil, errors.Join(err, l.giveBack(s, ttl, m.Key() == mutexUnlocked))
 	}
 	return untimed{lease{ // the session renews it too
-		// A user of the mutex takes the store's revision at the grant for its token.
+		// Users of the mutex take the store's revision at the grant as the token.
 		token: uint64(m.Header().Revision),
 		renew: renewing(s, m.Key()),
 		release: func(ctx context.Context) error {
@@ -100,9 +100,9 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	}}, nil
 }
 
-// giveBack keeps a session for the next lock if it is clean, else ends it: the library
-// deletes no key whose write ctx has cut off, and nobody else would get the lock for as
-// long as the session lives.
+// giveBack keeps a clean session for the next lock, and ends any other. The library
+// does not delete a key whose write ctx has cut off, and no other client would get the
+// lock while the session lives.
 func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean bool) error {
 	if !clean {
 		return l.end(l.client.Ctx(), s)
@@ -113,8 +113,8 @@ func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean boo
 	return nil
 }
 
-// take returns a session that is idle, or a new one. One that has expired is of no use
-// any more.
+// take returns an idle session, or a new one. It drops idle sessions that have
+// expired.
 func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Session, error) {
 	l.mu.Lock()
 	for idle := l.idle[ttl]; len(idle) > 0; idle = l.idle[ttl] {
@@ -126,7 +126,7 @@ func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Se
 		}
 	}
 	l.mu.Unlock()
-	// Not by NewSession, whose ctx is for the whole life of the session.
+	// NewSession would not do, because its ctx is for the whole life of the session.
 	granted, err := l.client.Grant(ctx, int64(ttl/time.Second))
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Se
 	return s, nil
 }
 
-// end releases what is held in s, and has writes to it refused.
+// end releases the locks held in s, and makes the store refuse later writes to s.
 func (l *sessions) end(ctx context.Context, s *concurrency.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdDialTimeout)
 	defer cancel()
@@ -159,7 +159,7 @@ func expired(s *concurrency.Session) bool {
 	}
 }
 
-// Close ends the sessions, which releases what is held.
+// Close ends the sessions, which releases all held locks.
 func (l *sessions) Close(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,8 +168,8 @@ func (l *sessions) Close(ctx context.Context) error {
 	return errors.Join(ended, l.client.Close())
 }
 
-// renewing does what the session does by itself, and looks for the key: the
-// session's lease lives on when a lock of it was released or broken.
+// renewing renews as the session does by itself, and looks for the key, because the
+// session's lease lives on after a lock was released or broken.
 func renewing(s *concurrency.Session, key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := s.Client().KeepAliveOnce(ctx, s.Lease()); err != nil {

@@ -16,9 +16,9 @@ import (
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 )
 
-// leaseRowBaseline is what an application writes that has a database and needs
-// a lock: one upsert takes an expired row, one update gives it back, and who
-// finds it taken asks again after 10 ms. No token, no queue.
+// leaseRowBaseline is the lock that an application with a database usually writes
+// itself. One upsert takes an expired row, one update gives it back, and a caller
+// that finds it taken asks again after 10 ms. It has no token and no queue.
 var leaseRowBaseline = Baseline{
 	Name:      "lease-row",
 	Doc:       "a plain lease row in a table, asking every 10 ms",
@@ -52,7 +52,7 @@ type leaseRow struct {
 	ttl        time.Duration
 }
 
-// leaseStatements are those about one row. Each reports whether it has changed it.
+// leaseStatements are the statements about one row. Each reports whether it has changed the row.
 type leaseStatements interface {
 	acquire(ctx context.Context, owner string, ttl time.Duration) (bool, error)
 	renew(ctx context.Context, owner string, ttl time.Duration) (bool, error)
@@ -75,8 +75,8 @@ func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
 	}
 }
 
-// TryAcquire implements load.Trier. The statement is not cut off when ctx ends:
-// the server would go on with it, and nobody would release what it has taken.
+// TryAcquire implements load.Trier. The end of ctx does not cut the statement off,
+// because the server would go on with it and no client would release the row.
 func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	return held, nil
 }
 
-// there is the error of a statement that has changed no row.
+// there returns an error if a statement has changed no row.
 func there(changed bool, err error) error {
 	if err == nil && !changed {
 		return driver.ErrNotHeld
@@ -136,8 +136,8 @@ func (l mysqlLeaseRow) exec(ctx context.Context, statement string, args ...any) 
 }
 
 // getLockBaseline is the server's own advisory lock. It lives as long as its
-// connection, without a TTL: nothing is written, so it is as fast as a trip,
-// and a lost machine keeps it until the server gives the connection up.
+// connection, without a TTL. It writes nothing and so is as fast as a round trip; a
+// lost machine keeps it until the server gives the connection up.
 var getLockBaseline = Baseline{
 	Name:     "get-lock",
 	Doc:      "GET_LOCK on a connection for each lease; no TTL, no token, nothing written",
@@ -155,7 +155,7 @@ var getLockBaseline = Baseline{
 	}),
 }
 
-// onMySQL opens what uses a pool of connections.
+// onMySQL opens a baseline that uses a pool of connections.
 func onMySQL(of func(context.Context, *sql.DB) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		db, err := mysqlserver.Dial(cfg)
@@ -176,7 +176,7 @@ func getLock(ctx context.Context, db *sql.DB, name string) (load.Lease, error) {
 		return nil, err
 	}
 	held := connLease{conn, name}
-	// A day stands for ever: MariaDB takes -1 for no time at all.
+	// A day stands for ever, because MariaDB takes -1 as no time at all.
 	if err := held.ask(ctx, "SELECT GET_LOCK(?, 86400)"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -188,8 +188,8 @@ type connLease struct {
 	name string
 }
 
-// renew asks whether the connection still has the lock: there is no TTL. With
-// the connection the lock is gone.
+// renew asks whether the connection still has the lock, which has no TTL. The lock is
+// gone when the connection is.
 func (l connLease) renew(ctx context.Context) error {
 	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {

@@ -74,7 +74,7 @@ var pgAdvisoryBaseline = Baseline{
 	}),
 }
 
-// pgAdvisoryTxBaseline is that of a transaction, which is open for as long as the lease.
+// pgAdvisoryTxBaseline is the lock of a transaction, which is open for as long as the lease.
 var pgAdvisoryTxBaseline = Baseline{
 	Name:     "pg-advisory-tx",
 	Doc:      "pg_advisory_xact_lock in a transaction for each lease; no TTL, no token, nothing written",
@@ -88,14 +88,14 @@ var pgAdvisoryTxBaseline = Baseline{
 	}),
 }
 
-// keyOf is what stands for a name: advisory locks have numbers.
+// keyOf is the number that stands for a name, because advisory locks have numbers.
 func keyOf(name string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // a hash never fails
 	return int64(h.Sum64())
 }
 
-// onPostgres opens what uses a pool of connections.
+// onPostgres opens a baseline that uses a pool of connections.
 func onPostgres(of func(context.Context, *pgxpool.Pool) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
 	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 		pool, err := postgresserver.Pool(cfg)
@@ -148,7 +148,7 @@ func advisoryTx(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease,
 	}}, nil
 }
 
-// lives is err as of a lock that is gone with its connection.
+// lives returns err as an error of a lock that ended with its connection.
 func lives(err error) error {
 	if err == nil {
 		return nil

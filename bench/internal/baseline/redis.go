@@ -38,8 +38,8 @@ var goredisBaseline = Baseline{
 	Open:     onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
 }
 
-// pipelinedBaseline shows what batching gives without a process in between and
-// without tokens: the most that a client can have.
+// pipelinedBaseline shows the gain of batching without a plugin process and without
+// tokens, which is the most that a client can reach.
 var pipelinedBaseline = Baseline{
 	Name:     "go-redis-pipelined",
 	Doc:      "the bare client, which sends what callers ask for at the same time in one pipeline",
@@ -99,8 +99,8 @@ func (l *goredisLock) run(ctx context.Context, script *goredis.Script, args ...a
 	return err
 }
 
-// Note: v0.9.4 and not v0.10, which obtains by MSETNX and PEXPIRE and is
-// slower: the faster one is the bar.
+// Note: this is v0.9.4, because v0.10 obtains by MSETNX and PEXPIRE and is slower.
+// The faster version is the bar.
 var redislockBaseline = Baseline{
 	Name:      "redislock",
 	Doc:       "bsm/redislock, retrying every 100 ms",
@@ -179,7 +179,7 @@ var redsyncNodesBaseline = Baseline{
 func redsyncLocks(prefix string, nodes ...redsyncredis.Pool) locks {
 	sync := redsync.New(nodes...)
 	return func(name string, ttl time.Duration) (load.Lock, error) {
-		// It gives up after 32 tries unless told otherwise; here only ctx decides.
+		// The library gives up after 32 tries by default; here only ctx ends the wait.
 		m := sync.NewMutex(keyPrefix+prefix+name, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
 		held := lease{
 			renew:   func(ctx context.Context) error { return confirmed(m.ExtendContext(ctx)) },
@@ -269,7 +269,7 @@ func (l *rueidisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) 
 		return untimed{lease{
 			// The library renews by itself, at half the TTL; held ends with the lease.
 			renew: func(context.Context) error { return held.Err() },
-			// It returns when the key is deleted.
+			// Release returns when the key is deleted.
 			release: func(context.Context) error {
 				release()
 				return nil

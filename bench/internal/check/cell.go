@@ -14,8 +14,8 @@ import (
 // Class is the verdict on one backend under one fault.
 type Class string
 
-// The classes. Only ClassBroken is a violation; a cell in which nothing was
-// granted is none of the others.
+// These are the classes. Only ClassBroken is a violation; a cell without a grant gets
+// none of the others.
 const (
 	ClassHeld       Class = "held"
 	ClassToken      Class = "held by token only"
@@ -25,14 +25,14 @@ const (
 	ClassInvalid    Class = "invalid"
 )
 
-// Cell is what was found of one backend under one fault, over all rounds.
-// Times are nanoseconds.
+// Cell is the findings about one backend under one fault, over all rounds. Times are
+// nanoseconds.
 type Cell struct {
 	Backend string `json:"backend"`
 	Fault   string `json:"fault"`
 	Class   Class  `json:"verdict"`
-	// Why is what is missing of a cell that was not run, why its rounds
-	// failed, or what is documented.
+	// Why says what a cell that was not run lacks, why its rounds failed, or what is
+	// documented.
 	Why     string `json:"why,omitempty"`
 	Control bool   `json:"control,omitempty"`
 	Rounds  int    `json:"rounds"`
@@ -43,34 +43,33 @@ type Cell struct {
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond are those of Linear that are wrong even for a store that may have
-	// forgotten its grants when the fault was injected: no documentation covers them.
+	// Beyond counts the violations of Linear that are wrong even for a store that may have
+	// forgotten its grants when the fault was injected. No documentation covers them.
 	Beyond int `json:"beyond_forgetting,omitempty"`
 	// Undecided are the histories whose order was not found in time.
 	Undecided int `json:"undecided,omitempty"`
-	// Belief is how long at most two found the lock theirs.
+	// Belief is the longest time in which two holders believed that they had the lock.
 	Belief int64 `json:"belief_overlap_max_ns"`
-	// Margin is the smallest, of Margins, between learning of a loss and the
+	// Margin is the smallest time, out of Margins, between learning of a loss and the
 	// next grant.
 	Margin  int64 `json:"lost_signal_margin_min_ns"`
 	Margins int   `json:"lost_signal_margins"`
-	// StaleGuarded and StaleBare are late writes that went through, with the
-	// guard and without; Refused those that the guard refused.
+	// StaleGuarded and StaleBare count late writes that went through, with the guard
+	// and without. Refused counts late writes that the guard refused.
 	StaleGuarded int `json:"stale_writes_guarded"`
 	StaleBare    int `json:"stale_writes_unguarded"`
 	Refused      int `json:"stale_writes_refused"`
-	// FalseLosses are leases that were lost to a fault that none should be lost
-	// to.
+	// FalseLosses counts leases lost to a fault that should cost no lease.
 	FalseLosses int `json:"false_losses"`
-	// Unserved are those of FalseLosses that break a claim, and free locks that
-	// were granted late.
+	// Unserved counts the FalseLosses that break a claim, and free locks that were
+	// granted late.
 	Unserved int `json:"unserved,omitempty"`
-	// Unavailable is the longest from the injection to the next grant of a lock,
-	// Recovery the longest from the end of the fault to a grant that it had
+	// Unavailable is the longest time from the injection to the next grant of a lock.
+	// Recovery is the longest time from the end of the fault to a grant that it had
 	// held up.
 	Unavailable int64 `json:"unavailable_max_ns,omitempty"`
 	Recovery    int64 `json:"recovery_max_ns,omitempty"`
-	// Violations say who and when, at most three of each rule.
+	// Violations describe holders and times, at most three for each rule.
 	Violations []string `json:"violations,omitempty"`
 
 	kind     results.Kind
@@ -86,7 +85,7 @@ func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
 }
 
-// Invalid names the cells of which nothing can be said, with the cause.
+// Invalid names the cells without a usable result, with the cause.
 func (v Verdict) Invalid() []string {
 	var out []string
 	for _, c := range v.Cells {
@@ -184,7 +183,7 @@ type table struct {
 	ttl   time.Duration
 }
 
-// violation keeps a violation with its details, of each rule a few.
+// violation records a violation with its details; it keeps a few for each rule.
 func (t *table) violation(rule claim.Rule, name int, format string, args ...any) {
 	const keepEach = 3
 	if t.kept == nil {
@@ -196,7 +195,7 @@ func (t *table) violation(rule claim.Rule, name int, format string, args ...any)
 	}
 }
 
-// stood are the times in which a host did not run.
+// stood returns the times in which a host did not run.
 func (t *table) stood(host int) []Span {
 	var all []Span
 	for _, h := range t.round.Halts {
@@ -253,9 +252,8 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects names the first two grants that follow each other without an end
-// between them that is known; of a history that is wrong in another way, the first
-// and the last.
+// suspects names the first two successive grants without a known end between them.
+// For a history that is wrong in another way it names the first and the last grant.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {
@@ -303,11 +301,11 @@ func (t *table) windows(holds []results.Hold) {
 	}
 }
 
-// longTTL is that of leases of which none may be lost for want of time.
+// longTTL is the TTL from which on no lease may be lost for want of time.
 const longTTL = 10 * time.Second
 
-// keeps judges a lease under a fault to which none should be lost. One that was
-// granted in an outage is not promised to outlast it.
+// keeps judges a lease under a fault that should cost no lease. A lease granted in an
+// outage is not promised to outlast it.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs
@@ -321,8 +319,8 @@ func (t *table) keeps(h results.Hold) {
 	}
 }
 
-// prompt judges one of the grants of a lock, for which a caller waits from the
-// injection on: once the store is back it gets what is free.
+// prompt judges one grant of a lock for which a caller waits from the injection on.
+// Once the store is back, the caller must get a free lock.
 func (t *table) prompt(holds []results.Hold, i int) {
 	h, free := holds[i], t.round.BackNs
 	if free == 0 || h.GrantedNs < t.round.InjectedNs {
@@ -332,16 +330,16 @@ func (t *table) prompt(holds []results.Hold, i int) {
 		switch before := holds[i-1]; {
 		case before.ReleasedNs > 0:
 			free = max(free, before.ReleasedNs)
-		case before.ReleaseNs > 0: // it is tried until it is answered
+		case before.ReleaseNs > 0: // the release is repeated until it is answered
 			free = max(free, before.ReleaseNs) + int64(claim.ReleaseGrace)
 		default:
-			return // it is not known when it ended
+			return // the end of the hold is not known
 		}
 	}
 	s := claim.Setting{Terms: t.terms, FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl}
 	for _, f := range t.round.Halts {
 		if f.Why == results.HaltFrozen && f.Host != h.Host && f.From < h.GrantedNs {
-			s.Absent = 1 // of one name each host waits once
+			s.Absent = 1 // each host waits for a name only once
 		}
 	}
 	waited := time.Duration(h.GrantedNs-free) - overlap(t.stood(h.Host), Span{free, h.GrantedNs})
@@ -352,8 +350,9 @@ func (t *table) prompt(holds []results.Hold, i int) {
 	}
 }
 
-// effects counts the stale writes: those sent after another one to the same thing,
-// with a higher token, had come back. O(n^2) for each round, whose writes are few.
+// effects counts the stale writes. A write is stale if another write to the same resource, with a
+// higher token, had come back before it was sent. It takes O(n^2) for each round, which has few
+// writes.
 func (t *table) effects() {
 	for _, w := range t.round.Writes {
 		if w.Refused {

@@ -1,13 +1,12 @@
-// Package check judges what hosts told of their holds: who had which lock under
-// which token from when to when.
+// Package check judges the holds that hosts reported: which host had which lock,
+// under which token, from when to when.
 //
-// There is one judge, with two views. A [Checker] reads what every run has
-// recorded, and a [Cell] sums up what was seen of one backend under one fault:
-// both need files only, so that a saved run can be judged again. [Judge] judges one
-// schedule as it was played, by all that is claimed. The rules are sound: they
-// compare moments that the holders themselves have seen, a grant from when it came
-// back and an end from before it was sent, so that a violation is never an artefact
-// of a slow reply.
+// There is one judge, with two views. A [Checker] reads the records that every run
+// has, and a [Cell] sums up one backend under one fault. Both need files only, so
+// that a saved run can be judged again. [Judge] judges one schedule as it was played,
+// by all claims. The rules are sound: they compare moments that the holders saw
+// themselves. A grant counts from its return and an end from before its sending, so
+// that a violation is never an artefact of a slow reply.
 package check
 
 import (
@@ -34,7 +33,7 @@ type Violation struct {
 	What    string     `json:"what"`
 }
 
-// String says so in one line.
+// String describes the violation in one line.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
 // both says how two holds break a rule. who names a holder by its number.
@@ -56,7 +55,7 @@ type Subject struct {
 	Backend string       `json:"backend"`
 	Kind    results.Kind `json:"kind"`
 	Fencing string       `json:"fencing"`
-	// Attempts are all; the others are those of each outcome.
+	// Attempts counts all attempts; the other fields count each outcome.
 	Attempts  int `json:"attempts"`
 	Granted   int `json:"granted"`
 	Refused   int `json:"refused"`
@@ -71,7 +70,7 @@ type Subject struct {
 type Verdict struct {
 	Subjects   []Subject   // by name
 	Violations []Violation // at most five of each rule by each subject
-	// Cells are those of the table of faults, in the order of the run.
+	// Cells are the cells of the table of faults, in the order of the run.
 	Cells []Cell
 	// Truncated says why the events end early; nil when they are whole.
 	Truncated error
@@ -90,8 +89,8 @@ func (v Verdict) Granted() int {
 }
 
 // Unsafe counts the violations of backends, and the cells in which one of their
-// claims is broken. Violations of baselines are shown and not counted: they are
-// measured, not vouched for.
+// claims is broken. Violations of baselines are shown and not counted, because
+// lockbench makes no claims for them.
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {
@@ -107,7 +106,7 @@ func (v Verdict) Unsafe() int {
 	return n
 }
 
-// Checker judges sections as they come. It is used by one goroutine.
+// Checker judges sections as they come. One goroutine uses it.
 type Checker struct {
 	subjects map[string]*Subject
 	names    map[[2]string]*grants // by backend and name

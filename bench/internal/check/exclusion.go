@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// grants is what later holds of a name are compared with.
+// grants is the state with which later holds of a name are compared.
 type grants struct {
 	lastEnd  results.Hold // of the holds so far, the one that ended last
 	maxToken results.Hold // of the holds so far, the one with the highest token
@@ -19,7 +19,7 @@ type grants struct {
 // breach is called with the two holds that break a rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges holds of one name: no two at once, and tokens that rise, if there
+// add judges holds of one name. No two may overlap, and tokens must rise, if there
 // are tokens.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
@@ -32,8 +32,8 @@ func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	g.any = true
 }
 
-// overlaps sweeps over holds by the time at which they were granted, and compares
-// each with the one that lasts longest so far.
+// overlaps sweeps over holds in the order of their grants, and compares each with the
+// hold so far that lasts longest.
 func (g *grants) overlaps(holds []results.Hold, report breach) {
 	last, any := g.lastEnd, g.any
 	for _, h := range inOrder(holds) {
@@ -47,17 +47,17 @@ func (g *grants) overlaps(holds []results.Hold, report breach) {
 	g.lastEnd = last
 }
 
-// inOrder are holds in the order of their grants.
+// inOrder returns holds in the order of their grants.
 func inOrder(holds []results.Hold) []results.Hold {
 	return slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
 }
 
-// tokens judges that tokens rise, over the grants of the store and over the
-// hand-overs of each of them inside its host.
+// tokens judges that tokens rise, over the store's grants and over the hand-overs of
+// each grant inside its host.
 //
-// A hand-over is as old as its grant: a host that does not know yet that the
-// store has lost its lease hands it on, while another one has had a later grant
-// and may be through with it. A resource refuses the lower token, as it should.
+// A hand-over is as old as its grant. A host that does not know yet that the store
+// has lost its lease may hand it on, while another host has had a later grant and may
+// even have ended it. A resource refuses the lower token, as it should.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	for from := 0; from < len(of); {
@@ -84,7 +84,7 @@ func (g *grants) tokens(holds []results.Hold, report breach) {
 	}
 }
 
-// byToken orders holds by token, those with the same one by their time.
+// byToken orders holds by token, and those with the same token by time.
 func byToken(a, b results.Hold) int { return cmp.Or(cmp.Compare(a.Token, b.Token), byAsked(a, b)) }
 
 func byAsked(a, b results.Hold) int { return cmp.Compare(a.AskedNs, b.AskedNs) }
@@ -109,8 +109,8 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 	}
 }
 
-// repeats finds equal tokens of holds that were asked for at the same time; those
-// one after the other are found by the order already.
+// repeats finds equal tokens of holds that were asked for at the same time. For holds
+// one after the other the order already finds them.
 func repeats(holds []results.Hold, report breach) {
 	ordered := slices.SortedFunc(slices.Values(holds), byToken)
 	for i := 1; i < len(ordered); i++ {

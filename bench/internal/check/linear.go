@@ -10,14 +10,14 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// judging bounds the search for an order, which is short for histories of a
-// few holders.
+// judging bounds the search for an order. The search is short for histories of a few
+// holders.
 const judging = 10 * time.Second
 
 // operation is what happened to one lock.
 type operation struct {
 	kind  opKind
-	lease int // whose: the number of the grant within its name
+	lease int // the lease that it concerns: the number of the grant within its name
 }
 
 type opKind uint8
@@ -25,16 +25,16 @@ type opKind uint8
 const (
 	opAcquire opKind = iota
 	opRenew
-	opFree // release, expiry, or clean-up by whoever knows that it is over
+	opFree // release, expiry, or clean-up by a client that knows that the lease is over
 )
 
-// nobody is the state of a lock without a holder; a holder is the number of
-// its grant.
+// nobody is the state of a lock without a holder; a held lock has its grant's number
+// as its state.
 const nobody = -1
 
-// lockModel is a lock with one holder. What may have happened at any time
-// from some moment on, or never, is an opFree without a return, and has no
-// effect when another one holds.
+// lockModel is a lock with one holder. An opFree without a return may have happened
+// at any time from some moment on, or never. It has no effect when another grant
+// holds the lock.
 var lockModel = porcupine.Model{
 	Init: func() any { return nobody },
 	Step: func(state, input, _ any) (bool, any) {
@@ -56,10 +56,9 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear judges the holds of one name. Died says when a host was killed, 0 for one
-// that was not. From forgets on, unless it is 0, the store may have forgotten any
-// of them. Decided is false when the search was given up. First is [claim.Setting]'s
-// FirstSpan.
+// linear judges the holds of one name. died says when a host was killed, 0 for never.
+// From forgets on, unless it is 0, the store may have forgotten any hold. decided is
+// false when the search was given up. first is [claim.Setting]'s FirstSpan.
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
@@ -94,9 +93,9 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 // between the reading of the clock and the sending.
 const rounding = 5 * time.Millisecond
 
-// freeFrom is the first moment at which a hold that was not seen to be released may
-// be over: when it expires by its last confirmed request, when its holder began to
-// release it or learned that it was lost, or died.
+// freeFrom is the first moment at which a hold without an observed release may be
+// over. It is when the hold expires by its last confirmed request, or when its holder
+// began to release it, learned of its loss, or died.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

@@ -11,60 +11,59 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// Span is a time from the first to the second.
+// Span is a period from the first time to the second.
 type Span [2]int64
 
-// Play is what was seen of one schedule that was played on one backend, and what its
-// events did. All times are by one clock.
+// Play is the record of one schedule played on one backend, with the effects of its
+// events. All times are by one clock.
 type Play struct {
 	Backend, Fencing string
 	Terms            claim.Terms // of the backend
 	Began, Stopped   int64       // the callers were told to
 	Names            []Name
 	Hosts            []Host
-	Events           []Span            // each from its injection to its end
-	Made             []claim.Condition // by events that were not done to one host
+	Events           []Span            // the time of each event, from its injection to its end
+	Made             []claim.Condition // by events that did not concern one host alone
 	// Starved reports whether the machine gave the processes too little time for
 	// claims that have times.
 	Starved bool
 	Probes  []Probe
-	Left    []string // what was left over, and where
+	Left    []string // leftovers, and where they were found
 }
 
 // Name is one lock: how it is used, and what the bounds of claims on it depend on.
 type Name struct {
 	Op      results.Op
-	AtLeast time.Duration // for which it stays taken
+	AtLeast time.Duration // how long it stays taken at least
 	claim.Setting
 }
 
-// Host is what one host has told, and what events did to it.
+// Host is the report of one host, with the effects of events on it.
 type Host struct {
 	results.Seen
-	Alive bool  // at the end, and it ended in order
+	Alive bool  // it lived at the end, and ended in order
 	Ended int64 // when an event has ended it; 0 if none has
 	Made  []claim.Condition
-	// Unserved is when it may not have been granted anything, Silent when it may not
-	// have been served at all, and Stood when it did not run.
+	// Unserved are times in which the store may have granted it nothing, Silent times in which
+	// the store may not have served it at all, and Stood times in which it did not run.
 	Unserved, Silent, Stood []Span
 }
 
-// Probe is how a name was found when every host had ended.
+// Probe is the state of a name after every host had ended.
 type Probe struct {
 	Name  int
 	Took  time.Duration // until it was granted to a new host
 	Error string        // why it was not
 }
 
-// Judgement is what was found of one play.
+// Judgement is the result of judging one play.
 type Judgement struct {
-	// Violations break a claim. Of those that are Exempt it is written down that they
-	// happen.
+	// Violations break a claim. The documentation says that Exempt ones may happen.
 	Violations, Exempt []Violation
 	Grants             int
 	Starved            bool
-	// Unjudged reports whether a claim that has a time seemed broken on a machine that
-	// was starved.
+	// Unjudged reports whether a claim with a time limit seemed broken on a starved
+	// machine.
 	Unjudged bool
 }
 
@@ -94,7 +93,7 @@ func Judge(p Play) Judgement {
 	return j.out
 }
 
-// byName are holds by the number of their lock, in the order of their grants.
+// byName groups holds by the number of their lock, in the order of their grants.
 func byName(holds []results.Hold) map[int][]results.Hold {
 	of := map[int][]results.Hold{}
 	for _, h := range inOrder(holds) {
@@ -103,14 +102,14 @@ func byName(holds []results.Hold) map[int][]results.Hold {
 	return of
 }
 
-// HostName is how a host is called for people: A, B, ...
+// HostName is the name of a host in texts for people: A, B, ...
 func HostName(n int) string { return string(rune('A' + n)) }
 
-// everywhere stands for all hosts: what was done to one host excuses no other.
+// everywhere stands for all hosts, because an action on one host excuses no other host.
 const everywhere = -1
 
-// broken notes a claim that does not hold on a host, or everywhere, unless it is
-// exempt.
+// broken notes a claim that does not hold on a host, or everywhere, unless the claim
+// is exempt.
 func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	v := Violation{rule, j.Backend, fmt.Sprintf(format, args...)}
 	made := j.Made
@@ -124,7 +123,7 @@ func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	j.out.Violations = append(j.out.Violations, v)
 }
 
-// late notes a claim that has a time. A starved machine breaks none.
+// late notes a broken claim with a time limit. On a starved machine it counts as unjudged.
 func (j *judge) late(host int, rule claim.Rule, format string, args ...any) {
 	if j.Starved {
 		j.out.Unjudged = true
@@ -137,8 +136,8 @@ func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
 
 func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
 
-// exclusion judges that nobody is granted what another one has, that tokens rise,
-// and that who loses a lock learns of it and does not renew it.
+// exclusion judges that no lock is granted while another host has it, that tokens
+// rise, and that a host which loses a lock learns of it and does not renew it.
 func (j *judge) exclusion() {
 	for name, holds := range j.holds {
 		for i := 1; i < len(holds); i++ {
@@ -161,8 +160,8 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal is how long after the next grant a renewal of the first was sent
-// that was confirmed; 0 without one, or where tokens do not say which grant is the
+// staleRenewal is how long after the next grant a confirmed renewal of the first was
+// sent. It is 0 without such a renewal, or where tokens do not say which grant is the
 // store's later one.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
@@ -174,9 +173,9 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 	return ns
 }
 
-// margin is how long before the next grant the loser of the first learned of its
-// loss. It is known only of a lock that was lost, of a host that could run since
-// some time before the grant.
+// margin is how long before the next grant the holder of the first learned of its
+// loss. It is known only for a lost lock of a host that could run for some time
+// before the grant.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -184,8 +183,8 @@ func margin(first, next results.Hold, stood []Span, before time.Duration) (ns in
 	return next.GrantedNs - first.DoneNs, true
 }
 
-// ends judges how holds have ended: no lock is released while a function runs under
-// it, and leases live through interruptions that are short.
+// ends judges how holds have ended. No lock may be released while a function runs
+// under it, and leases must live through short interruptions.
 func (j *judge) ends() {
 	for name, holds := range j.holds {
 		of := j.Names[name]
@@ -197,7 +196,7 @@ func (j *judge) ends() {
 				if of.Op == results.OpDo {
 					j.broken(h.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
 				}
-			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // its first renewal was not back
+			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // its first renewal had not come back
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
 				if out < claim.Survives.Within(of.Setting) {
@@ -209,7 +208,7 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap is how much of spans, which may overlap, lies in a time.
+// overlap is how much of the span in is covered by spans, which may overlap each other.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64
@@ -224,12 +223,12 @@ func overlap(spans []Span, in Span) time.Duration {
 	return time.Duration(sum)
 }
 
-// Interrupted reports whether an event happened in a time.
+// Interrupted reports whether an event happened in a span.
 func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }
 
-// freeAt is when a hold was over for everybody.
+// freeAt is when a hold was over for every host.
 func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {
@@ -245,8 +244,8 @@ func (j *judge) freeAt(h results.Hold) int64 {
 	return math.MaxInt64
 }
 
-// calls judges that calls come back in time, that nobody gives up who was served
-// once, neither a wait nor a release, and that no host ends by itself.
+// calls judges that calls come back in time, that no host which was served once gives
+// up a wait or a release, and that no host ends by itself.
 func (j *judge) calls() {
 	for on, h := range j.Hosts {
 		for _, c := range h.Calls {
@@ -262,8 +261,8 @@ func (j *judge) calls() {
 	}
 }
 
-// gaveUp reports whether a call failed that had time left. A release has until
-// its lease is over, which it is soon if it could not be renewed before.
+// gaveUp reports whether a call failed with time left. A release has time until its
+// lease is over, which is soon if the lease could not be renewed before.
 func (j *judge) gaveUp(h Host, c results.Call) bool {
 	until := min(c.LimitNs-int64(claim.Slack), j.Stopped)
 	switch {
@@ -284,8 +283,8 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	return c.BackNs < until
 }
 
-// unconfirmed reports whether a release was of a grant that the store may have made by
-// itself, and whose first renewal did not come back: its lease is over that soon.
+// unconfirmed reports whether a release concerns a grant that the store may have made
+// by itself and whose first renewal did not come back. Such a lease ends early.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
 		age := release.SentNs - l.GrantedNs
@@ -314,7 +313,7 @@ func (j *judge) deadline(on int, c results.Call) {
 	}
 }
 
-// stalls judges that a lock which is free and wanted is granted.
+// stalls judges that a free and wanted lock is granted.
 func (j *judge) stalls() {
 	for name, holds := range j.holds {
 		for i, h := range holds {
@@ -329,7 +328,7 @@ func (j *judge) stalls() {
 	}
 }
 
-// stall judges one time in which a lock was free.
+// stall judges one period in which a lock was free.
 func (j *judge) stall(name int, free, next int64) {
 	s := j.Names[name].Setting
 	for on, h := range j.Hosts {

@@ -17,20 +17,20 @@
 //     until then, so a process that cannot be killed (in the kernel, or another user's)
 //     keeps the lock.
 //   - The keeper is killed: its plugin gives nothing back (plugin.Policy, Abandon),
-//     because that could come before the end of the command. The front has inherited
+//     because that could come before the end of the command. The front inherits
 //     the command, kills it the same way, and then breaks the lease by its token.
 //   - The keeper is stopped: the front kills it, and does the same.
 //   - The plugin is killed: the keeper starts another one; the lease lives.
 //   - Front and keeper are killed at once, or the keeper while the front is stopped: the
-//     kernel ends the command itself (PR_SET_PDEATHSIG), and no process what that has
-//     started; the lease ends with its TTL. One name does not mean both: the keeper's
-//     is lockkeeper, and it has no arguments.
+//     kernel ends the command itself (PR_SET_PDEATHSIG), and nothing ends what the
+//     command has started; the lease ends with its TTL. A kill by name cannot hit both:
+//     the keeper's name is lockkeeper, and it has no arguments.
 //   - The lease is not renewed: the command gets SIGTERM when a quarter of the TTL is
-//     left, SIGKILL when a tenth is. One that is over by then (it was broken, or the
-//     machine slept) brings SIGKILL at once.
+//     left, SIGKILL when a tenth is. If the lease is over by then (it was broken, or the
+//     machine slept), the command gets SIGKILL at once.
 //
-// What is started by another process for the command is none of its tree: a service
-// manager, a container engine, a remote shell. Nor is it on another kernel.
+// Processes that another process starts for the command are outside its tree, for instance those of
+// a service manager, a container engine or a remote shell. So are processes on another kernel.
 //
 // Elsewhere than on Linux no process adopts orphans: a command that leaves its
 // children behind outlives its lock there.

@@ -25,13 +25,13 @@ const (
 	leaveBudget = 5 * time.Second
 	// lookPart of the TTL passes between two looks at the keeper.
 	lookPart = 10
-	// stdioFrom is the first descriptor that the command's standard ones may have in
-	// the keeper: below are those that the command inherits from the caller.
+	// stdioFrom is the lowest number that the command's standard descriptors may have in the
+	// keeper. Lower numbers are for descriptors that the command inherits from the caller.
 	stdioFrom = 100
 )
 
 // ignored are the signals that the caller wants ignored, as nohup and a shell without
-// job control do. It is known only before the first signal.Notify.
+// job control do. They must be read before the first signal.Notify.
 var ignored = func() (all []syscall.Signal) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) {
@@ -41,8 +41,8 @@ var ignored = func() (all []syscall.Signal) {
 	return all
 }()
 
-// handedOn are the signals that the command gets from the front. What a terminal
-// sends to the group besides, it has from there.
+// handedOn are the signals that the front hands on to the command. Other signals of a
+// terminal reach the command directly, through its group.
 var handedOn = []os.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT,
 }
@@ -55,13 +55,13 @@ type front struct {
 	out     *Out
 	token   uint64 // of the last lease
 	plugin  plug   // of the keeper, when it got that lease
-	stopped bool   // the keeper was when we last looked
+	stopped bool   // the keeper was stopped when we last looked
 	leads   bool   // the session of a terminal
 	hungUp  bool   // a hang-up has been sent to the group, and comes back to us
 }
 
-// Run runs s to its end. What it has to say meanwhile goes to out. It handles the
-// signals of this process, and nothing else may be started by that.
+// Run runs s to its end. It writes messages to out meanwhile. It handles the signals
+// of this process, which must start no other child.
 func Run(s Spec, out *Out) End {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
@@ -74,13 +74,13 @@ func Run(s Spec, out *Out) End {
 	s.Group, s.Ignored = syscall.Getpgrp(), ignored
 	for i := range s.Stdio {
 		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD, stdioFrom)
-		if err != nil { // it is closed, and the command finds it so
+		if err != nil { // the descriptor is closed, and stays so for the command
 			fd = -1
 		}
 		s.Stdio[i] = uintptr(fd)
 	}
 	f := &front{spec: s, keeper: &proc.Child{Role: role, Name: called}, out: out, leads: leadsTerminal()}
-	f.lines = make(chan line, 64) // the keeper may be through before Start is
+	f.lines = make(chan line, 64) // the keeper may end before Start returns
 	defer signal.Stop(signals)
 	if err := proc.Start(context.Background(), f.keeper, s, func(l line) { f.lines <- l }); err != nil {
 		return End{Kind: Failed, Reason: fmt.Sprintf("keeper: %v", err)}
@@ -88,7 +88,7 @@ func Run(s Spec, out *Out) End {
 	return f.serve(signals)
 }
 
-// serve does what the keeper says until it is through.
+// serve carries out the keeper's lines until the keeper is done.
 func (f *front) serve(signals <-chan os.Signal) End {
 	look := time.NewTicker(min(max(f.spec.TTL/lookPart, killPause), lookEvery))
 	defer look.Stop()
@@ -117,16 +117,16 @@ func (f *front) signal(sig syscall.Signal) {
 		return
 	}
 	if sig == syscall.SIGHUP && f.leads && !leadsTerminal() {
-		// The kernel tells the leader alone that the terminal is gone, and its group when
-		// the leader ends. We end after all that the command has started.
+		// The kernel tells only the leader that the terminal is gone, and tells the leader's
+		// group when the leader ends. We end after every process that the command has started.
 		f.leads, f.hungUp, knows = false, true, true
 		_ = syscall.Kill(0, sig) // we are in that group
 	}
 	_ = f.keeper.Send(order{sig, knows}) // it fails when the keeper has ended
 }
 
-// leadsTerminal reports whether this process leads the session of a terminal, as the
-// command of ssh -t does.
+// leadsTerminal reports whether this process leads the front leads the session of a
+// terminal, as the command of ssh -t does.
 func leadsTerminal() bool {
 	if sid, err := unix.Getsid(0); err != nil || sid != os.Getpid() {
 		return false
@@ -138,8 +138,8 @@ func leadsTerminal() bool {
 	return tty.Close() == nil
 }
 
-// look kills a keeper that is stopped by a signal at two looks: it does not renew, and
-// could not end the command in time.
+// look kills a keeper that was found stopped by a signal twice in a row. Such a keeper
+// does not renew, and could not end the command in time.
 func (f *front) look() {
 	s, _ := proc.Of(f.keeper.Pid())
 	if f.stopped && s.Stopped() {
@@ -148,7 +148,7 @@ func (f *front) look() {
 	f.stopped = s.Stopped()
 }
 
-// take does what a line of the keeper asks for.
+// take carries out one line of the keeper.
 func (f *front) take(l line) {
 	switch {
 	case l.Say != "" && f.spec.Verbose, l.Warn != "":
@@ -156,7 +156,7 @@ func (f *front) take(l line) {
 	case l.Token != 0:
 		f.token, f.plugin = l.Token, l.Plugin
 	case l.Stopped != 0:
-		// A terminal has stopped us, too, and the line may be old: both go on by now.
+		// A terminal has stopped us, too, so the line may be old, and both may run again by now.
 		if s, ok := proc.Of(l.Stopped); ok && s.Stopped() {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it cannot fail
 		}
@@ -171,10 +171,10 @@ func (f *front) leave(e End) End {
 	return e
 }
 
-// replace does what the keeper would have done, which was killed: it ends the command,
-// and only then the lease. With AtLeast the lease goes on to its end.
+// replace does the work of a keeper that was killed. It ends the command, and only
+// then the lease. With AtLeast the lease goes on to its end.
 func (f *front) replace() End {
-	for len(f.lines) > 0 { // all that it has said is in there
+	for len(f.lines) > 0 { // the channel has all lines of the keeper
 		l := <-f.lines
 		if l.End != nil {
 			return *l.End
@@ -183,8 +183,8 @@ func (f *front) replace() End {
 			f.token, f.plugin = l.Token, l.Plugin
 		}
 	}
-	// The keeper's plugin has nothing to release, and ends by itself or with the rest.
-	// Note: the disk may hold it up while it removes its directory, half a second once.
+	// The keeper's plugin has nothing to release, and ends by itself or with the rest. Note:
+	// the disk may delay the plugin while it removes its directory, once by half a second.
 	defer tree{func() int { return 0 }}.kill()
 	tree{f.plugin.running}.kill()
 	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
@@ -213,9 +213,9 @@ func (f *front) free() error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// fromTerminal reports whether the command has got sig, too: a terminal sends it to all
-// of its foreground group. Note: a signal from elsewhere looks the same then, and
-// is not handed on.
+// fromTerminal reports whether the command has got sig, too, because a terminal sends
+// it to its whole foreground group. Note: a signal from elsewhere then looks the same,
+// and is not handed on.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// Parts of the TTL that are left when a command whose lease is not renewed is
-	// asked to end, and when it is killed.
+	// A command whose lease is not renewed is asked to end when TTL/termPart is left,
+	// and killed when TTL/killPart is left.
 	termPart, killPart = 4, 10
 	// maxHoldGrace is for a command that is asked to end because of MaxHold.
 	maxHoldGrace = 10 * time.Second
 	// lookEvery bounds the time until a machine that slept is noticed.
 	lookEvery = time.Second
-	// leftAfter is how long what the command has left behind may run untold.
+	// leftAfter is how long processes that the command left may run unreported.
 	leftAfter = time.Second
 )
 
@@ -35,17 +35,17 @@ type run struct {
 
 	status *syscall.WaitStatus // of the command, when it has ended
 	over   time.Time           // when it has
-	told   bool                // that it has left processes behind
-	lost   string              // why it is to end before it wants to; "" when it is not
+	told   bool                // the processes that it left behind were reported
+	lost   string              // why the command must end early; "" when it need not
 	termed bool
-	killAt time.Time // when it is killed that was asked to end; zero for never
-	deny   bool      // it was told that a process cannot be killed
+	killAt time.Time // when the command, asked to end, is killed; zero for never
+	deny   bool      // a process that cannot be killed was reported
 }
 
-// hold runs the command under h until nothing of it is left, and gives h back.
+// hold runs the command under h until no process of it is left, and gives h back.
 //
-// Every way out of it goes through an empty tree, and the release is behind it:
-// that is the claim of this package for all ends but that of the keeper.
+// Every way out of hold first empties the tree, and then releases. That keeps the
+// claim of this package for every end but the keeper's.
 func (k *keeper) hold(h held) End {
 	r := &run{keeper: k, held: h, start: time.Now(), tree: tree{func() int {
 		pid, _ := plugin.ProcessOf(k.backend)
@@ -66,7 +66,7 @@ func (k *keeper) hold(h held) End {
 		return k.failed(started)
 	case started != nil:
 		return notStarted(k.spec.Argv[0], started)
-	case r.status == nil: // somebody else has waited for it
+	case r.status == nil: // another goroutine has waited for it
 		return End{Kind: Failed, Reason: "the command has ended with an unknown status"}
 	case r.status.Signaled():
 		return End{Status: 128 + int(r.status.Signal())}
@@ -83,7 +83,7 @@ func notStarted(name string, err error) End {
 
 // begin starts the command, in the front's group.
 func (r *run) begin() error {
-	// A grant that the store made by itself is short until it is renewed for the first time.
+	// A grant that the store made by itself has a short deadline until its first renewal.
 	for time.Until(r.held.Deadline()) <= r.spec.TTL/termPart && r.wanted.Err() == nil && r.held.Err() == nil {
 		r.wait()
 	}
@@ -98,7 +98,7 @@ func (r *run) begin() error {
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: r.spec.Group}
 	dieWithParent(attr)
-	// A command of another lock has such variables already: the last ones count.
+	// A command under another lock already has such variables; the last ones count.
 	env := (&exec.Cmd{Env: append(os.Environ(),
 		"LOCKBENCH_LOCK="+r.spec.Name,
 		"LOCKBENCH_TOKEN="+strconv.FormatUint(r.held.Token(), 10),
@@ -113,7 +113,7 @@ func (r *run) begin() error {
 	return err
 }
 
-// took notes what became of a child.
+// took notes the end of a child.
 func (r *run) took(pid int, status syscall.WaitStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +134,7 @@ func (r *run) look(now time.Time) {
 	switch {
 	case r.fronted.Err() != nil:
 		r.end("lockbench was killed", now)
-	case r.wanted.Err() != nil: // the command has ended, and what it left behind shall
+	case r.wanted.Err() != nil: // the command has ended, and the processes that it left behind must end
 		r.killAt = now
 	case err != nil:
 		r.end(fmt.Sprintf("lost %q: %v", r.spec.Name, err), now)
@@ -158,12 +158,12 @@ func (r *run) look(now time.Time) {
 	case !r.termed:
 		r.termed = true
 		r.tree.signal(syscall.SIGTERM)
-		r.tree.signal(syscall.SIGCONT) // what is stopped does not end by the other
+		r.tree.signal(syscall.SIGCONT) // a stopped process does not end by SIGTERM
 	}
 }
 
-// end has the command killed at that time, or sooner if that was said before. The first
-// reason counts.
+// end has the command killed at the time at, or sooner if an earlier call said so. The
+// first reason counts.
 func (r *run) end(reason string, at time.Time) {
 	if r.lost == "" {
 		r.lost = reason
@@ -173,7 +173,7 @@ func (r *run) end(reason string, at time.Time) {
 	}
 }
 
-// wait waits until there may be something new.
+// wait waits until something may have changed.
 func (r *run) wait() {
 	now := time.Now()
 	pause := min(lookEvery, time.Until(r.held.Deadline())-r.spec.TTL/termPart)
@@ -186,7 +186,7 @@ func (r *run) wait() {
 	timer := time.NewTimer(max(pause, killPause))
 	defer timer.Stop()
 	fronted, wanted, done := r.fronted.Done(), r.wanted.Done(), r.held.Done()
-	if !r.killAt.IsZero() && !now.Before(r.killAt) { // all that these have to say is known
+	if !r.killAt.IsZero() && !now.Before(r.killAt) { // no news of these matters any more
 		fronted, wanted, done = nil, nil, nil
 	}
 	select {

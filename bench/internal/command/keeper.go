@@ -45,11 +45,11 @@ type keeper struct {
 	wanted  context.Context // ends, with the cause, when no lock is wanted any more
 	refuse  context.CancelCauseFunc
 	ended   chan struct{}
-	at      time.Time // the tick that it runs for; zero for none
+	at      time.Time // the tick that the command runs for; zero for none
 
 	mu    sync.Mutex
-	pid   int  // of the command; 0 when there is none to be signalled
-	leave bool // a signal asks to end: no other term follows
+	pid   int  // process id of the command; 0 when there is none to signal
+	leave bool // a signal asked the keeper to end, so no other term follows
 }
 
 // interrupt is the signal that has ended a wait.
@@ -59,20 +59,20 @@ func (i interrupt) Error() string { return syscall.Signal(i).String() }
 
 func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	k := &keeper{spec: s, said: make(chan line, 256), changes: make(chan os.Signal, 1), ended: make(chan struct{})}
-	// Where these fail the front has said so, or nobody looks for it by its name.
+	// The front has reported a failure of these, or it only hides our name in a list.
 	_, _ = proc.Rename(called), proc.AdoptOrphans()
 	for _, fd := range s.Stdio {
 		syscall.CloseOnExec(int(fd))
 	}
-	// What a service manager sends to all of its processes is for the command: we end
-	// when that has. Handled signals have their default in what we start, as they
-	// have in what the caller starts; those that he ignores it ignores.
+	// A signal that a service manager sends to all of its processes is for the command; we end
+	// when the command has. Our children have the default for handled signals, as the caller's
+	// children have; they ignore the signals that the caller ignores.
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, append([]os.Signal{syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP}, handedOn...)...)
 	for _, sig := range s.Ignored {
 		signal.Ignore(sig)
 	}
-	signal.Notify(k.changes, syscall.SIGCHLD) // before there is a command, or its end could be missed
+	signal.Notify(k.changes, syscall.SIGCHLD) // called before the command starts, or its end could be missed
 	k.fronted, k.orphan = context.WithCancel(context.Background())
 	k.wanted, k.refuse = context.WithCancelCause(k.fronted)
 	told := make(chan struct{})
@@ -95,7 +95,7 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	return k, nil
 }
 
-// say tells the front, which may be stopped: what there is no room for is dropped.
+// say tells the front, which may be stopped. Lines that find no room are dropped.
 func (k *keeper) say(l line) {
 	select {
 	case k.said <- l:
@@ -113,25 +113,25 @@ func (k *keeper) Do(_ context.Context, o order) {
 	case k.pid == 0 && ends:
 		k.refuse(interrupt(o.Signal))
 	case k.pid != 0 && !o.Knows:
-		_ = syscall.Kill(k.pid, o.Signal) // nobody has waited for it; another user's is none of ours
+		_ = syscall.Kill(k.pid, o.Signal) // no one has waited for the pid, so it is still ours; a process of another user refuses the signal
 	}
 }
 
-// leaves reports whether no other term shall follow.
+// leaves reports whether no other term is to follow.
 func (k *keeper) leaves() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.leave || k.wanted.Err() != nil
 }
 
-// Close implements proc.Agent: the front has ended, or has heard the end.
+// Close implements proc.Agent. The front has ended, or has received the last line.
 func (k *keeper) Close() error {
 	k.orphan()
 	<-k.ended
 	return nil
 }
 
-// run does all, and leaves neither lock nor command nor plugin.
+// run does the whole work of the keeper, and leaves neither lock nor command nor plugin behind.
 func (k *keeper) run() (e End) {
 	log := slog.New(slog.DiscardHandler)
 	b, err := plugin.Open(k.wanted, k.spec.Backend, &plugin.Options{
@@ -172,11 +172,11 @@ func (k *keeper) run() (e End) {
 // plug is the plugin as it is now.
 func (k *keeper) plug() plug {
 	pid, _ := plugin.ProcessOf(k.backend)
-	s, _ := proc.Of(pid) // it may have ended: of 0 nothing is spared
+	s, _ := proc.Of(pid) // the plugin may have ended; with 0 no process is spared
 	return plug{pid, s.Start}
 }
 
-// failed is the end of what never had the lock.
+// failed is the End of a run that never had the lock.
 func (k *keeper) failed(err error) End {
 	var sig interrupt
 	switch {
@@ -198,7 +198,7 @@ func (k *keeper) failed(err error) End {
 	return End{Kind: Failed, Reason: err.Error()}
 }
 
-// tell says what happens to the lease.
+// tell reports the lease's events.
 func (k *keeper) tell(ev core.Event) {
 	name := strconv.Quote(ev.Name)
 	switch ev.Kind {
@@ -280,7 +280,7 @@ func (k *keeper) acquire() (held, error) {
 		lease, err = l.Acquire(ctx)
 	}
 	if err != nil {
-		return nil, err // and no lease: nil in an interface is not
+		return nil, err // a plain nil, because a nil pointer in an interface is not nil
 	}
 	return lease, nil
 }

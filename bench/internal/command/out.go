@@ -9,9 +9,9 @@ import (
 const outBudget = time.Second
 
 // Out writes texts for people to a writer that may take them late or never: a full
-// pipe that nobody reads, a terminal that Ctrl-S has stopped. No process waits
-// for it that has a command to end or a lock to free. Texts that find 64 others
-// before them are dropped. It may be used from any goroutine.
+// pipe that nobody reads, a terminal that Ctrl-S has stopped. A process with a
+// command to end or a lock to free never waits for the writer. Texts that find 64
+// others before them are dropped. It may be used from any goroutine.
 type Out struct {
 	texts chan string
 	done  chan struct{}
@@ -38,8 +38,8 @@ func (o *Out) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Close waits until all is written, but for a second at most: what w has not taken
-// then is lost.
+// Close waits until all is written, but for a second at most. Text that w has not
+// taken by then is lost.
 func (o *Out) Close() {
 	close(o.texts)
 	timer := time.NewTimer(outBudget)

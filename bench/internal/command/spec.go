@@ -19,35 +19,35 @@ type Spec struct {
 
 	TTL, AtLeast time.Duration // as in core.LockOptions
 	Tick         time.Duration // as the interval of tick.Every; 0 for a lock without ticks
-	MaxHold      time.Duration // the command is ended after so long; 0 for never
+	MaxHold      time.Duration // the command is ended after this time; 0 for never
 	Try          bool          // do not wait
 	Wait         time.Duration // longest wait; 0 for no end
 	Lead         bool          // as the leader of the election of that name
 	Restart      bool          // go on when the command has ended, too
 	Verbose      bool
 
-	// What the keeper does not have from the front: descriptors of standard input,
-	// output and error, the group of the command, the signals that are ignored in it.
+	// The keeper does not inherit these from the front: descriptors of standard
+	// input, output and error, the group of the command, the signals that it ignores.
 	Stdio   [3]uintptr
 	Group   int
 	Ignored []syscall.Signal
 }
 
-// Kind is how it ended.
+// Kind says how a run ended.
 type Kind string
 
 // The kinds of ends.
 const (
-	Ended       Kind = ""            // the command has, or a signal has ended the wait for the lock
+	Ended       Kind = ""            // the command has ended, or a signal has ended the wait for the lock
 	Held        Kind = "held"        // by another holder, until the wait was over
-	Lost        Kind = "lost"        // the lease was, or MaxHold is over: the command was ended
+	Lost        Kind = "lost"        // the lease was lost, or MaxHold is over; the command was ended
 	Unavailable Kind = "unavailable" // the plugin or the store cannot be used
-	Invalid     Kind = "invalid"     // what was asked for does not fit the backend
+	Invalid     Kind = "invalid"     // the Spec does not fit the backend
 	Failed      Kind = "failed"      // something else
 )
 
-// End is how it ended. Status is that of the command as a shell has it: 128 + n when
-// signal n has ended it, 126 when it cannot be executed. Of another kind it says why.
+// End is the end of a run. Status is the command's status in a shell: 128 + n when signal n has
+// ended it, 126 when it cannot be executed. For other kinds Reason says why.
 type End struct {
 	Kind   Kind
 	Status int
@@ -59,7 +59,7 @@ type line struct {
 	Say     string `json:",omitempty"` // for people who want to know
 	Warn    string `json:",omitempty"` // for all
 	Token   uint64 `json:",omitempty"` // of a new lease
-	Plugin  plug   `json:",omitzero"`  // with the token: that of the keeper
+	Plugin  plug   `json:",omitzero"`  // with the token: the keeper's plugin
 	Stopped int    `json:",omitempty"` // the command, which a signal has stopped
 	End     *End   `json:",omitempty"` // the last line
 }
@@ -70,7 +70,7 @@ type plug struct {
 	Start string
 }
 
-// running is the process id, 0 when that process is no more.
+// running is the process id, or 0 when that process has ended.
 func (p plug) running() int {
 	if s, ok := proc.Of(p.Pid); !ok || s.Start != p.Start {
 		return 0
@@ -81,7 +81,7 @@ func (p plug) running() int {
 // order is what the front says to the keeper.
 type order struct {
 	Signal syscall.Signal // for the command
-	Knows  bool           // it has it already
+	Knows  bool           // the command has the signal already
 }
 
 // role makes a process a keeper, see proc.Become.

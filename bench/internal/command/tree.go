@@ -10,21 +10,20 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Bounds of the pause between two looks for what is left to kill. It is a tenth of
-// what the killing has taken so far: what waits in the kernel may do so for hours.
+// Bounds of the pause between two looks for what is left to kill. The pause is a tenth of the
+// time that the killing has taken so far, because a process may wait in the kernel for hours.
 const (
 	killPause    = time.Millisecond
 	maxKillPause = 100 * time.Millisecond
 )
 
-// pauseAfter is the pause when the killing has begun at start.
+// pauseAfter is the pause for a killing that began at start.
 func pauseAfter(start time.Time) time.Duration {
 	return min(max(time.Since(start)/10, killPause), maxKillPause)
 }
 
-// tree is all that this process has started, and all that came of it, less one child.
-// It is for one goroutine, and nobody else may wait for a child of this process
-// but that one.
+// tree is every descendant of this process but one spared child. One goroutine uses
+// it, and no other code may wait for a child of this process but the spared one.
 type tree struct {
 	spare func() (pid int) // 0 for none
 }
@@ -52,8 +51,8 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 		if err != nil {
 			continue
 		}
-		// Its number may be another's by now; of what we have a handle of it is not. One
-		// that has a new parent is found again by way of that.
+		// The pid may belong to another process by now, but not once we have a handle. A
+		// process with a new parent is found again through that parent.
 		if now, ok := proc.Of(n.pid); ok && now.Parent == n.parent {
 			refused = errors.Is(p.Signal(sig), syscall.EPERM) || refused
 		}

@@ -17,53 +17,53 @@ import (
 // surrounds it, to a network, to a server, or by an operator.
 type Action struct {
 	Name string
-	// Does is a clause for people; "%s" stands for what it is done to, "host B"
-	// or "server 2".
+	// Does is a clause for people; "%s" stands for the target, "host B" or "server
+	// 2".
 	Does string
 	On   Target
 	// Needs are the capabilities that an environment must have.
 	Needs []servers.Capability
-	// Only reports whether it is known in a setting of a store; nil means in all.
+	// Only reports whether the action exists in a setting of a store; nil means in all.
 	Only func(s *servers.Kind, in servers.Setting) bool
-	// Unfit says why it cannot be done on this machine, "" when it can.
+	// Unfit says why the action cannot be done on this machine. It is "" when it can.
 	Unfit string
 	// Wrapped reports whether it is done to a host with one of [wrappersThatStay].
 	Wrapped bool
-	// Uses is what no other action uses at the same time, on the same target; ""
-	// for nothing.
+	// Uses is a resource that no other action on the same target uses at the same
+	// time; "" for none.
 	Uses Resource
-	// Lasts bounds the time until it is healed; zero for one that is over at once.
+	// Lasts bounds the time until the action is healed; zero for one that is over at once.
 	Lasts Span
-	// Stops says who may not be served while it lasts, and StopsFor until when at
-	// most, after its begin and its end, if that is not as long as it lasts: clients
-	// go where they are served.
+	// Stops says who may not be served while the action lasts. StopsFor is the limit,
+	// after its begin and after its end, if clients find a server that serves them
+	// before the action is over.
 	Stops    Reach
 	StopsFor time.Duration
-	// Recovers is how long after its end those whom it concerns may still wait:
-	// for an election, a restart, a connection. Those whom it does not stop wait,
-	// and lose no lease.
+	// Recovers is how long after its end the hosts concerned may still wait for an
+	// election, a restart or a connection. Hosts that it does not stop wait, and lose
+	// no lease.
 	Recovers time.Duration
-	// Swallows reports whether it leaves requests without an answer, instead of refusing
-	// them.
+	// Swallows reports whether the action leaves requests without a reply, instead of
+	// refusing them.
 	Swallows bool
-	// Ends reports whether the host that it is done to does not live on.
+	// Ends reports whether the action ends its host.
 	Ends bool
 	// Makes are the conditions that it makes, under which claims may not hold.
 	Makes []claim.Condition
 
-	// Inject does it. Heal ends it, and is nil for one that ends by itself.
+	// Inject begins the action. Heal ends it, and is nil for an action that ends by itself.
 	Inject func(ctx context.Context, w *System, e Event) error
 	Heal   func(ctx context.Context, w *System, e Event) error
 }
 
-// Target is what an action is done to.
+// Target is the kind of thing that an action is done to.
 type Target string
 
 // The targets. The number of an [Event] says which one.
 const (
 	OnHost   Target = "host"
 	OnServer Target = "server"
-	OnStore  Target = "store" // all servers, or whichever it finds
+	OnStore  Target = "store" // all servers, or the ones that the action picks
 )
 
 // Resource is a thing that two actions cannot have at the same time.
@@ -73,22 +73,22 @@ type Resource string
 const (
 	UsesProcess Resource = "process" // of the host, or of the server
 	UsesPlugin  Resource = "plugin"
-	UsesStore   Resource = "store" // its settings, all servers
+	UsesStore   Resource = "store" // the store's settings, all servers
 	UsesMachine Resource = "machine"
 
 	UsesDescriptors Resource = "descriptors"
 	UsesDirectory   Resource = "directory"
 )
 
-// Reach is who may not be served while an action lasts.
+// Reach says who may not be served while an action lasts.
 type Reach string
 
 // The reaches.
 const (
 	StopsNobody Reach = ""
-	StopsHost   Reach = "host" // the one that it is done to
+	StopsHost   Reach = "host" // the host that it is done to
 	StopsAll    Reach = "all"
-	StopsGrants Reach = "grants" // all who want to be granted something; leases are renewed
+	StopsGrants Reach = "grants" // no request for a grant is served; leases are renewed
 )
 
 // Span is the shortest and the longest time of something.
@@ -98,39 +98,39 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is when, after the callers have begun; or after Trigger of host Of, which
-	// is waited for from then on.
+	// At is the time of the event, after the callers have begun. With Trigger the
+	// event waits from then on for that trigger of host Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After is the number, from 1, of an event of which a moment is what At counts
-	// from, unless it is 0.
+	// After is the number, from 1, of another event; At counts from a moment of that
+	// one, unless After is 0.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if it is not 0, is the number, from 1, of a host: Linger after that has
-	// got all that it asks for, the event ends early.
+	// Until, if it is not 0, is the number, from 1, of a host. The event ends early,
+	// Linger after that host has got all locks that it asks for.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group is the number, from 1, of the first group that ask and give-back are
-	// about; 0: all are. Limit is that of what is asked.
+	// Group is the number, from 1, of the first group that ask and give-back concern;
+	// 0 for all. Limit is the time limit of the calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
-	// Share is how many servers it concerns, or ways to servers, if not all.
+	// Share is the part of the servers, or of the paths to them, if not all.
 	Share Share `json:"share,omitempty"`
-	// AtOnce is set where it is healed as soon as it is injected, which is one then.
+	// AtOnce is set where the event is healed as soon as it is injected.
 	AtOnce bool `json:"at_once,omitempty"`
-	// Amount is a number from 0 to 1 that the action makes of what it likes.
+	// Amount is a number from 0 to 1 whose meaning each action chooses.
 	Amount float64 `json:"amount,omitempty"`
 }
 
 // everywhere is the target of an event that happens to all hosts, or all servers.
 const everywhere = -1
 
-// Moment is one of an event.
+// Moment is a moment in the course of an event.
 type Moment string
 
-// The moments of an event. It is about Injected where it says of none.
+// These are the moments of an event. An event that names none means Injected.
 const (
 	Begun    Moment = "begun" // just before it is injected
 	Injected Moment = "injected"
@@ -146,7 +146,7 @@ const (
 	Majority Share = "majority" // the smallest
 )
 
-// of is how many of n it is.
+// of is how many of n servers the share has.
 func (s Share) of(n int) int {
 	switch s {
 	case Minority:
@@ -170,7 +170,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fits says why an action cannot be done in a setting of a backend, "" when it can.
+// fits says why an action cannot be done in a setting of a backend. It is "" when it can.
 func (a Action) fits(backend, setting string) string {
 	of := kinds.Of(backend)
 	if !a.knownIn(of, setting) {
@@ -184,12 +184,12 @@ func (a Action) fits(backend, setting string) string {
 	return a.Unfit
 }
 
-// knownIn reports whether it is known in a setting of a store.
+// knownIn reports whether the action exists in a setting of a store.
 func (a Action) knownIn(of *servers.Kind, setting string) bool {
 	return a.Only == nil || a.Only(of, of.Setting(setting))
 }
 
-// knownWhere lists where it is known, by backend and setting.
+// knownWhere lists the backends and settings in which the action exists.
 func (a Action) knownWhere() (all []string) {
 	for _, of := range kinds.All() {
 		for _, setting := range of.SettingNames() {
@@ -201,16 +201,16 @@ func (a Action) knownWhere() (all []string) {
 	return all
 }
 
-// KnownFor reports whether it is known in some environment of a backend.
+// KnownFor reports whether the action exists in some environment of a backend.
 func (a Action) KnownFor(backend string) bool {
 	of := kinds.Of(backend)
 	return slices.ContainsFunc(of.SettingNames(), func(setting string) bool { return a.knownIn(of, setting) })
 }
 
-// DoesTo says what it does to somebody: to "host B" or "server 2".
+// DoesTo says what the action does to a target such as "host B" or "server 2".
 func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "%s", whom) }
 
-// Actions are all that are known, in the order of their kinds.
+// Actions are all actions, in the order of their kinds.
 func Actions() []Action { return slices.Clone(allActions()) }
 
 // allActions is read by the judgement of every schedule, so it is made once.
@@ -218,8 +218,8 @@ var allActions = sync.OnceValue(func() []Action {
 	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, drawnOperations())
 })
 
-// action is what happens, without a name when there is none of that name: that is
-// found by [Schedule.check].
+// action is the event's action. Its name is "" when no action has the event's name,
+// which [Schedule.check] reports.
 func (e Event) action() Action {
 	for _, all := range [][]Action{allActions(), allTableActions()} {
 		if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == e.Action }); i >= 0 {

@@ -18,7 +18,7 @@ type actionPicker struct {
 	count    int
 }
 
-// pair is two actions, by name and in order; twice the same one is that alone.
+// pair is two actions, by name and in order; the same action twice stands for that action alone.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -34,8 +34,8 @@ func hashOf(text string) uint64 {
 	return h.Sum64()
 }
 
-// newActionPicker makes one of the actions that fit in these settings of a backend, or in
-// any if there are none.
+// newActionPicker makes a picker of the actions that fit in these settings of a backend,
+// or in any setting if none is named.
 func newActionPicker(backend string, settings []string, actions []Action, random *rand.Rand) *actionPicker {
 	p := &actionPicker{random: random, fitting: map[string][]Action{}, picked: map[pair]bool{}}
 	if len(settings) == 0 {
@@ -83,9 +83,9 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best is an action that makes the most pairs with chosen that were not picked
-// before, or with any if it is the first; alone, one that was not picked so. Of
-// several, any.
+// best is an action that makes the most unpicked pairs with chosen, or with any
+// action if it is the first. With alone it is one that was not picked alone. Among
+// several it takes any.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Coverage is which actions a search has met, of those that there are.
+// Coverage counts the actions that a search has met, out of all actions.
 type Coverage struct {
 	Actions    int      `json:"actions"`
 	AllActions int      `json:"of_actions"`
 	NotMet     []string `json:"not_met"`
 }
 
-// newCoverage is that of all which fit in some setting.
+// newCoverage makes the Coverage of all actions that fit in some setting.
 func newCoverage(p *actionPicker) *Coverage {
 	c := &Coverage{NotMet: []string{}}
 	for _, actions := range p.fitting {
@@ -34,5 +34,5 @@ func (c *Coverage) add(h *History) {
 	c.Actions = c.AllActions - len(c.NotMet)
 }
 
-// Line sums it up.
+// Line sums the coverage up.
 func (c *Coverage) Line() string { return fmt.Sprintf("%d of %d actions met", c.Actions, c.AllActions) }

@@ -35,8 +35,8 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return errors.Join(kill(h.plugin()), kill(h.Pid())) }),
 	},
 	{
-		// The host finds it by the deadline of a call, and replaces it while the
-		// leases live: it may well be gone when it could go on.
+		// The host notices by the deadline of a call, and replaces the plugin while
+		// the leases live. The frozen plugin may well be gone when it is resumed.
 		Name: "freeze-plugin", Does: "the plugin of %s is frozen", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
 		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
 	},
@@ -71,7 +71,7 @@ var hostActions = []Action{
 		Recovers: time.Second, Inject: ofHost(func(_ *System, h *Host, e Event) error {
 			chain := h.pluginChain()
 			if len(chain) == 1 {
-				return nil // it is between two plugins
+				return nil // the host is between two plugins
 			}
 			return kill(chain[int(e.Amount*float64(len(chain)-1))%(len(chain)-1)])
 		}),
@@ -94,7 +94,7 @@ var (
 	died    = []claim.Condition{claim.PluginDied}
 )
 
-// ownStore are the needs of what ends a plugin: the store is not in there.
+// ownStore are the needs of actions that end a plugin: the store must not live in the plugin.
 var ownStore = []servers.Capability{servers.CapShared}
 
 // ofHost does something to a host that has not ended.
@@ -108,8 +108,8 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow lets a process run for 10 ms and freezes it for 20 ms, over and over.
-// Pid says which one it is, each time.
+// slow lets a process run for 10 ms and freezes it for 20 ms, over and over. pid
+// returns the process each time.
 func (w *System) slow(e Event, pid func() int) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
@@ -126,7 +126,7 @@ func (w *System) slow(e Event, pid func() int) error {
 	return nil
 }
 
-// crashLoop kills three plugins as soon as the host has told of them.
+// crashLoop kills three plugins, each as soon as the host has reported it.
 func crashLoop(w *System, h *Host, e Event) error {
 	var err error
 	killed, last := 0, 0
@@ -155,8 +155,8 @@ func killWaiter(w *System, h *Host, e Event) error {
 	return nil
 }
 
-// busyLoop ends by itself, too: after so many seconds of its own, and when the
-// process that has started it is gone.
+// busyLoop also ends by itself, after %d seconds of processor time or when its parent
+// process is gone.
 const busyLoop = "ulimit -t %d; while kill -0 $PPID; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done"
 
 // starve runs one to four busy loops for each processor.
@@ -177,17 +177,17 @@ func starve(_ context.Context, w *System, e Event) error {
 	return nil
 }
 
-// surroundingActions are what surrounds the processes of a host.
+// surroundingActions change the surroundings of a host's processes.
 //
-// Note: a temporary directory that is full would be a file system of its own,
-// mounted over that of the host. It would stay when the search is killed, and
-// hosts see no difference to a directory that is not there.
+// Note: a full temporary directory is no action. It would need a file system mounted
+// over the host's directory, which would stay when the search is killed; and hosts
+// see no difference to a missing directory.
 var surroundingActions = []Action{
 	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
 	surrounding("reaper", "%s waits for every child that it has", host.Reaper),
 	surrounding("ignored-children", "%s ignores the ends of its children", host.IgnoredChildren),
 	{
-		// No other plugin can be started, so that the one that there is must live.
+		// The host cannot start another plugin, so the present one must live.
 		Name: "few-descriptors", Does: "%s has few file descriptors left", On: OnHost, Uses: UsesPlugin, Unfit: noDescriptorLimit,
 		Lasts:  Span{100 * time.Millisecond, 6 * time.Second},
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 1+int(e.Amount*8)) }), Heal: end,
@@ -198,14 +198,14 @@ var surroundingActions = []Action{
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
-		// As of a cleaner of old files. A plugin that ends is missing until then.
+		// A cleaner of old files does this. Until it heals, a plugin that ends is missing.
 		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
 		Inject: ofHost(loseDirectory), Heal: end,
 	},
 }
 
-// surrounding is an action that a host does to itself, and that is no harm.
+// surrounding is a harmless action that a host does to itself.
 func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,
@@ -216,7 +216,7 @@ func surrounding(name, does string, s host.Surrounding) Action {
 	}
 }
 
-// unlessEnded is the error of what was done to a host that has not ended.
+// unlessEnded is err, the error of an action on a host, unless that host has ended.
 func unlessEnded(h *Host, err error) error {
 	if err == nil {
 		return nil

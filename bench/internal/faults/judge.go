@@ -58,7 +58,7 @@ func (h *History) events(p *check.Play) {
 	}
 }
 
-// stopped is when an action has stopped those whom it stops.
+// stopped returns the times in which an action stopped the hosts that it stops.
 func (a Action) stopped(m Mark) []check.Span {
 	most := int64(a.StopsFor)
 	if most == 0 || m.To-m.From < most {
@@ -67,14 +67,14 @@ func (a Action) stopped(m Mark) []check.Span {
 	return []check.Span{{m.From, m.From + most}, {m.To, m.To + int64(a.Recovers)}}
 }
 
-// starvedFor is the silence of the search's heartbeat, or of one of a host that
-// no action explains, or for how long a server had no processor, from which on
-// claims that have times are not judged.
+// starvedFor is a limit above which claims with time limits are not judged. It
+// applies to the silence of the search's heartbeat, to a silence of a host's
+// heartbeat that no action explains, and to the time that a server had no processor.
 const starvedFor = 200 * time.Millisecond
 
-// starvedRunQueue is how many threads each processor has to run on a machine on
-// which they are not judged, either: servers and plugins are then late, whose
-// heartbeats nobody hears.
+// starvedRunQueue is the number of runnable threads per processor from which on they
+// are not judged, either. Servers and plugins, which have no heartbeat, are then
+// late.
 const starvedRunQueue = 8
 
 // machine notes when hosts did not run, and whether the machine was starved.
@@ -84,7 +84,7 @@ func (h *History) machine(p *check.Play) {
 	for i := range p.Hosts {
 		for _, halt := range h.Seen[i].Halts {
 			p.Hosts[i].Stood = append(p.Hosts[i].Stood, check.Span{halt.From, cmp.Or(halt.To, h.Stopped)})
-			// An event that is under way, or was a second ago, may stop a host.
+			// An event under way, or one up to a second ago, may stop a host.
 			disturbed := p.Interrupted(check.Span{halt.From - int64(time.Second), halt.From})
 			p.Starved = p.Starved || long(check.Span{halt.From, halt.To}) && !disturbed
 		}
@@ -100,7 +100,7 @@ func (h *History) setting(group int, b Backend) claim.Setting {
 		if m.From == 0 {
 			continue
 		}
-		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody && a.Uses != UsesPlugin // whose end is seen at once
+		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody && a.Uses != UsesPlugin // the end of a plugin is seen at once
 		if a.On == OnHost && a.Stops != StopsNobody {
 			s.Absent += h.Schedule.Hosts[m.Target].Callers[group]
 		}

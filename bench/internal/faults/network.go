@@ -13,27 +13,27 @@ import (
 // impairment is what can be done to the way between a host and a server.
 type impairment struct {
 	name, does string
-	// do does it, as much as a number from 0 to 1 says.
+	// do begins the impairment, with a strength from 0 to 1.
 	do    func(p *inject.Proxy, amount float64) error
 	lasts Span
 	// stopsFor is as in [Action].
 	stopsFor time.Duration
-	// mild reports whether leases live through it, also when it is done to all servers.
+	// mild reports whether leases live through it, even on the paths to all servers.
 	mild bool
-	// pushes reports whether it is known only where [servers.Kind] says what a push is.
+	// pushes reports whether it needs a [servers.Kind] that says what a push is.
 	pushes bool
 	// swallows reports whether requests are left without an answer, not refused.
 	swallows bool
 }
 
-// shortly is the time of what is hard, and while that of what is not.
+// shortly is how long a hard impairment lasts, and while is for the others.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
 )
 
-// redialed is the time in which a client finds that nothing comes over a
-// connection, though another one would work, and makes that.
+// redialed is the time in which a client finds a connection silent and makes another
+// one, which works.
 const redialed = 4 * time.Second
 
 // impairments are what happens between a host and the servers.
@@ -77,8 +77,7 @@ var impairments = []impairment{
 	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*inject.Proxy).Cut)},
 }
 
-// late is a time from 5 ms to 2 s, in which small ones are as likely as great
-// ones.
+// late is a time from 5 ms to 2 s; short times are as likely as long ones.
 func late(x float64) time.Duration {
 	return time.Duration(5 * math.Pow(400, x) * float64(time.Millisecond))
 }
@@ -87,20 +86,20 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions are each harm twice: to the ways to all servers, or to the last of
-// them; and to that to one of several, of which the others are enough.
+// networkActions has each impairment twice: on the paths to all servers, or to the last of
+// them; and on the path to one of several servers, where the others are enough.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
 		all = append(all, h.toAll())
-		if !h.pushes { // a waiter is told by one server of them all
+		if !h.pushes { // one server of them all tells a waiter
 			one = append(one, h.toOne())
 		}
 	}
 	return append(all, one...)
 }()
 
-// action is the harm to the ways that paths picks of those of a host.
+// action is the impairment on those paths of a host that the function paths picks.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
@@ -134,12 +133,12 @@ func (h impairment) toAll() Action {
 	return h.action(h.name, func(e Event, all []*inject.Proxy) []*inject.Proxy { return all[len(all)-e.Share.of(len(all)):] })
 }
 
-// toOne is the harm to the way to one server, where the others are enough. The
+// toOne is the impairment on the path to one server, where the others are enough. The
 // last digits of an event's amount say which one.
 func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
 		if len(all) < 3 {
-			return nil // there is no other majority
+			return nil // without that server there is no majority
 		}
 		n := int(e.Amount*1e6) % len(all)
 		return all[n : n+1]

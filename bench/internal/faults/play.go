@@ -27,8 +27,7 @@ const (
 	// warmUp is how long callers work before the first action, so that every
 	// client was served once.
 	warmUp = 400 * time.Millisecond
-	// endTimeout bounds the release of everything at the end, and the end of a
-	// host.
+	// endTimeout bounds the release of all locks at the end, and the end of a host.
 	endTimeout = 10 * time.Second
 	// healTimeout bounds one step of an action.
 	healTimeout = 30 * time.Second
@@ -41,8 +40,8 @@ type players struct {
 	idle    chan *player
 	needs   []servers.Capability // of the servers
 	ttl     time.Duration        // the longest
-	// files is where hosts of the table write, of whose rounds nothing that is left
-	// is looked at; "" for all others.
+	// files is the directory that hosts of the table write to; leftovers of its
+	// rounds are not looked for. "" for all other hosts.
 	files string
 	soak  bool // hosts live on from one schedule to the next
 
@@ -50,7 +49,7 @@ type players struct {
 	uses []*Usage // of processes of a soak
 }
 
-// newPlayers makes so many, which have to be closed.
+// newPlayers makes count players, which must be closed.
 func newPlayers(b Backend, count int) (*players, error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
@@ -70,7 +69,7 @@ func newPlayers(b Backend, count int) (*players, error) {
 	return all, nil
 }
 
-// close ends the servers of all players, once each has come to an end.
+// close ends the servers of all players, once each player is done.
 func (all *players) close() error {
 	for range cap(all.idle) {
 		(<-all.idle).close()
@@ -85,7 +84,7 @@ func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
 		defer func() { all.idle <- p }()
 		h, err := p.play(ctx, s)
 		if err != nil && ctx.Err() == nil {
-			p.close() // the servers may be the reason
+			p.close() // the servers may be the cause
 		}
 		return h, err
 	case <-ctx.Done():
@@ -165,15 +164,15 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 	return nil
 }
 
-// happen lets every event take place, and returns when all of it is healed and
-// the callers have worked for long enough. What cannot be healed is an error: no
-// claim is about it.
+// happen lets every event take place, and returns when all of it is healed and the
+// callers have worked for long enough. An event that cannot be healed is an error,
+// because no claim covers it.
 func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))
 	errs := make([]error, len(h.Schedule.Events))
 	var going sync.WaitGroup
-	uses := map[resourceKey]*Mark{} // the event before, until it is healed
+	uses := map[resourceKey]*Mark{} // the event that uses it, until that is healed
 	for i, e := range h.Schedule.Events {
 		h.Marks[i] = Mark{Event: e, moments: newMoments()}
 	}
@@ -195,8 +194,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall lets one event take place, after that before it, which a busy machine
-// may delay. Its error is that it cannot be healed.
+// befall lets one event take place, after the event before it, which a busy machine
+// may delay. It returns an error if the event cannot be healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
@@ -238,7 +237,7 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 		err = heal()
 	}
 	m.To = proc.Now()
-	if err != nil && m.Failed == "" { // else there was nothing to heal
+	if err != nil && m.Failed == "" { // an event that failed has nothing to heal
 		return fmt.Errorf("%s is not healed: %w", m.Action, err)
 	}
 	return nil
@@ -257,7 +256,7 @@ func (w *watcher) last(ctx context.Context, m *Mark) {
 	}
 }
 
-// heal lets everything pass on the paths again.
+// heal ends all harm on the paths.
 func (p *player) heal() error {
 	return inject.Each(slices.Concat(p.environment.Paths...), (*inject.Proxy).Heal)
 }
@@ -286,8 +285,8 @@ func shutAll(hosts []*Host) []string {
 	return left
 }
 
-// shut has a host close its client and end. One that does not is killed, and
-// an error.
+// shut has a host close its client and end. A host that does not is killed, and shut
+// returns an error.
 func shut(p *host.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
@@ -297,7 +296,7 @@ func shut(p *host.Process) error {
 	return nil
 }
 
-// History is what was seen of one schedule. Times are by proc.Now.
+// History is the record of one played schedule. Times are by proc.Now.
 type History struct {
 	Schedule Schedule
 	Began    int64 // the callers were told to begin
@@ -305,9 +304,9 @@ type History struct {
 	Marks    []Mark
 	Seen     []results.Seen // of each host
 	Alive    []bool         // whether it was at the end, and ended in order
-	Left     []string       // what was left over, and where
+	Left     []string       // leftovers, and where they were found
 	Probes   []check.Probe
-	// Gaps are when the search itself did not run, and nothing passed its proxies.
+	// Gaps are times in which the search itself did not run, so that nothing passed its proxies.
 	Gaps []check.Span
 	// RunQueue is how many threads each processor had to run on average.
 	RunQueue float64
@@ -317,11 +316,11 @@ type History struct {
 	prefix string
 }
 
-// Mark is what became of one event.
+// Mark is the course of one event.
 type Mark struct {
 	Event
-	From   int64  // just before it was injected; 0: it was not
-	Done   int64  // just after that
+	From   int64  // just before the injection; 0: it was not injected
+	Done   int64  // just after the injection
 	To     int64  // just after it was healed
 	Met    bool   // its trigger came
 	Failed string // why it could not be injected
@@ -329,9 +328,9 @@ type Mark struct {
 	moments map[Moment]moment
 }
 
-// moment is one that an event passes.
+// moment is a moment that an event passes.
 type moment struct {
-	come <-chan struct{} // closed when it has passed it
+	come <-chan struct{} // closed when the event has passed the moment
 	pass context.CancelFunc
 }
 
@@ -353,8 +352,8 @@ func (h *History) names() int {
 	return n
 }
 
-// once is the number of the first name, and how many there are, of a group, by its
-// number from 1; of 0, of all.
+// once returns the number of the first name of a group, and how many names it has.
+// Groups count from 1, and 0 stands for all.
 func (h *History) once(group int) (first, count int) {
 	if group == 0 {
 		return 0, h.names()
@@ -375,7 +374,7 @@ func (h *History) workload(i int) host.Workload {
 	}
 }
 
-// countEvery is after how many beats the search looks who else runs.
+// countEvery is the number of beats after which the search counts the machine's runnable threads.
 const countEvery = 20
 
 // heartbeat is the heartbeat of the search during one schedule.
@@ -407,8 +406,8 @@ func pids(servers servers.Nodes) []int {
 }
 
 // end ends the heartbeat, and records when there was none, how many threads each
-// processor had to run on average, and how long those of a server waited. It may
-// be called again.
+// processor had to run on average, and how long those of a server waited. It may be
+// called again.
 func (b *heartbeat) end(h *History) {
 	clock := proc.MachineClock()
 	h.Gaps = nil
@@ -419,8 +418,8 @@ func (b *heartbeat) end(h *History) {
 	h.Waited = b.servers.Longest(time.Time{})
 }
 
-// runnable is how many threads of the machine run or could; 0 where that is not
-// known.
+// runnable is how many threads of the machine run or could run, or 0 where that is
+// unknown.
 func runnable() (now int) {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -22,27 +22,27 @@ import (
 
 // Reproducer is a schedule that has broken a claim, made small. Its file is its JSON.
 type Reproducer struct {
-	// Name is that of its file, without the extension.
+	// Name is the name of its file, without the extension.
 	Name string `json:"-"`
-	// Finding names what it shows, and Fixed says since when it does not. Shown and
-	// Runs of a reproducer that is fixed are those of the build before.
+	// Finding names the fault that it shows, and Fixed says since when the fault is
+	// gone. Shown and Runs of a fixed reproducer are from the build before the fix.
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
-	// Long is set for those that take more than some seconds.
+	// Long is set for a reproducer that takes more than some seconds.
 	Long bool `json:"long,omitempty"`
-	// Strict is set where an exception excuses nothing: it is about more than what is
-	// played.
+	// Strict is set where no exception excuses a violation, because the exceptions
+	// cover more than this schedule plays.
 	Strict   bool       `json:"strict,omitempty"`
 	Rule     claim.Rule `json:"rule"`
-	What     string     `json:"what"` // in the run that was seen last
+	What     string     `json:"what"` // the violation in the run seen last
 	Shown    int        `json:"shown"`
 	Runs     int        `json:"runs"`
 	Schedule Schedule   `json:"schedule"`
 }
 
-// explains reports whether a violation in another schedule is that of the reproducer,
-// by all that can be seen: the same rule is broken, and either everything that
-// the reproducer needs is in there, or the texts say the same.
+// explains reports whether a violation in another schedule appears to be the one of
+// the reproducer. The same rule is broken, and either the schedule has everything
+// that the reproducer needs, or the texts say the same.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
@@ -61,7 +61,7 @@ func (s Schedule) isIn(other Schedule) bool {
 // particulars are numbers with their units, names and hosts in a text.
 var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 
-// kindOf is what a violation says without its particulars.
+// kindOf is the text of a violation without its particulars.
 func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
 // Text describes the reproducer in words.
@@ -152,7 +152,7 @@ func parse(path string, text []byte) (s Reproducer, err error) {
 //go:embed reproducers/*.json
 var kept embed.FS
 
-// Kept are the reproducers of what was found and is fixed, ordered by name.
+// Kept are the reproducers of faults that were found and fixed, ordered by name.
 func Kept() (all []Reproducer, err error) {
 	files, err := fs.Glob(kept, "reproducers/*.json")
 	for _, file := range files {
@@ -163,20 +163,20 @@ func Kept() (all []Reproducer, err error) {
 	return all, err
 }
 
-// Played is what became of a reproducer.
+// Played is the result of playing a reproducer.
 type Played struct {
 	Runs       int               `json:"runs"`
 	Shown      int               `json:"shown"`
 	Grants     int               `json:"grants"`
 	Violations []check.Violation `json:"violations"` // of all runs
-	Unjudged   int               `json:"unjudged"`   // runs on a starved machine, in which a claim that has a time seemed broken
+	Unjudged   int               `json:"unjudged"`   // runs on a starved machine in which a claim with a time limit seemed broken
 }
 
 // Replayer plays reproducers of one backend, on servers that it keeps for as long as
 // they serve the next one.
 type Replayer struct{ *players }
 
-// NewReplayer makes one, which has to be closed.
+// NewReplayer makes a Replayer, which must be closed.
 func NewReplayer(b Backend) (*Replayer, error) {
 	one, err := newPlayers(b, 1)
 	return &Replayer{one}, err
@@ -185,7 +185,7 @@ func NewReplayer(b Backend) (*Replayer, error) {
 // Close ends the servers.
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer runs times. Its error says that it could not be played.
+// Play plays a reproducer runs times. It returns an error if the reproducer could not be played.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

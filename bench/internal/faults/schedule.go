@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Schedule is everything that is played once: hosts with callers, and what
-// befalls them. It is what a reproducer file has.
+// Schedule is everything that is played once: hosts with callers, and the events that
+// befall them. A reproducer file holds one.
 type Schedule struct {
 	Backend string `json:"backend"`
 	Setting string `json:"setting,omitempty"` // of the store, see [servers.Settings]
@@ -41,16 +41,16 @@ type Group struct {
 	Limit Bounds     `json:"limit"` // of a call
 	Hold  Bounds     `json:"hold"`
 	Pause Bounds     `json:"pause"`
-	// AtLeast is how long a lock stays taken, and Value of how many bytes the value is
-	// that a leader publishes.
+	// AtLeast is how long a lock stays taken at least, and Value is the size in bytes
+	// of the value that a leader publishes.
 	AtLeast Duration `json:"at_least,omitempty"`
 	Value   int      `json:"value,omitempty"`
-	// Once is set for names of which a host asks for every one when action ask says
-	// so, writes under what it gets, and holds it until it gives it back.
+	// Once is set for names that a host asks for all together when action ask says so. It
+	// writes under the locks that it gets, and holds them until action give-back.
 	Once bool `json:"once,omitempty"`
 }
 
-// Bounds are the shortest and the longest of something that is left to chance.
+// Bounds are the shortest and the longest value of a time that is left to chance.
 type Bounds [2]Duration
 
 func (b Bounds) lasts() host.Range {
@@ -59,7 +59,7 @@ func (b Bounds) lasts() host.Range {
 
 func bounds(least, most time.Duration) Bounds { return Bounds{Duration(least), Duration(most)} }
 
-// The ways in which applications use locks, of which a schedule has some.
+// These are ways in which applications use locks; a schedule has some of them.
 var uses = []struct {
 	kinds      []results.Op
 	names      [2]int
@@ -75,7 +75,7 @@ var uses = []struct {
 	{ // a leader with standbys
 		kinds: []results.Op{results.OpLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
 		ttls: []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second}, limit: bounds(time.Minute, time.Minute), hold: bounds(time.Second, 10*time.Second),
-		values: []int{0, 100, 600}, // of which the last fits no queue entry
+		values: []int{0, 100, 600}, // the last one fits no queue entry
 	},
 	{ // jobs that take a while
 		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
@@ -83,13 +83,13 @@ var uses = []struct {
 		limit: bounds(5*time.Second, 15*time.Second), hold: bounds(500*time.Millisecond, 4*time.Second), pause: bounds(0, 50*time.Millisecond),
 		atLeast: []Duration{0, 0, 0, Duration(2 * time.Second)},
 	},
-	{ // one lock that everybody wants
+	{ // one lock that all hosts want
 		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 2}, callers: [2]int{1, 4}, everywhere: true,
 		ttls:  []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second},
 		limit: bounds(time.Second, 10*time.Second), hold: bounds(time.Millisecond, 200*time.Millisecond), pause: bounds(time.Millisecond, 100*time.Millisecond),
 		atLeast: []Duration{0, 0, 0, Duration(100 * time.Millisecond)},
 	},
-	{ // requests with deadlines, of which most are missed
+	{ // requests with deadlines, most of which are missed
 		kinds: []results.Op{results.OpLock, results.OpTry}, names: [2]int{1, 4}, callers: [2]int{8, 64},
 		ttls:  []time.Duration{2 * time.Second, maxTTL},
 		limit: bounds(0, 49*time.Millisecond), hold: bounds(time.Millisecond, 20*time.Millisecond), pause: bounds(5*time.Millisecond, 50*time.Millisecond),
@@ -100,7 +100,7 @@ var uses = []struct {
 const maxEventTime = 7 * time.Second
 
 // generator makes the schedules of one backend. The same seed makes the same
-// ones.
+// schedules.
 type generator struct {
 	backend string
 	random  *rand.Rand
@@ -203,9 +203,9 @@ func (g *generator) events(s *Schedule, actions []Action) {
 	s.Length += Duration(500*time.Millisecond + g.upTo(time.Second))
 }
 
-// lasts draws a time such that short ones are as frequent as long ones. One of
-// three is about a TTL, at whose end leases end: before it nothing can be lost,
-// and long after it everything is over.
+// lasts draws a time such that short ones are as frequent as long ones. One of three
+// is about a TTL, when leases end: before it nothing can be lost, and long after it
+// everything is over.
 func (g *generator) lasts(s Span, groups []Group) time.Duration {
 	most := min(s[1], maxEventTime)
 	if most <= s[0] {
@@ -230,7 +230,7 @@ type resourceKey struct {
 	uses   Resource
 }
 
-// resourceKeyOf is what an event uses; ok is false if others may use it, too.
+// resourceKeyOf is the resource that an event uses; ok is false if other events may use it, too.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a := e.action()
 	if a.Uses == "" {
@@ -263,7 +263,7 @@ func (s *Schedule) separate() {
 	}
 }
 
-// check finds what cannot be played, in a file that somebody has written.
+// check finds parts of a schedule that cannot be played, as a file written by hand may have.
 func (s *Schedule) check() error {
 	if !kinds.Of(s.Backend).Known() {
 		return errors.New(NoServers(s.Backend))

@@ -17,15 +17,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Backend is one that is judged.
+// Backend is a backend that is judged.
 type Backend struct {
 	Name    string
 	Path    string // of the plugin binary
 	Fencing string
-	// FirstSpan is that of its Properties.
+	// FirstSpan is the FirstSpan of its Properties.
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are its terms, of one that package claim does not know; nil for another.
+	// Claims are its terms, if package claim does not know the backend; else nil.
 	Claims *claim.Terms
 	NoMTLS bool
 	// HostProgram is another program for the host processes, whose main must call
@@ -36,7 +36,7 @@ type Backend struct {
 
 // Described is a backend with what its plugin at path says of itself.
 func Described(path string, d plugin.Description) Backend {
-	span, _ := time.ParseDuration(d.Properties.FirstSpan) // of an older plugin "", and none
+	span, _ := time.ParseDuration(d.Properties.FirstSpan) // "" for an older plugin, which means zero
 	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
 }
 
@@ -45,30 +45,30 @@ type Options struct {
 	// Length is how long new schedules are begun on each backend.
 	Length time.Duration
 	Seed   uint64
-	// Actions are the names of those that may happen; none means all.
+	// Actions are the names of the actions that may happen; none means all.
 	Actions []string
-	// Settings are those of the store that are taken; none means all.
+	// Settings are the settings of the store to use; none means all.
 	Settings []string
-	// Pool, if it is not 0, makes it a soak: one environment, in which hosts live on
-	// from one schedule to the next until an action ends them, and one of them has so
-	// many callers that hold for long. What breaks a claim is not made small.
+	// Pool, if it is not 0, makes the search a soak. It has one environment, in which hosts
+	// live on from one schedule to the next until an action ends them, and one host has Pool
+	// callers that hold for long. A schedule that breaks a claim is not shrunk.
 	Pool int
 	// KeepGoing goes on after a violation; otherwise the backend's search
 	// ends with the first reproducer.
 	KeepGoing bool
-	// Players is how many schedules are played at the same time, each on servers of
-	// its own: they wait for most of it. Default 2.
+	// Players is how many schedules are played at the same time, each on its own
+	// servers; they mostly wait. Default 2.
 	Players int
 	// Shrink bounds the time for making a reproducer small. Default 5 minutes.
 	Shrink time.Duration
-	// Runs is how often a reproducer is played at the end to say how often it shows.
-	// Default 10.
+	// Runs is how often a reproducer is played at the end, to count how often it
+	// breaks its rule. Default 10.
 	Runs int
-	// Log is told what is found, and Progress of each schedule, one after the other.
+	// Log gets the findings, and Progress a line on each schedule, one after the other.
 	Log, Progress func(format string, args ...any)
 }
 
-// fill puts in what is the default.
+// fill sets the defaults.
 func (o *Options) fill() {
 	o.Players = cmp.Or(o.Players, 2)
 	o.Shrink = cmp.Or(o.Shrink, 5*time.Minute)
@@ -80,28 +80,28 @@ func (o *Options) fill() {
 	}
 }
 
-// Found is what a search on one backend has found.
+// Found is the result of a search on one backend.
 type Found struct {
 	Backend   string `json:"backend"`
 	Schedules int    `json:"schedules"`
 	Grants    int    `json:"grants"`
-	// Actions are how many took place.
+	// Actions is the number of actions that took place.
 	Actions int `json:"actions"`
-	// Unjudged are the schedules in which a claim that has a time seemed broken
-	// while the machine was starved, and Starved those in which it was.
+	// Unjudged counts schedules in which a claim with a time limit seemed broken while the
+	// machine was starved. Starved counts all schedules with a starved machine.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
-	// Exempt are the violations that are written down, and Again those of which
-	// there is a reproducer, or soon will be.
+	// Exempt counts violations that are documented. Again counts violations that have
+	// a reproducer, or soon will.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
-	// Failed are the schedules that could not be played, with the last reason.
+	// Failed counts the schedules that could not be played; the last reason follows.
 	Failed      int          `json:"failed"`
 	Failure     string       `json:"failure,omitempty"`
 	Covered     *Coverage    `json:"covered"`
 	Reproducers []Reproducer `json:"reproducers"`
-	// Uses are those of the processes of a soak, in the order of their starts, and
-	// Left is what they have left in the end, and who has grown.
+	// Uses are the resources used by each process of a soak, in the order of their
+	// starts. Left lists leftovers in the end, and processes that have grown.
 	Uses []*Usage `json:"uses,omitempty"`
 	Left []string `json:"left,omitempty"`
 }
@@ -150,13 +150,13 @@ func Search(ctx context.Context, b Backend, o Options) (found Found, err error) 
 	return found, x.failure
 }
 
-// ErrUnfit is the end of a backend on which none of the chosen actions can happen.
+// ErrUnfit is the error for a backend on which none of the chosen actions can happen.
 var ErrUnfit = errors.New("none of these actions can happen there")
 
-// failuresInRow is after how many schedules that cannot be played a search ends.
+// failuresInRow is how many unplayable schedules in a row end a search.
 const failuresInRow = 5
 
-// Chosen are the actions of these names.
+// Chosen returns the actions with these names.
 func Chosen(names []string) []Action {
 	return slices.DeleteFunc(Actions(), func(a Action) bool { return !slices.Contains(names, a.Name) })
 }
@@ -170,12 +170,12 @@ type searcher struct {
 	found     *Found
 	failures  int // in a row
 	failure   error
-	shrinking map[claim.Rule]bool // of which a reproducer is being made
-	kept      *sync.Cond          // one was made
+	shrinking map[claim.Rule]bool // rules for which a reproducer is being made
+	kept      *sync.Cond          // a reproducer was made
 }
 
-// next is another schedule, if there is to be one. Where one reproducer is enough, it
-// waits until that which is being made is one.
+// next returns another schedule, if the search goes on. Where one reproducer is
+// enough, it waits until one that is being made is finished.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -188,15 +188,14 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether there is a reproducer that can be shown again, or may soon
-// be one, and one is enough.
+// satisfied reports whether one reproducer is enough, and one that shows again exists
+// or may soon exist.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one plays one schedule, and makes a reproducer of a violation of which there is
-// none.
+// one plays one schedule, and makes a reproducer of a violation that has none.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
@@ -228,8 +227,8 @@ func (x *searcher) unplayable(err error) {
 	}
 }
 
-// tally adds a schedule to what was found, and reports it. A violation that no
-// reproducer explains is fresh: the caller has to make one, and nobody else does so
+// tally adds a schedule to the findings, and reports it. A violation that no
+// reproducer explains is fresh. The caller must make one, and no other player does so
 // for this rule meanwhile.
 func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
@@ -273,13 +272,12 @@ func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violati
 	return violation, fresh
 }
 
-// explained reports whether a violation is one of which there is a reproducer, or
-// soon will be.
+// explained reports whether a violation has a reproducer, or soon will have one.
 func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }
 
-// keep adds a reproducer to what was found, if it is another one.
+// keep adds a reproducer to the findings, unless it is there already.
 func (x *searcher) keep(reproducer Reproducer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -17,8 +17,8 @@ const (
 	// elects bounds the election of a leader, and the time in which clients leave
 	// a member that has none.
 	elects = 3 * time.Second
-	// quarantined is how long a server that votes for itself does not do so after a
-	// restart, with leases of up to 10 s: longer than any TTL.
+	// quarantined is how long a server that votes for itself does not vote after a
+	// restart. It is longer than any TTL, as leases last up to 10 s.
 	quarantined = 11 * time.Second
 )
 
@@ -27,10 +27,10 @@ var (
 	downFor   = Span{50 * time.Millisecond, 3 * time.Second}
 )
 
-// serverActions are what happens to the servers of any store. One of several and
-// all of them are two actions: the others serve, or nobody does. Where one of
-// several is concerned nothing else is done to the store, so that a majority
-// remains.
+// serverActions happen to the servers of any store. Harm to one of several servers
+// and harm to all are two actions: in the first the others serve, in the second none
+// does. While one of several is harmed, nothing else is done to the store, so that a
+// majority remains.
 var serverActions = slices.Concat(freezes, crashes, []Action{
 	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
 	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
@@ -101,15 +101,15 @@ var crashes = []Action{
 		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Stops: StopsAll, Recovers: quarantined,
 		Only: voting, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
 	}),
-	// It does not vote until every lease that it knew of is over: nothing is lost.
+	// The server does not vote until every lease that it knew of is over, so no lease is lost.
 	crash(false, Action{
 		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Recovers: quarantined,
 		Only: voting,
 	}),
 }
 
-// crash is an action that crashes the servers that it is done to, and starts them
-// again, with their data or not.
+// crash returns an action that crashes its servers and starts them again, with their
+// data or without.
 func crash(keepData bool, a Action) Action {
 	a.Uses, a.Lasts, a.Needs = UsesStore, downFor, []servers.Capability{servers.CapServers}
 	if keepData {
@@ -141,8 +141,8 @@ var (
 	resumeAll = each((*servers.Server).Resume)
 )
 
-// clockAction moves the clock of a server, by 0.4 s to an hour. One that is not
-// set right again stays so until the end: that would be another jump.
+// clockAction moves the clock of a server, by 0.4 s to an hour. A clock that is not
+// set right stays wrong until the end, because setting it would be another jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,
@@ -166,12 +166,12 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 
 var errNoClock = errors.New("the servers were started without clocks that can be moved")
 
-// drawnOperations are what the operators of the stores do.
+// drawnOperations are the actions of the stores' operators.
 func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
 
-// operations are the actions that some of those of each store are.
+// operations turns the operations that of returns for each store into actions.
 func operations(of func(*servers.Kind) []servers.Operation) []Action {
 	var all []Action
 	for _, backend := range kinds.Names() {
@@ -205,7 +205,7 @@ func operation(backend string, o servers.Operation) Action {
 	return a
 }
 
-// stepOf takes a step of an operation, to the server of the event or to each.
+// stepOf does a step of an operation, on the server of the event or on each.
 func stepOf(step servers.Step) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, e Event) error {
 		if e.Target == everywhere {

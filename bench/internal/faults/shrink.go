@@ -10,25 +10,24 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// shrinker makes a schedule small that has broken a claim. No schedule is played
-// the same way twice: a smaller one is taken if it breaks the same rule in two
-// of three plays, and one without an action if it does in fewer, see [spare].
+// shrinker makes a schedule small that has broken a claim. No schedule is played the
+// same way twice: a smaller one is taken if it breaks the same rule in two of three
+// plays, and one with an action less if it does in fewer, see [removalThreshold].
 type shrinker struct {
 	*searcher
-	rule claim.Rule // that is broken
+	rule claim.Rule // the broken rule
 
 	mu    sync.Mutex
-	what  string // in the play that showed it last
+	what  string // the violation in the play that showed it last
 	plays int
 }
 
 // wanted is how many actions a person follows at a glance.
 const wanted = 2
 
-// removalThreshold is how many replays of how many must break the rule, so that
-// an action is removed from a schedule of n. Few are asked for: actions are what
-// a person reads first, and without those that were there by chance a schedule
-// breaks its rule less often.
+// removalThreshold says that need of times replays must break the rule to remove an
+// action from a schedule of n actions. It asks for few: a person reads the actions
+// first, and without accidental ones a schedule breaks its rule less often.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -51,16 +50,16 @@ func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Re
 	return reproducer
 }
 
-// chances is how often a schedule is played again to see whether it shows the
-// violation at all.
+// chances is how often a schedule is replayed to see whether it shows the violation
+// at all.
 const chances = 6
 
-// trail makes s smaller step by step, until nothing can go or the time is over.
-// The last one is the smallest. It reports whether s has shown the violation
-// again: one that was seen by chance cannot be made smaller.
+// trail makes s smaller step by step, until nothing can be removed or the time is
+// over. The last schedule is the smallest. again reports whether s has shown the
+// violation again; a violation seen only by chance cannot be shrunk.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
-	if !k.opts.KeepGoing { // what is left of the time
+	if !k.opts.KeepGoing { // the rest of the time
 		most = min(most, max(time.Until(k.until), most/4))
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -87,7 +86,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 				break
 			}
 			if shown, _ := k.shows(ctx, candidates[i], 2, 3); shown == 2 {
-				take(candidates[i]) // what comes after it has its number now
+				take(candidates[i]) // the next event has its number now
 			} else {
 				i++
 			}
@@ -105,7 +104,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
-	numbers := make(chan int, len(candidates)) // -1: it does not
+	numbers := make(chan int, len(candidates)) // -1: the schedule does not show
 	for i, c := range candidates {
 		go func() {
 			if shown, _ := k.shows(ctx, c, need, times); shown < need {
@@ -122,7 +121,7 @@ func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times
 	return one, false
 }
 
-// reproducerOf plays s as often as a reproducer is.
+// reproducerOf plays s as often as a reproducer is played, and makes one of it.
 func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	shown, plays := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
 	k.mu.Lock()
@@ -130,10 +129,10 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
 }
 
-// back finds a reproducer that shows oftener than one that seldom does among the
-// schedules that it was made from, and have no more actions, by longer and
-// longer steps: one that was taken by luck, in two of three plays, spoils all
-// that come after it.
+// back replaces a reproducer that seldom shows by one that shows oftener. It looks,
+// by longer and longer steps, at the schedules that it was made from and that have no
+// more actions. A step that was taken by luck, in two of three plays, spoils all
+// later ones.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
@@ -148,9 +147,9 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 	return best
 }
 
-// shows plays s up to times times, on all players that are idle, and counts how
-// often it breaks the same rule, up to need, in how many plays. It ends as soon
-// as that is reached or cannot be.
+// shows plays s up to times times, on all idle players. It counts the plays, and how
+// many of them break the same rule, up to need. It ends as soon as need is reached or
+// cannot be.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -161,7 +160,7 @@ func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (show
 	for left := times; left > 0; left-- {
 		broken := <-played
 		if ctx.Err() != nil {
-			continue // the players are needed for what comes next
+			continue // the players are needed for the next step
 		}
 		plays++
 		if broken {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// smallerThan lists schedules with the events of s and less of everything else,
-// those that lack the most first.
+// smallerThan lists schedules with the events of s and less of everything else, the
+// smallest first.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {
@@ -91,7 +91,7 @@ func (s *Schedule) removeCallers() bool {
 	return removed
 }
 
-// lower makes a number smaller, if it is greater.
+// lower sets a number to a smaller one, if it is greater.
 func lower(n *int, to int) bool {
 	if *n <= to {
 		return false
@@ -111,7 +111,7 @@ func (s *Schedule) clone() Schedule {
 	return c
 }
 
-// removeHost removes one to which nothing happens.
+// removeHost removes a host that no event concerns.
 func (s *Schedule) removeHost(n int) bool {
 	if len(s.Hosts) == 1 {
 		return false
@@ -153,7 +153,7 @@ func (s *Schedule) removeNames() bool {
 	return removed
 }
 
-// shorten halves what one event lasts, and what comes after it.
+// shorten halves the duration of one event, and the time after it.
 func (s *Schedule) shorten(n int) bool {
 	const least = 20 * time.Millisecond
 	e := &s.Events[n]
@@ -178,8 +178,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// longer lists s with each of its events alone that lasts three times as long: it
-// may do without those that only helped it.
+// longer lists s with each of its events alone, lasting three times as long. Such an
+// event may not need the events that only helped it.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {

@@ -14,12 +14,11 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// What a process may use more at the end than when it was first looked at. A
-// plugin collects its garbage when it likes to, and what its heap has grown to
-// once stays resident for minutes: one with 5 MB in objects goes from
-// 35 MB to 70 when a pool is given back, and another from 41 to 106 when its
-// servers have been started again. Its pools of connections grow when the
-// store is slow, to a bound: 48 at most.
+// A process may use this much more at the end than at the first look. A plugin
+// collects its garbage at its own times, and its largest heap stays resident for
+// minutes: one with 5 MB in objects goes from 35 MB to 70 when a pool is given back,
+// and another from 41 to 106 when its servers have been started again. Its pools of
+// connections grow when the store is slow, to a bound: 48 at most.
 const (
 	moreGoroutines  = 16
 	moreDescriptors = 56
@@ -27,13 +26,13 @@ const (
 	moreResident    = 80 << 20
 )
 
-// Allowance says what a process may use more, in one line.
+// Allowance says in one line how much more a process may use.
 func Allowance() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %d MB of heap, %d MB resident", moreGoroutines, moreDescriptors, moreHeap>>20, moreResident>>20)
 }
 
-// Usage is what one process of a soak has used, at rest: after its first schedule,
-// and after its last one.
+// Usage is the resources used by one process of a soak at rest, after its first
+// schedule and after its last.
 type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
@@ -41,7 +40,7 @@ type Usage struct {
 	Last  host.Use `json:"last"`
 }
 
-// Grown says what has grown by more than [Allowance]; "" for nothing.
+// Grown says which figures have grown by more than [Allowance]; "" for none.
 func (u Usage) Grown() string {
 	for _, one := range []struct {
 		what        string
@@ -60,8 +59,8 @@ func (u Usage) Grown() string {
 	return ""
 }
 
-// soaked is a schedule of a soak, for the hosts of the one before: the last of them
-// has as many callers as the pool is to have leases, and they hold for long.
+// soaked is a schedule of a soak, for the hosts of the schedule before. The last host
+// has one caller for each lease of the pool, and these hold for long.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
 	if kinds.Of(g.backend).InHost() {
@@ -86,16 +85,16 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 // soakHosts is how many hosts live in a soak, where the store has room for several.
 const soakHosts = 3
 
-// soakable are the actions that leave servers which can be used again: after a jump
-// of their clocks they are started anew, which ends the soak of their hosts.
+// soakable are the actions that leave reusable servers. After a jump of their clocks
+// servers are started anew, which would end the soak of their hosts.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)
 	})
 }
 
-// use reads what each host and its plugin use when nothing is held. Where the
-// system does not say, there is nothing to see.
+// use reads the resources that each host and its plugin use when no lock is held. It
+// reads nothing where the system has no figures.
 func (p *player) use(ctx context.Context, w *System) error {
 	for _, h := range w.Hosts {
 		if !h.Alive() {
@@ -127,9 +126,9 @@ func (all *players) used(who string, pid int, u host.Use) {
 	all.uses[i].Last = u
 }
 
-// finish ends the hosts of a soak, and adds what they leave, and who has grown, to
-// what was found. In a short soak the first garbage that a process collects is most
-// of its growth, which is not judged then.
+// finish ends the hosts of a soak, and adds their leftovers and the processes that
+// have grown to the findings. It does not judge growth in a short soak, where the
+// first uncollected garbage is most of it.
 func (x *searcher) finish() {
 	x.found.Uses = x.uses
 	for range cap(x.idle) {
@@ -145,5 +144,5 @@ func (x *searcher) finish() {
 	}
 }
 
-// growthAfter is how long a soak takes at least in which growth is judged.
+// growthAfter is the least length of a soak in which growth is judged.
 const growthAfter = time.Minute

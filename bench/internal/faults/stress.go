@@ -17,8 +17,8 @@ const StressDoes = "two busy loops for each processor, and 4 MB written and flus
 const stressed = 24 * time.Hour
 
 // Stress loads processors, as the action starve does, and the disk that throwaway
-// servers write to, until end is called, which is never nil. What it starts ends
-// with this process too.
+// servers write to, until end is called. end is never nil. Its processes end with
+// this process, too.
 func Stress(ctx context.Context) (end func() error, err error) {
 	w := &System{Environment: &servers.Environment{}}
 	e := Event{Action: "starve", Lasts: Duration(stressed), Amount: 0.25}
@@ -38,9 +38,9 @@ const (
 
 // busyDisk writes blocks of a file in dir, over and over, and flushes each.
 //
-// Note: it is no action of the search. A server that flushes its commits waits for
-// the disk for longer than any claim with a time allows, and no heartbeat of a
-// process tells that from a server that is late by itself.
+// Note: this is no action of the search. A server that flushes its commits waits for
+// the disk for longer than any claim with a time limit allows, and no heartbeat can
+// tell that from a server that is slow by itself.
 func (w *System) busyDisk(e Event, dir string) error {
 	f, err := os.CreateTemp(dir, "busy-")
 	if err != nil {

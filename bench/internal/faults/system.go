@@ -21,12 +21,12 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// System is what actions act on: the servers of one backend, and the hosts of
-// one schedule with their ways to the servers.
+// System is the target of actions: the servers of one backend, and the hosts of one
+// schedule with their paths to the servers.
 type System struct {
 	*servers.Environment
 	Hosts []*Host
-	// Dir is a directory for what actions need; it is removed at the end.
+	// Dir is a directory for files that actions need; it is removed at the end.
 	Dir string
 
 	history *History
@@ -39,18 +39,18 @@ type Host struct {
 	Paths  []*inject.Proxy // one to each server
 	// Dir is the TMPDIR of the host and its plugin.
 	Dir string
-	// asked is how many locks of groups that ask once it has asked for last, and
-	// askedAt when.
+	// asked is how many locks, of groups with Once, the host has asked for last, and
+	// askedAt is when.
 	asked, askedAt atomic.Int64
 }
 
-// Name is how a reproducer calls the host: A, B, ...
+// Name is the name of the host in a reproducer: A, B, ...
 func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return check.HostName(n) }
 
-// Inject does an action that needs no schedule. What it does until it is healed is
-// begun by the event; see [inject.Background.End].
+// Inject does an action that needs no schedule. The event is the key of its
+// background work, which healing ends; see [inject.Background.End].
 func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
 
 // end is the Heal of an action that has begun something.
@@ -66,8 +66,8 @@ var hostWrappers = map[string]string{
 	"session":    `setsid --wait "$plugin"`,
 }
 
-// wrappersThatStay are those of [hostWrappers] that are a process between a host
-// and its plugin.
+// wrappersThatStay are the [hostWrappers] that stay as a process between a host and
+// its plugin.
 var wrappersThatStay = []string{"shell", "background", "session"}
 
 // wrap writes the script of a wrapper, and returns its path.
@@ -84,7 +84,7 @@ func needsWrapper(actions []Action) bool {
 	return slices.ContainsFunc(actions, func(a Action) bool { return a.Wrapped })
 }
 
-// ready starts the servers of a setting, unless they are there and well.
+// ready starts the servers of a setting, unless they run and are well.
 func (p *player) ready(ctx context.Context, setting string) error {
 	if p.environment != nil && p.setting == setting && p.well(ctx) {
 		return nil
@@ -100,9 +100,9 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// well brings the servers back to where they began, if they are not there. Those
-// whose clock has jumped are not well: threads of some wait until a time of day. The
-// table moves clocks back.
+// well brings the servers back to their first state and reports whether that worked.
+// Servers whose clock has jumped are not well, because threads of some wait until a
+// time of day. The table moves clocks back.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil
@@ -110,11 +110,11 @@ func (p *player) well(ctx context.Context) bool {
 	return !p.environment.Shifted && (p.environment.Healthy(ctx) == nil || p.environment.Again(ctx) == nil && p.environment.Healthy(ctx) == nil)
 }
 
-// maxTTL is the longest of a schedule.
+// maxTTL is the longest TTL of a schedule.
 const maxTTL = 10 * time.Second
 
-// close ends hosts and servers. What cannot be ended any more is the watchers' of
-// package servers.
+// close ends hosts and servers. The watchers of package servers end whatever it
+// cannot end.
 func (p *player) close() {
 	p.end()
 	if p.environment != nil {
@@ -200,14 +200,13 @@ func (w *System) freeze(e Event, pid int) error {
 	if err != nil {
 		return err
 	}
-	// Another one that had got its number would go on as well.
+	// A later process with the same pid would be resumed as well.
 	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
 	return ifThere(proc.Freeze, pid)
 }
 
-// mark notes that a process may be frozen, so that whoever cleans up
-// after a search that was killed ends it: it cannot see that by itself. See
-// the watcher of package servers.
+// mark notes that a process may be frozen, and so cannot see that its search was
+// killed. The watcher of package servers then ends it.
 func (w *System) mark(pid int) (unmark func() error, err error) {
 	group, err := syscall.Getpgid(pid)
 	if pid <= 0 || errors.Is(err, syscall.ESRCH) {
@@ -223,9 +222,9 @@ func (w *System) mark(pid int) (unmark func() error, err error) {
 	return func() error { return os.RemoveAll(file) }, nil
 }
 
-// pluginChain are the processes from the one that the host has started to its
-// plugin: one, or those of a wrapper before it. On systems without /proc it is
-// the first. Without a plugin it is 0.
+// pluginChain are the processes from the one that the host has started to its plugin:
+// one, or those of a wrapper before it. On systems without /proc it has the first
+// process only, and without a plugin 0.
 func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}

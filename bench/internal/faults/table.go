@@ -19,29 +19,29 @@ import (
 type Fault struct {
 	Name string
 	Does string // one line
-	// Prepare and Events are what happens. An action that begins with a star is that
-	// of the backend, and one that is not known for its servers does not happen. What
-	// is prepared lasts until the end, unless it says for how long.
+	// Prepare and Events are the events of the fault. An action that begins with a
+	// star is one of the backend; an action that its servers do not have does not
+	// happen. A prepared event lasts until the end, unless it says for how long.
 	Prepare, Events []Event
-	// Needs are the capabilities without which it is not run.
+	// Needs are the capabilities without which the fault is not run.
 	Needs []servers.Capability
-	// OnlyFor is the capability of the stores that it is made for; "" for all stores.
+	// OnlyFor is the capability of the stores that the fault concerns; "" for all.
 	OnlyFor servers.Capability
 	// Config is further configuration of the backend.
 	Config map[string]string
 	// Control reports whether Config turns a safeguard off.
 	Control bool
-	// TTL of the leases; zero means that of the table.
+	// TTL of the leases; zero means the table's [TTL].
 	TTL time.Duration
-	// KeepsLeases reports whether no lease should be lost to it, however it goes on.
+	// KeepsLeases reports whether the fault should cost no lease, however it goes on.
 	KeepsLeases bool
-	// Restores is when its outage ends, if a lock that is free is to be granted within
-	// a second from then on. The holder gives half of its locks back in the outage.
+	// Restores is the moment at which the outage ends, if a free lock must be granted within a
+	// second from then on. The holder gives half of its locks back in the outage.
 	Restores Moment
 	// SeveralServers reports whether it is shown on several servers, where the backend can have
 	// several or one.
 	SeveralServers bool
-	// Produces are the conditions that it makes, of those that claims name.
+	// Produces are the conditions, as claims name them, that the fault makes.
 	Produces []claim.Condition
 	// RivalAsksLate reports whether the rival asks only after the injection.
 	RivalAsksLate bool
@@ -49,17 +49,17 @@ type Fault struct {
 	// AtLeast and for elections with a long value before the rival does. The holder gives
 	// all back meanwhile, and the rival gets them promptly.
 	OnWaiter bool
-	// Acts is for how long, in TTLs or as it is; zero for both means until the
-	// rival has been granted every lock.
+	// Acts is how long the fault lasts, in TTLs or as a time; zero for both means
+	// until the rival has been granted every lock.
 	ActsTTLs float64
 	Acts     time.Duration
 }
 
-// Concerns reports whether the fault has anything to do with a store: one that is
-// made for those with a capability has not with the others.
+// Concerns reports whether the fault concerns a store. A fault made for stores with a
+// capability does not concern the others.
 func (f Fault) Concerns(k *servers.Kind) bool { return f.OnlyFor == "" || k.Has(f.OnlyFor) }
 
-// Fits says why the fault cannot be shown on a store, "" when it can.
+// Fits says why the fault cannot be shown on a store. It is "" when it can.
 func (f Fault) Fits(k *servers.Kind) string {
 	if !f.Concerns(k) {
 		var names []string
@@ -89,7 +89,7 @@ func (f Fault) DoesAction(name string) bool {
 	})
 }
 
-// setting is that in which it is shown on a store.
+// setting is the setting of a store in which the fault is shown.
 func (f Fault) setting(k *servers.Kind) string {
 	is := func(s servers.Setting) bool { return true }
 	switch {
@@ -103,7 +103,7 @@ func (f Fault) setting(k *servers.Kind) string {
 	return k.Settings[slices.IndexFunc(k.Settings, is)].Name
 }
 
-// known are those events of which the actions are known in a setting of a store.
+// known returns the events whose actions exist in a setting of a store.
 func known(k *servers.Kind, setting string, events []Event) []Event {
 	var all []Event
 	for _, e := range events {
@@ -118,7 +118,7 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 }
 
 const (
-	// longTTL is that of faults which a lease of this length must survive.
+	// longTTL is the TTL in faults that a lease of this length must survive.
 	longTTL = 10 * time.Second
 	// untilRenewed is long enough for each lease of longTTL to be renewed.
 	untilRenewed = longTTL / 2
@@ -132,8 +132,8 @@ var (
 	aReplica    = []servers.Capability{servers.CapReplica}
 )
 
-// What several faults do. Of servers that vote the holder reaches a bare majority, of
-// which the first is one.
+// These are events of several faults. Of servers that vote, the holder reaches a bare
+// majority, with the first server in it.
 var (
 	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
 	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
@@ -173,7 +173,7 @@ func All() []Fault {
 			Produces: []claim.Condition{claim.PluginDied},
 			Events:   []Event{{Action: "kill-both"}}, Needs: sharedStore,
 		},
-		// A server that is cut off from everybody is one that is frozen: its
+		// A frozen server stands for one that is cut off from every host: its
 		// connections stay open and it answers nothing.
 		{
 			Name: "partition-holder", Does: "nothing passes between the holder and any server, and no connection ends",
@@ -271,7 +271,7 @@ func All() []Fault {
 			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
 		},
 		{
-			// Turning it forward again would be clock-forward.
+			// Setting the clock forward again would be the fault clock-forward.
 			Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
 			Produces: []claim.Condition{claim.ClockBack}, RivalAsksLate: true, ActsTTLs: 1.5,
 			Prepare: reachMajority, Events: []Event{{Action: "clock-back", Amount: 1}}, Needs: theClock,
@@ -303,22 +303,22 @@ func All() []Fault {
 	}
 }
 
-// The actions of schedules that are written by hand, of which none does harm.
+// These actions are for schedules written by hand. None does harm.
 const (
 	Ask      = "ask"
 	GiveBack = "give-back"
 	Wait     = "wait"
 )
 
-// tableActions are known, and not drawn.
+// tableActions can be played, but no search draws them.
 var tableActions = []Action{
 	{Name: Ask, Does: "%s asks for its locks", On: OnHost, Inject: ofHost((*System).ask)},
 	{Name: GiveBack, Does: "%s gives its locks back", On: OnHost, Inject: ofHost((*System).giveBack)},
 	{Name: Wait, Does: "time passes", On: OnStore, Inject: func(context.Context, *System, Event) error { return nil }},
 }
 
-// allTableActions are [tableActions], and what is staged on servers, of which one
-// happens while another one lasts.
+// allTableActions are [tableActions] and the staged operations on servers, one of
+// which may happen while another lasts.
 var allTableActions = sync.OnceValue(func() []Action {
 	all := operations(func(k *servers.Kind) []servers.Operation { return k.Staged })
 	for i := range all {
@@ -327,7 +327,7 @@ var allTableActions = sync.OnceValue(func() []Action {
 	return append(all, tableActions...)
 })
 
-// ask has a host ask for every lock of the groups that ask once.
+// ask has a host ask for every lock of the groups with Once.
 func (w *System) ask(h *Host, e Event) error {
 	_, count := w.history.once(e.Group)
 	h.askedAt.Store(proc.Now())

@@ -21,11 +21,11 @@ import (
 const (
 	// lockCount is how many locks one fault hits at once.
 	lockCount = 20
-	// TTL is that of the leases, where a fault asks for no other.
+	// TTL is the TTL of the leases, unless a fault asks for another.
 	TTL = 2 * time.Second
 )
 
-// Plan is what is to be done: every fault on every backend, in Rounds rounds.
+// Plan says what to play: every fault on every backend, in Rounds rounds.
 type Plan struct {
 	Backends []Backend
 	Faults   []Fault
@@ -39,9 +39,8 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells are all combinations of a backend and a fault, and how many of them
-// can be run here. A fault that is made for some of the backends is none of the
-// others'.
+// Cells counts all combinations of a backend and a fault, and the ones that can be
+// run here. A fault made for some of the backends does not count for the others.
 func (p Plan) Cells() (all, runnable int) {
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
@@ -61,7 +60,7 @@ func NoServers(backend string) string {
 	return fmt.Sprintf("lockbench does not know how to start servers for %[1]s: --server '%[1]s=COMMAND -p {port} -d {dir}' says so", backend)
 }
 
-// missing says why a fault cannot be shown on a backend here, "" when it can.
+// missing says why a fault cannot be shown on a backend here. It is "" when it can.
 func missing(b Backend, f Fault) string {
 	if !kinds.Of(b.Name).Known() {
 		return NoServers(b.Name)
@@ -69,8 +68,8 @@ func missing(b Backend, f Fault) string {
 	return f.Fits(kinds.Of(b.Name))
 }
 
-// concerns reports whether a fault has anything to do with a backend. When it
-// has nothing to do with any, all of them are told so.
+// concerns reports whether a fault has anything to do with a backend. A fault that
+// concerns none of the backends counts for all, so that each says so.
 func (p Plan) concerns(f Fault, b Backend) bool {
 	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
@@ -109,11 +108,11 @@ type runner struct {
 	plan   Plan
 	took   func(results.Round) error
 	dir    string
-	began  int64 // zero of all times
+	began  int64 // the zero of all times
 	random *rand.Rand
 }
 
-// roundOf is a round of a fault on a backend, before it is gone through.
+// roundOf is a round of a fault on a backend, before it is played.
 func roundOf(b Backend, f Fault) results.Round {
 	return results.Round{
 		Backend: b.Name, Claims: b.Claims, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
@@ -132,20 +131,20 @@ const (
 const (
 	// openTimeout bounds the first grants of the holder.
 	openTimeout = 30 * time.Second
-	// tryFor is how long the holder tries to get the second half of its locks:
-	// a fault may have made sure that it does not.
+	// tryFor is how long the holder tries to get the second half of its locks. A
+	// fault may make that impossible.
 	tryFor = time.Second
 	// queueing is how long the rival has to enter its queues.
 	queueing = 200 * time.Millisecond
-	// recovery is how long after the fault the rival may need until it has every
-	// lock, beside a TTL.
+	// recovery is how long after the fault, beyond a TTL, the rival may need to get
+	// every lock.
 	recovery = 20 * time.Second
 	// givingBack is how far into an outage the holder gives locks back.
 	givingBack = 300 * time.Millisecond
-	// aftermath is how long both go on when the rival has every lock: late writes
-	// come in it.
+	// aftermath is how long both go on when the rival has every lock. Late writes
+	// arrive in that time.
 	aftermath = 400 * time.Millisecond
-	// lateness is what a holder that goes on has for what it was about to do.
+	// lateness is the time that a resumed holder has to finish what it was about to do.
 	lateness = 100 * time.Millisecond
 )
 
@@ -157,7 +156,7 @@ type cell struct {
 	ttl     time.Duration
 }
 
-// rounds plays all of them, on servers that have what the fault needs.
+// rounds plays all rounds, on servers that have what the fault needs.
 func (c *cell) rounds(ctx context.Context) (err error) {
 	template := roundOf(c.backend, c.fault)
 	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
@@ -195,20 +194,20 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 			return err
 		}
 		if round.Failure != "" {
-			// What a fault has left behind must not judge the next round.
+			// A fault's leftovers must not affect the judgement of the next round.
 			return nil
 		}
 	}
 	return nil
 }
 
-// alone reports whether one process is both hosts: the store has no room for two.
+// alone reports whether one process plays both hosts, because the store lives in one host.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
-// schedule is one round: the holder gets all locks, the second half of them when the
-// fault is prepared, the rival wants them, and the fault happens, which is the event
-// of that number, from 1. In the end the rival has every lock and the holder wants
-// them again, so that a lock which the holder has broken is found.
+// schedule is one round. The holder gets all locks, the second half of them when the
+// fault is prepared; the rival wants them; and the fault happens, which is event
+// number hit, from 1. In the end the rival has every lock and the holder wants them
+// again, so that a lock which the holder has broken is found.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
 	if f.OnWaiter {
@@ -261,7 +260,7 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	return s, hit
 }
 
-// onWaiter is a round of a fault of a host that waits.
+// onWaiter is a round of a fault that happens to a waiting host.
 func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	of := kinds.Of(c.backend.Name)
 	s.Backend, s.Setting, s.Hosts = of.Name, c.fault.setting(of), slices.Repeat([]HostPlan{{Callers: make([]int, 2)}}, 3)
@@ -282,22 +281,22 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	return s, 3
 }
 
-// lasting is an event that ends when the rival has every lock, or before that, and
-// how long after it the holder gives its locks back.
+// lasting makes an event end when the rival has every lock, or earlier. ended is how
+// long after the event the holder gives its locks back.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
-		// The holder, which may believe that it has them too, renews.
+		// The holder, which may believe that it still has the locks, renews meanwhile.
 		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
 		return e, aftermath
 	}
-	// The rival raises its guards before the holder goes on; it renews soon, and would
-	// learn of a lost lock.
+	// The rival raises its guards before the holder is resumed; it renews soon, and
+	// would learn of a lost lock.
 	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
 	return e, lateness
 }
 
-// collect moves what was seen of a round, and what has failed, into it.
+// collect moves the history and the failures of a round into it.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To

@@ -14,18 +14,18 @@ import (
 // Trigger is a point of the protocol at which an action can be placed.
 type Trigger string
 
-// The triggers of a host, as they show in what passes on its paths and in what
-// it tells.
+// These are the triggers of a host. They show in the data on its paths and in its
+// reports.
 const (
 	TriggerSent      Trigger = "request sent"      // a request has passed, and its answer has not
 	TriggerAnswered  Trigger = "answer under way"  // an answer passes to the host
-	TriggerRenewal   Trigger = "renewal under way" // a request passes although nobody of the host has asked for anything
+	TriggerRenewal   Trigger = "renewal under way" // a request passes although no caller of the host has asked for anything
 	TriggerRelease   Trigger = "release under way" // a request passes after a hold has ended
 	TriggerRestarted Trigger = "plugin restarting" // its plugin process has ended
 )
 
-// TriggerServed is that a host has got, or failed to get, all that it last asked for.
-// It is of schedules that are written by hand.
+// TriggerServed comes when a host has got, or failed to get, all locks that it last
+// asked for. It is for schedules written by hand.
 const TriggerServed Trigger = "all locks granted"
 
 // Triggers are all of them.
@@ -33,8 +33,8 @@ func Triggers() []Trigger {
 	return []Trigger{TriggerSent, TriggerAnswered, TriggerRenewal, TriggerRelease, TriggerRestarted}
 }
 
-// triggerTimeout is how long a trigger is waited for, before an action takes
-// place without it.
+// triggerTimeout is how long an action waits for its trigger before it takes place
+// without it.
 const triggerTimeout = 2 * time.Second
 
 // watcher sees the triggers of the hosts of one schedule.
@@ -46,8 +46,8 @@ type watcher struct {
 	waiting map[*awaited]bool
 }
 
-// awaited is a trigger that somebody waits for. What passes at that trigger waits
-// until the event has taken place.
+// awaited is a trigger that an event waits for. The data that pass at that trigger
+// wait until the event has taken place.
 type awaited struct {
 	host     int
 	trigger  Trigger
@@ -55,7 +55,7 @@ type awaited struct {
 	happened chan struct{}
 }
 
-// holdsFor is how long at most something that passes waits for an event.
+// holdsFor is the longest time that passing data wait for an event.
 const holdsFor = 500 * time.Millisecond
 
 // releaseFollows is how soon after a hold has ended its release passes.
@@ -77,7 +77,7 @@ func (w *watcher) close() {
 	}
 }
 
-// pass is told of everything that passes between host and a server.
+// pass is called for all data that pass between a host and a server.
 func (w *watcher) pass(host int, way inject.Direction) {
 	for _, a := range w.match(host, way) {
 		close(a.come)
@@ -88,7 +88,7 @@ func (w *watcher) pass(host int, way inject.Direction) {
 	}
 }
 
-// match takes out those whose trigger has come.
+// match takes out the awaited triggers that have come.
 func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +150,7 @@ func (w *watcher) awaitRestart(ctx context.Context, host int) bool {
 	return false
 }
 
-// served waits until a host is, for as long as its limits may take.
+// served waits until a host is served, for as long as the host's limits may take.
 func (w *watcher) served(ctx context.Context, number int) bool {
 	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
 	defer cancel()
@@ -158,11 +158,11 @@ func (w *watcher) served(ctx context.Context, number int) bool {
 	return h.Await(ctx, func(s results.Seen) bool { return h.asked.Load() > 0 && h.got(s) >= int(h.asked.Load()) }) == nil
 }
 
-// servedTimeout is how long a host is waited for that is to be served.
+// servedTimeout is the longest wait until a host is served.
 const servedTimeout = 30 * time.Second
 
-// got is how many locks a host has got, or failed to get, of those that it asked
-// for last.
+// got is how many of the locks that a host asked for last it has got, or failed to
+// get.
 func (h *Host) got(s results.Seen) int {
 	n, since := 0, h.askedAt.Load()
 	for _, l := range s.Holds {

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// startTimeout is how long a plugin may take until it is open: many start
-	// at once on a machine that has other things to do.
+	// startTimeout is how long a plugin may take until it is open. Many start at once
+	// on a busy machine.
 	startTimeout = 30 * time.Second
-	// closeTimeout bounds a release, and that of everything at the end.
+	// closeTimeout bounds one release, and the release of all locks at the end.
 	closeTimeout = 5 * time.Second
 )
 
@@ -34,7 +34,7 @@ type agent struct {
 	spec   Spec
 	clock  proc.Clock
 
-	groups []*group // of the orders, which are carried out one after the other
+	groups []*group // one for each order; orders are carried out one after the other
 	calls  sync.WaitGroup
 
 	mu       sync.Mutex
@@ -69,7 +69,7 @@ func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 	return a, nil
 }
 
-// connect opens a client, or a library, in place of the one before.
+// connect opens a client, or a library, in place of the previous one.
 func (a *agent) connect() error {
 	var locker load.Locker
 	var backend driver.Backend
@@ -101,7 +101,7 @@ func (a *agent) connect() error {
 	return nil
 }
 
-// present is what callers take locks through now.
+// present is the locker through which callers take locks now.
 func (a *agent) present() load.Locker {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,8 +113,7 @@ func (a *agent) client() *core.Client {
 	return a.present().(interface{ Client() *core.Client }).Client()
 }
 
-// Do implements [proc.Agent]. It does not wait until what is answered is carried
-// out.
+// Do implements [proc.Agent]. It does not wait for orders that are answered.
 func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case opWork:
@@ -147,7 +146,7 @@ func (a *agent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if a.spec.measured() {
-		// What was held was told; a session that has expired is no surprise.
+		// All holds were reported; an expired session is no surprise.
 		_ = a.present().Close(ctx)
 		return nil
 	}
@@ -174,15 +173,14 @@ func (a *agent) sendPlugin() {
 	}
 }
 
-// leaseID distinguishes leases: one that was handed over inside this host has the
-// owner of the one before.
+// leaseID distinguishes leases, because a lease that was handed over inside this host
+// has the same owner as the lease before it.
 type leaseID struct {
 	owner string
 	token uint64
 }
 
-// event is the OnEvent of a host: it is told what happens to leases, a moment after
-// it did.
+// event is the OnEvent of a host. It is called a moment after an event of a lease.
 func (a *agent) event(e core.Event) {
 	a.log.pass()
 	switch e.Kind {
@@ -211,7 +209,7 @@ func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	}
 }
 
-// Surrounding is what an application may do to itself that is no harm to locks.
+// Surrounding is something that an application may do to itself without harm to locks.
 type Surrounding string
 
 // The surroundings.
@@ -229,7 +227,7 @@ func (p *Process) Surround(s Surrounding, on bool) error {
 	return p.Send(order{Op: string(s), On: on})
 }
 
-// surround does so in the process.
+// surround carries out [Process.Surround] in the process.
 func (a *agent) surround(s Surrounding, on bool) {
 	switch s {
 	case BlockedLog:
@@ -248,7 +246,7 @@ func (a *agent) surround(s Surrounding, on bool) {
 	}
 }
 
-// reap takes the ends of all children, for as long as it is wanted.
+// reap waits for all children, until the surrounding ends.
 func (a *agent) reap() {
 	for a.reaping.Load() {
 		var status syscall.WaitStatus
@@ -258,7 +256,7 @@ func (a *agent) reap() {
 	}
 }
 
-// blocker is what a logger writes to, and an OnEvent, that can be blocked.
+// blocker is a writer for a logger, and an OnEvent, that can be blocked.
 type blocker struct {
 	gate    sync.RWMutex // locked while it is blocked
 	blocked bool
@@ -275,7 +273,7 @@ func (g *blocker) block(on bool) {
 	g.blocked = on
 }
 
-// pass waits while it is blocked.
+// pass waits while the blocker is blocked.
 func (g *blocker) pass() {
 	g.gate.RLock()
 	defer g.gate.RUnlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Lock implements [load.Locker]: what callers here do with the lock is done in
-// the process. The times of its leases are taken there too, so that the way here
-// and back does not count.
+// Lock implements [load.Locker]. The calls of callers here are carried out in the
+// process, which also takes the times of the leases, so that the way there and back
+// does not count.
 func (p *Process) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	return &calledLock{p, name, ttl}, nil
 }
@@ -39,7 +39,7 @@ type calledLease struct {
 
 func (l *calledLease) Token() uint64 { return l.grant.Token }
 
-// Renew is not among what these processes do.
+// Renew fails, because these processes cannot renew on request.
 func (l *calledLease) Renew(context.Context) error { return errors.ErrUnsupported }
 
 func (l *calledLease) Release(context.Context) (err error) {
@@ -54,8 +54,8 @@ func (l *calledLease) Granted() (asked, answered int64) { return l.grant.From, l
 func (l *calledLease) Released() (ended, done int64) { return l.release.From, l.release.To }
 
 // Cycle lets callers cycle in the process, without a word to it in between, and
-// returns when the last of them is done; the end of ctx is passed on. The error
-// is the first that one of them met. What they have recorded stays there until
+// returns when the last of them is done; the end of ctx is passed on. The error is
+// the first that one of them met. Their records stay in the process until
 // [Process.Attempts] is called.
 //
 // Note: attempts that were sent as they come, or at the end of each host's own
@@ -65,8 +65,8 @@ func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
 	return err
 }
 
-// Attempts are those of the last [Process.Cycle]. An error means that they are
-// lost.
+// Attempts returns the attempts of the last [Process.Cycle]. An error means that they
+// are lost.
 func (p *Process) Attempts() ([]results.Attempt, error) {
 	n, err := p.ask(context.Background(), order{Op: opAttempts})
 	if err != nil {

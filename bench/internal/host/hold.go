@@ -24,12 +24,12 @@ const (
 	// prepare is how long a holder prepares each write, after it has found its
 	// lease valid for the last time.
 	prepare = 250 * time.Millisecond
-	// retryEvery is the pause after an acquire that has failed: a store that
-	// refuses for good today may be healed.
+	// retryEvery is the pause after a failed acquire. A store that seems to refuse
+	// for good may be healed later.
 	retryEvery = 100 * time.Millisecond
-	// eventsBy is how long after its end the events of a lease are waited for.
+	// eventsBy is how long the host waits for the events of a lease after its end.
 	eventsBy = time.Second
-	// finishes is how long a function goes on that was told to end.
+	// finishes is how long a function goes on after it was told to end.
 	finishes = 100 * time.Millisecond
 )
 
@@ -40,7 +40,7 @@ type group struct {
 	work  sync.WaitGroup
 }
 
-// begin returns a group of the agent's, and the context of its work.
+// begin adds a group to the agent, and returns it with the context of its work.
 func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	g := &group{first: first, stop: stop}
@@ -65,9 +65,9 @@ func (a *agent) release(from int) {
 	}
 }
 
-// write does what locks are for: it looks at the lease, prepares a write, and
-// writes, once at once and then over and over, until stop. A pause of the process
-// while it prepares makes the write late, as in every program.
+// write writes under the lock. It looks at the lease, prepares a write, and writes:
+// once at once, and then over and over until stop. A pause of the process while it
+// prepares makes the write late, as in every program.
 func (h *holding) write(name string, stop <-chan struct{}) {
 	for {
 		h.writeOnce(name)
@@ -89,21 +89,20 @@ type tenure interface {
 	Err() error
 }
 
-// holding is one in hand.
+// holding is a tenure that this host holds.
 type holding struct {
 	tenure
 	agent   *agent
-	done    <-chan struct{} // closed when it ends, or is to end
-	over    chan struct{}   // closed when there are no more events of it
+	done    <-chan struct{} // closed when the tenure ends, or is to end
+	over    chan struct{}   // closed when the tenure has no more events
 	writing sync.WaitGroup  // under it
-	watch   func()          // called with each look that finds it valid; nil for nothing
+	watch   func()          // called at each look that finds the lease valid; may be nil
 
 	mu     sync.Mutex
 	record results.Hold
 }
 
-// granted tells of a grant that was called for by call, and whose time begins with
-// what was sent then.
+// granted reports a grant that call asked for. The time of the grant begins at sent.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -113,14 +112,14 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 	return h
 }
 
-// hold asks again and again whether what is held is valid, until it is not, or
-// until end or stop, when it is about to be released. A function that is told to
-// end does not do so at once.
+// hold asks again and again whether the lease is valid, until it is not, or until end
+// or stop, when the lease is about to be released. A function that is told to end
+// takes a while to do so.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
 	defer look.Stop()
 	told, over := h.done, false
-	// Before told is looked at: after a pause this is the first call.
+	// The lease is asked before told is looked at, so that this is the first call after a pause.
 	for h.valid(over) {
 		if over {
 			h.tell()
@@ -159,7 +158,7 @@ func (h *holding) change(f func(*results.Hold)) {
 	f(&h.record)
 }
 
-// tell tells what is known of it now.
+// tell reports the present state of the holding.
 func (h *holding) tell() { h.change(func(r *results.Hold) { h.agent.send(note{Lease: r}) }) }
 
 func (h *holding) renewed(sent, done int64) {
@@ -169,8 +168,8 @@ func (h *holding) renewed(sent, done int64) {
 	})
 }
 
-// valid asks the lease, and notes the time before a yes. After the last one it
-// is about to be released.
+// valid asks the lease, and notes the time before each yes. With last the lease is
+// about to be released.
 func (h *holding) valid(last bool) bool {
 	before := h.agent.clock.Now()
 	if !h.Valid() {
@@ -188,8 +187,8 @@ func (h *holding) valid(last bool) bool {
 	return true
 }
 
-// release releases the lease that is held, also one that was lost, as programs
-// do that have deferred it: it must not free the next one's.
+// release releases the lease, even a lost one, as a program with a deferred release
+// does. That must not free the next holder's lock.
 func (h *holding) release(l keptLease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -203,22 +202,22 @@ func (h *holding) release(l keptLease) error {
 	return err
 }
 
-// keptLease is a lease that is renewed without us and knows whether it is held.
+// keptLease is a lease that renews itself and knows whether it is held.
 type keptLease interface {
 	tenure
 	Done() <-chan struct{}
 	Release(context.Context) error
 }
 
-// coreLease is one of core.
+// coreLease is a lease of package core.
 type coreLease interface {
 	keptLease
 	Owner() string
 	Deadline() time.Time
 }
 
-// sentOf is when the request was sent that a lease has its time from, 0 where
-// that is not known. A grant of the store's own is shorter, and renewed at once.
+// sentOf is when the request was sent from which a lease counts its time, or 0 where that is
+// unknown. A grant that the store made by itself is shorter, and renewed at once.
 func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	switch l := lease.(type) {
 	case coreLease:
@@ -229,9 +228,9 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	return call.SentNs
 }
 
-// follow has the renewals of a lease told of as they are confirmed, until leave is
-// called. Those of a library with our core in it, whose events nobody gets, show in
-// its deadline; those of another library are made here.
+// follow reports the renewals of a lease as they are confirmed, until leave is
+// called. Renewals by a library with our core in it show in the deadline, as it
+// passes on no events. Leases of another library are renewed here.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
 	switch {
@@ -259,7 +258,7 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept is the lease of a library that neither renews it nor knows whether it is
+// kept is a lease of a library that neither renews leases nor knows whether they are
 // held.
 type kept struct {
 	load.Lease
@@ -273,8 +272,8 @@ func newKept(lease load.Lease) *kept {
 	return &kept{Lease: lease, done: make(chan struct{}), stop: func() {}}
 }
 
-// renewing renews a lease at a third of the TTL until it is released or lost, and
-// tells of that.
+// renewing renews a lease at every third of the TTL until it is released or lost, and
+// reports the renewals.
 func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 	var ctx context.Context
 	ctx, k.stop = context.WithCancel(context.Background())
@@ -342,17 +341,16 @@ func (k *kept) Release(ctx context.Context) error {
 	return k.Lease.Release(ctx)
 }
 
-// Resources are what holders write to: for each lock a file of its name behind a
-// guard, and its twin without.
+// Resources are the files that holders write to: for each lock a file of its name
+// behind a guard, and a twin without a guard.
 type Resources struct {
 	Dir string `json:"dir"`
 }
 
 // writeOnce writes to the guarded file of a lock and to its twin. A write that fails
-// otherwise than by its guard had no effect that anybody can tell, and is left
-// out.
+// for another reason than its guard had no visible effect, and is left out.
 func (h *holding) writeOnce(name string) {
-	a, l := h.agent, &h.record // what is read of it does not change
+	a, l := h.agent, &h.record // the fields that are read here do not change
 	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)
 	for _, guarded := range []bool{true, false} {
 		n := results.Write{Host: l.Host, Name: l.Name, Token: l.Token, Guarded: guarded, SentNs: a.clock.Now()}

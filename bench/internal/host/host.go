@@ -1,17 +1,16 @@
-// Package host runs hosts as operating system processes that can be killed and
-// frozen from outside: each takes locks through a plugin, or a library, of its
-// own, and tells of each hold: the grant, renewals, the last moment at which the
-// lease called itself valid, its loss, its release, and writes to guarded
-// resources.
+// Package host runs hosts as operating system processes that can be killed and frozen
+// from outside: each takes locks through its own plugin or library, and reports each
+// hold: the grant, renewals, the last moment at which the lease called itself valid,
+// its loss, its release, and writes to guarded resources.
 //
 // A host has orders of two kinds. [Process.Work] starts callers that ask, hold and
-// release over and over, or, as [Process.Acquire] has them, hold what they get
-// until they are told to release it. The others are single calls and loops that
-// are timed: a Process is a [load.Locker], and see [Process.Cycle].
+// release over and over; [Process.Acquire] starts callers that hold their locks until
+// they are told to release them. The other orders are timed single calls and loops: a
+// Process is a [load.Locker], and see [Process.Cycle].
 //
-// A process is the running binary started again, whose main (or TestMain) must
-// call [Main] first. What it sees comes out of it at once, so that little is
-// lost with one that is killed.
+// A process is the running binary started again, whose main (or TestMain) must call
+// [Main] first. The process reports its observations at once, so that little is lost
+// when it is killed.
 package host
 
 import (
@@ -31,16 +30,16 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// role makes a binary that calls Main a host. Builds of other versions know it
-// by this name, too: Spec.Program may be one.
+// role makes a binary that calls Main a host. Builds of other versions use this name,
+// too; Spec.Program may be such a build.
 const role = "LOCKBENCH_RECORDER"
 
 // Main makes this process a host and ends it, when it was started as one;
 // otherwise it does nothing. Call it first in main or TestMain.
 func Main() { proc.Become(role, "host", openAgent) }
 
-// Spec says through what a host takes its locks, and to what it writes under
-// them.
+// Spec says through which plugin or library a host takes its locks, and which files
+// it writes under them.
 type Spec struct {
 	Backend string        `json:"backend"`
 	Path    string        `json:"path"` // of the plugin binary
@@ -48,28 +47,28 @@ type Spec struct {
 	NoMTLS  bool          `json:"no_mtls,omitempty"`
 	// Baseline names a library that is used instead of the plugin, "" for none.
 	Baseline string `json:"baseline,omitempty"`
-	Host     int    `json:"host"` // its number in what it tells
-	// Zero is when, on the machine's clock, the clock stands at zero by which the
-	// host tells its times: nobody converts them.
+	Host     int    `json:"host"` // its number in its reports
+	// Zero is the time, on the machine's clock, at which the clock of the host's
+	// reports stands at zero. The times need no conversion.
 	Zero int64 `json:"zero_ns,omitempty"`
-	// Resources are the files that it writes. A host without them is one that is measured:
+	// Resources are the files that the host writes. A host without them is a measured one:
 	// it writes nothing, logs nothing, and has no heartbeat.
 	Resources Resources `json:"resources"`
 	// TempDir is where the host and its plugin make their temporary files; ""
 	// for the system's.
 	TempDir string `json:"-"`
-	// Program is the one to start; "" for this one. Its main must call [Main].
+	// Program is the program to start; "" for this one. Its main must call [Main].
 	Program string `json:"-"`
 }
 
-// measured reports whether it is the spec of a host that is measured.
+// measured reports whether the spec is for a measured host.
 func (s Spec) measured() bool { return s.Resources.Dir == "" }
 
-// What a host is told. The first orders have the names by which older builds
-// know them.
+// These are the orders to a host. The first ones have the names that older builds
+// use.
 const (
 	opWork    = "work"
-	opRelease = "release" // of what was started
+	opRelease = "release" // releases the locks of workloads
 	opReopen  = "reopen"
 
 	// These are answered.
@@ -88,16 +87,16 @@ type order struct {
 	Op      string        `json:"op"`             // one of the above, or a [Surrounding]
 	Name    string        `json:"name,omitempty"` // of acquire-one
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
-	First   int           `json:"first,omitempty"`      // number of the first lock to release
+	First   int           `json:"first,omitempty"`      // number of the first lock to be released
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // of reopen
 	On      bool          `json:"on,omitempty"`         // of a surrounding
-	Target  int64         `json:"target,omitempty"`     // of release-one and cancel: the order that began it
+	Target  int64         `json:"target,omitempty"`     // for release-one and cancel: the order that began the call
 
 	Workload *Workload    `json:"workload,omitempty"`
 	Cycles   *load.Cycles `json:"cycles,omitempty"`
 }
 
-// note is one line from it: the answer to an order, or what it tells by itself.
+// note is one line from the process: the answer to an order, or an unasked report.
 type note struct {
 	ID       int64             `json:"id,omitempty"`   // of the order that it answers
 	From     int64             `json:"from,omitempty"` // just before and just after what was ordered
@@ -105,25 +104,25 @@ type note struct {
 	Token    uint64            `json:"token,omitempty"`
 	Attempts []results.Attempt `json:"attempts,omitempty"`
 	Use      *Use              `json:"use,omitempty"`
-	Failed   string            `json:"failed,omitempty"` // why what was ordered did
+	Failed   string            `json:"failed,omitempty"` // why the order failed
 
 	Lease  *results.Hold  `json:"lease,omitempty"` // new, renewed, or with an end
 	Write  *results.Write `json:"write,omitempty"`
 	Halt   *results.Halt  `json:"halt,omitempty"`
 	Call   *results.Call  `json:"call,omitempty"`
 	Plugin int            `json:"plugin,omitempty"` // process id of its plugin
-	Asking *bool          `json:"asking,omitempty"` // whether a caller asks for anything
-	Idle   bool           `json:"idle,omitempty"`   // a release is through
+	Asking *bool          `json:"asking,omitempty"` // whether a caller asks for a lock
+	Idle   bool           `json:"idle,omitempty"`   // a release is done
 }
 
-// fail notes the error of what was ordered.
+// fail notes the error of an order.
 func (n *note) fail(err error) {
 	if err != nil {
 		n.Failed = err.Error()
 	}
 }
 
-// err is the error of what was ordered, which is that of ctx when that has ended.
+// err is the error of an order, or the error of ctx when ctx has ended.
 func (n note) err(ctx context.Context) error {
 	switch {
 	case n.Failed == "":
@@ -139,13 +138,13 @@ type Process struct {
 	*proc.Child
 
 	mu      sync.Mutex
-	last    int64               // order that was asked
+	last    int64               // number of the last order that was asked
 	pending map[int64]chan note // answers that are waited for
 	change  chan struct{}       // closed and replaced at each note that is no answer
 	seen    results.Seen
 	plugin  int // process id; 0 for a library
 	asking  bool
-	// releaseNs is when the last release that was told of began.
+	// releaseNs is when the last reported release began.
 	releaseNs int64
 	idle      int
 	follow    func(*results.Hold, *results.Call)
@@ -188,8 +187,8 @@ func (p *Process) take(n note) {
 	}
 }
 
-// ask sends one order and waits for its answer. The end of ctx is passed on, and
-// the answer waited for: a lock may have been granted meanwhile.
+// ask sends one order and waits for its answer. It passes the end of ctx on and still
+// waits for the answer, because a lock may have been granted meanwhile.
 func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	answer := make(chan note, 1)
 	p.mu.Lock()
@@ -201,7 +200,7 @@ func (p *Process) ask(ctx context.Context, o order) (note, error) {
 		return note{}, proc.ErrEnded
 	}
 	stop := context.AfterFunc(ctx, func() {
-		_ = p.Send(order{Op: opCancel, Target: o.ID}) // fails when all has ended
+		_ = p.Send(order{Op: opCancel, Target: o.ID}) // fails when the process has ended
 	})
 	defer stop()
 	select {
@@ -217,7 +216,7 @@ func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	}
 }
 
-// see keeps what the host has told. It is called with mu locked.
+// see keeps a report of the host. It is called with mu locked.
 func (p *Process) see(n note) {
 	switch {
 	case n.Lease != nil:
@@ -237,7 +236,7 @@ func (p *Process) see(n note) {
 	}
 }
 
-// lease keeps the newest state of each, which is most often one of the last.
+// lease keeps the newest state of each hold. The hold is most often among the last ones.
 func (p *Process) lease(l results.Hold) {
 	if l.ReleasedNs == 0 {
 		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
@@ -251,16 +250,16 @@ func (p *Process) lease(l results.Hold) {
 	p.seen.Holds = append(p.seen.Holds, l)
 }
 
-// Follow has each state of a hold, and each call that has come back, passed on as it
-// is told of; the other of the two is nil. It is called before there is anything to
-// tell of; on is called by one goroutine.
+// Follow passes each reported state of a hold, and each call that came back, to on;
+// the other argument is nil. It must be called before the first report. One goroutine
+// calls on.
 func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follow = on
 }
 
-// Await returns when until says so of what was seen, and fails when ctx or
+// Await returns when until returns true for the reports so far, and fails when ctx or
 // the process ends before.
 func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) error {
 	for over := false; ; {
@@ -276,14 +275,14 @@ func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) erro
 		select {
 		case <-change:
 		case <-p.Ended():
-			over = true // there is no change after the last look
+			over = true // nothing changes after this last look
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// Seen returns what was seen since the last call of Forget.
+// Seen returns the reports since the last call of Forget.
 func (p *Process) Seen() results.Seen {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -292,7 +291,7 @@ func (p *Process) Seen() results.Seen {
 	return s
 }
 
-// Forget begins anew with the leases that have no end: a round is over.
+// Forget drops all reports but the leases without an end, when a round is over.
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -383,18 +382,18 @@ func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 	return host, plugin, err
 }
 
-// ownUse is what this process uses once its garbage is gone, as far as nobody
-// else can tell. Stacks are not in it: goroutines are counted, and the runtime
-// keeps a span of stacks for the last goroutine that has its own there.
+// ownUse is the use of this process, after a collection, that other processes cannot
+// read. It leaves out stacks: goroutines are counted, and the runtime keeps a span of
+// stacks for the last goroutine with a stack there.
 func ownUse() *Use {
 	runtime.GC()
-	debug.FreeOSMemory() // collects what finalizers have let go of, too
+	debug.FreeOSMemory() // also collects memory that finalizers have let go
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc}
 }
 
-// useOf reads what the kernel says of a process.
+// useOf reads the kernel's figures for a process.
 func useOf(pid int) (u Use, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Workload is what the callers of one host do over and over, until
-// [Process.Release]: ask for one of the names, hold it, and give it back.
+// Workload is the work of the callers of one host. Until [Process.Release] they ask
+// for one of the names, hold it, and give it back, over and over.
 type Workload struct {
 	Kind results.Op `json:"kind"`
-	// Prefix and the number from First on, below First+Names, are a name; Name, if
-	// it is not "", is the only one.
+	// Prefix followed by a number, from First on and below First+Names, is a name. If
+	// Name is not "", it is the only name.
 	Prefix  string        `json:"prefix"`
 	Name    string        `json:"name,omitempty"`
 	First   int           `json:"first"`
@@ -31,23 +31,23 @@ type Workload struct {
 	// Limit is how long a call may take, Hold how long a lock is held, and Pause
 	// how long a caller rests after it.
 	Limit Range `json:"limit_ns"`
-	// AtLeast is how long an acquired lock stays taken, and Value of how many bytes the
-	// value is that a leader publishes. A library can do neither.
+	// AtLeast is how long an acquired lock stays taken at least, and Value is the size
+	// in bytes of the value that a leader publishes. A library can do neither.
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 	Value   int           `json:"value,omitempty"`
 	Hold    Range         `json:"hold_ns"`
 	Pause   Range         `json:"pause_ns"`
 	// Look is how often a holder asks its lease whether it is valid. Default 10 ms.
 	Look time.Duration `json:"look_ns,omitempty"`
-	// Once has a caller ask again when that fails, until its limit is over, hold one
-	// lock, and write under it what it has prepared.
+	// Once has a caller ask again after a failure, until its limit is over, then hold
+	// one lock and write prepared data under it.
 	Once bool `json:"once,omitempty"`
 	// Tick is how often a caller of an acquire asks; 0: it waits until it is woken.
 	Tick time.Duration `json:"tick_ns,omitempty"`
 	Seed uint64        `json:"seed"`
 }
 
-// Range is a time from the first to the second, both included.
+// Range is a duration between the first and the second value, both included.
 type Range [2]time.Duration
 
 // Forever is longer than anything.
@@ -101,8 +101,8 @@ func (p *Process) Reopen(timeout time.Duration) error {
 	return p.Send(order{Op: "reopen", Timeout: timeout})
 }
 
-// reopen is the deployment of a new version, in one process: those who hold
-// something are told to end, and the next ones ask the new client.
+// reopen imitates the deployment of a new version in one process. Holders are told to
+// end, and later callers ask the new client.
 func (a *agent) reopen(timeout time.Duration) {
 	call := results.Call{Op: results.OpClose, SentNs: a.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
@@ -118,7 +118,7 @@ func (a *agent) reopen(timeout time.Duration) {
 	a.back(call, <-closed)
 }
 
-// back tells of a call that came back.
+// back reports a call that came back.
 func (a *agent) back(call results.Call, err error) {
 	call.BackNs = a.clock.Now()
 	if call.Outcome = outcomeOf(err); err != nil {
@@ -131,7 +131,7 @@ func (a *agent) back(call results.Call, err error) {
 type caller struct {
 	*agent
 	w      Workload
-	stop   <-chan struct{} // closed when it is to end
+	stop   <-chan struct{} // closed when the caller is to end
 	random *rand.Rand
 }
 
@@ -158,7 +158,7 @@ func (c *caller) run(ctx context.Context) {
 	}
 }
 
-// ask asks for one lock. What comes of a grant it has told when it returns nil.
+// ask asks for one lock. When it returns nil, it has already reported the outcome of the grant.
 func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	name := cmp.Or(c.w.Name, fmt.Sprint(c.w.Prefix, call.Name))
 	switch c.w.Kind {
@@ -215,11 +215,11 @@ func (c *caller) lock(name string) (load.Lock, error) {
 // ledTerm is a term as a lease.
 type ledTerm struct {
 	*core.Term
-	load.Lease // which renews itself
+	load.Lease // the term renews itself
 	owner      string
 }
 
-// campaign waits for a term. The owner of one that cannot be seen is not known.
+// campaign waits for a term. A term whose lease cannot be seen has an unknown owner.
 func campaign(ctx context.Context, e *core.Elector) (*ledTerm, error) {
 	term, err := e.Campaign(ctx)
 	if err != nil {
@@ -267,19 +267,19 @@ func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 	c.use(h)
 	*call = results.Call{Op: results.OpRelease, Name: call.Name, SentNs: c.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(closeTimeout)
-	err := h.release(of) // of one that was lost it most often says so
+	err := h.release(of) // for a lost lease the error most often says so
 	if c.w.Once {
 		h.writing.Wait()
 		select {
-		case <-h.over: // its renewals are in the record
-		case <-time.After(eventsBy): // it was lost before we had entered it
+		case <-h.over: // the record has all of its renewals
+		case <-time.After(eventsBy): // the lease was lost before we had entered it
 		}
 	}
 	h.tell()
 	return err
 }
 
-// use holds what was granted for as long as it is to be held and lives.
+// use holds a granted lease for the planned time, or until it is lost.
 func (c *caller) use(h *holding) {
 	c.served.Store(true)
 	c.asks(-1)
@@ -287,8 +287,8 @@ func (c *caller) use(h *holding) {
 	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
 }
 
-// over tells of a call that came back. One that was ended by the end of the
-// workload had no limit.
+// over reports a call that came back. A call that the end of the workload ended had
+// no limit.
 func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:

@@ -14,14 +14,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Caller is one worker that acquires and releases one lock and records each
-// attempt. It is used by one goroutine.
+// Caller is one worker that acquires and releases one lock and records each attempt.
+// One goroutine uses it.
 type Caller struct {
 	Client, Name int32
 	Clock        proc.Clock
 	Lock         Lock
 
-	// Attempts are those so far; that of the lease in hand is the last one.
+	// Attempts are the attempts so far; the last one belongs to the lease in hand.
 	Attempts []results.Attempt
 	// Err is the first error of an operation, other than the caller's ctx.
 	Err error
@@ -39,7 +39,7 @@ func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 		if t, ok := lease.(Timed); ok {
 			a.Asked, a.Answered = t.Granted()
 		}
-	case ctx.Err() != nil: // not every library says so in its error
+	case ctx.Err() != nil: // not every library's error wraps that of ctx
 		a.Outcome = results.Cancelled
 	}
 	c.Attempts = append(c.Attempts, a)
@@ -80,11 +80,10 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases until the clock says so, and at least once in
-// the measured time: a cycle that began before its end is waited for and
-// counts, however long it takes. Leaving it out would leave out the stalls.
-// What was acquired is released although ctx may have ended since. Before each
-// cycle choose picks the lock, where it is given.
+// Cycle acquires and releases until the time until, and at least once in the measured
+// time. A cycle that began before then is waited for and counts, however long it
+// takes; leaving it out would leave out the stalls. An acquired lock is released even
+// if ctx has ended since. Before each cycle choose picks the lock, where it is given.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -129,7 +128,7 @@ func (c Cycles) Run(ctx context.Context, locker Locker, clock proc.Clock) (attem
 		number := c.First + i
 		caller, random := &Caller{Client: int32(number), Clock: clock}, rand.New(rand.NewPCG(c.Seed, uint64(number)))
 		callers[i] = caller
-		locks := map[int]Lock{} // those that were chosen: a thousand callers would fill memory with places for all
+		locks := map[int]Lock{} // only chosen locks, because places for all would fill memory with a thousand callers
 		caller.Cycle(ctx, c.From, c.Until, c.Hold, func() (err error) {
 			n := random.IntN(len(c.Names))
 			lock, ok := locks[n]
@@ -187,8 +186,8 @@ const pauseAfterError = 5 * time.Millisecond
 // Pause waits a moment after an error, or until ctx ends.
 func Pause(ctx context.Context) { proc.Sleep(ctx, pauseAfterError) }
 
-// Arrival is an operation that is to start at a time of its own, whether those
-// before it have ended or not.
+// Arrival is an operation with its own start time, whether earlier operations have
+// ended or not.
 type Arrival struct {
 	Due    int64 // on the run's clock
 	Caller int
@@ -208,9 +207,9 @@ func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arriv
 	}
 }
 
-// Pace calls send for each arrival when it is due, and at once for those that
-// are overdue. It returns early when ctx ends. The order is that of arrivals,
-// which are by time; send must not block.
+// Pace calls send for each arrival when it is due, and at once for those that are
+// overdue. It returns early when ctx ends. arrivals must be in the order of their
+// times, and send must not block.
 func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(Arrival)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -229,7 +228,7 @@ func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(A
 	}
 }
 
-// longestSleep is how late Pace may notice that ctx has ended.
+// longestSleep is the longest delay with which Pace notices the end of ctx.
 const longestSleep = 20 * time.Millisecond
 
 // sleep waits in the kernel.
@@ -238,5 +237,5 @@ const longestSleep = 20 * time.Millisecond
 // nothing else goes on, which is ten times what an acquire takes.
 func sleep(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d + time.Microsecond - 1))
-	_, _ = unix.Select(0, nil, nil, nil, &tv) // an early return is looked at by the caller
+	_, _ = unix.Select(0, nil, nil, nil, &tv) // the caller handles an early return
 }

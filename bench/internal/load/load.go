@@ -1,4 +1,4 @@
-// Package load drives whatever grants locks: our client, or a library that is
+// Package load drives clients that grant locks: our own, or a library that is
 // measured beside it. Scenarios know only the interfaces here.
 package load
 
@@ -17,7 +17,7 @@ import (
 type Locker interface {
 	// Lock prepares the lock name for one caller. Nothing is sent.
 	Lock(name string, ttl time.Duration) (Lock, error)
-	// Close releases what is held and ends connections.
+	// Close releases held locks and ends connections.
 	Close(ctx context.Context) error
 }
 
@@ -34,8 +34,8 @@ type Trier interface {
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
-// Untimed is a Lease whose end in the store is not known here: it renews itself
-// at times of its own, or has no TTL.
+// Untimed is a Lease whose end in the store is unknown here, because it renews itself
+// at its own times or has no TTL.
 type Untimed interface{ Untimed() }
 
 // Lease is a held lock.
@@ -57,7 +57,7 @@ type Timed interface {
 	Released() (ended, done int64)
 }
 
-// OutcomeOf classifies what Acquire returned.
+// OutcomeOf classifies the error of an Acquire.
 func OutcomeOf(err error) results.Outcome {
 	switch {
 	case err == nil:
@@ -85,7 +85,7 @@ func (l *coreLocker) Lock(name string, ttl time.Duration) (Lock, error) {
 	return l.LockWith(name, &core.LockOptions{TTL: ttl})
 }
 
-// LockWith is Lock with what a [Locker] has no word for.
+// LockWith is Lock with options that the interface [Locker] does not have.
 func (l *coreLocker) LockWith(name string, o *core.LockOptions) (Lock, error) {
 	lock, err := l.client.Lock(name, o)
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *coreLocker) LockWith(name string, o *core.LockOptions) (Lock, error) {
 	return &coreLock{locker: l, lock: lock, ttl: o.TTL}, nil
 }
 
-// Client is the client below, for elections.
+// Client is the underlying client, for elections.
 func (l *coreLocker) Client() *core.Client { return l.client }
 
 func (l *coreLocker) Close(ctx context.Context) error { return l.client.Close(ctx) }

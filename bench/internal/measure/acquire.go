@@ -37,7 +37,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	bounded, cancel := context.WithTimeout(ctx, total+openFor(in)+graceOf(in.Measure))
 	defer cancel()
 
-	if in.Clients > 1 { // whose turns cannot be told from each other
+	if in.Clients > 1 { // the callers' round trips cannot be told apart
 		in.Relays = nil
 	}
 	passing := in.watch()
@@ -73,8 +73,8 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	return cell, nil
 }
 
-// renew lets every caller hold a lease and renew it for the given time, and
-// returns when each renewal was under way.
+// renew lets every caller hold a lease and renew it for the given time. It returns
+// the begin and end of each renewal.
 func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	renewals := make([][]span, len(cs))
 	until := cs[0].Clock.Now() + int64(d)
@@ -100,8 +100,8 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	return slices.Concat(renewals...)
 }
 
-// measured picks the acquires and releases of the cycles that began at or after from, and
-// tells when the last one was done.
+// measured picks the acquires and releases of the cycles that began at or after from.
+// last is when the last one was done.
 func measured(attempts []results.Attempt, from int64) (acquires, releases []span, last int64) {
 	for _, a := range attempts {
 		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
@@ -121,8 +121,8 @@ func orStalled(err error) error {
 	return err
 }
 
-// longest adds how long the longest of operations took, where there are any: a
-// server that stalled is seen in nothing else.
+// longest adds the longest time of each of the operations that occurred. A server's
+// stall shows in no other figure.
 func longest(cell *results.Cell, ops ...string) {
 	for _, op := range ops {
 		if took := cell.Latencies[op]; len(took) > 0 {
@@ -134,8 +134,8 @@ func longest(cell *results.Cell, ops ...string) {
 const (
 	// openShare is the part of the measured time that the open loop gets.
 	openShare = 2
-	// openLoad is the part of the closed loop's rate that it offers, when the
-	// user names none: all subjects are then equally far from their limits.
+	// openLoad is the part of the closed loop's rate that the open loop offers when
+	// the user names no rate. All subjects are then equally far from their limits.
 	openLoad = 0.5
 )
 
@@ -144,11 +144,10 @@ const (
 func openFor(in Input) time.Duration { return in.Measure / openShare }
 
 // runOpen runs an open loop at the given rate, in cycles per second over all callers,
-// and adds its figures to cell. It is the same work as that of the closed loop, with
-// each cycle at a time that was fixed before, so that a store that stalls is asked as
-// often as ever, and every cycle that had to wait for it counts from when it was due.
-// A closed loop stops asking instead, and has few samples of the stall: its omission
-// is coordinated with the stall.
+// and adds its figures to cell. Its cycles are those of the closed loop, each at a
+// time fixed before. A store that stalls is thus asked as often as ever, and a cycle
+// that had to wait counts from when it was due. A closed loop stops asking instead,
+// and has few samples of the stall: its omission is coordinated with the stall.
 func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cell *results.Cell) {
 	from := in.Clock.Now()
 	until := from + int64(openFor(in))
@@ -191,7 +190,7 @@ const openGrace = 500 * time.Millisecond
 type openCaller struct {
 	*load.Caller
 	due      chan int64
-	deadline int64 // what has not started by then is dropped
+	deadline int64 // a cycle that has not started by then is dropped
 
 	acquires, lags []int64
 	drops          int
@@ -206,7 +205,7 @@ func (c *openCaller) work(ctx context.Context) {
 			c.drops++
 			continue
 		}
-		// What the caller could not help: it was free, and late all the same.
+		// This is the generator's lateness: the caller was free, and late all the same.
 		c.lags = append(c.lags, max(0, sent-max(due, free)))
 		lease, ok := c.Acquire(ctx)
 		if ok {
@@ -220,9 +219,9 @@ func (c *openCaller) work(ctx context.Context) {
 	}
 }
 
-// keptUp reports whether the latencies of an open loop are those of the
-// backend: every cycle was sent, and neither the middle nor the tail is by more
-// than half the lateness of the generator itself.
+// keptUp reports whether the latencies of an open loop are the backend's. Every cycle
+// was sent, and the generator's own lateness makes up at most half of the middle and
+// of the tail.
 func keptUp(acquires, lags []int64, drops int) bool {
 	if drops > 0 || len(acquires) == 0 {
 		return false
@@ -237,7 +236,7 @@ func keptUp(acquires, lags []int64, drops int) bool {
 	return true
 }
 
-// ErrFloor: the call of a floor failed.
+// ErrFloor is the error when the call of a floor failed.
 var ErrFloor = errors.New("the call failed")
 
 // Floor measures a call that does nothing useful, in a closed loop: the least

@@ -25,15 +25,15 @@ var contend = Scenario{
 }
 
 const (
-	// holdFor is the critical section when nobody names another one.
+	// holdFor is the length of the critical section unless the user names another.
 	holdFor = 5 * time.Millisecond
-	// contendFor is how long it goes on at least, in measured times: libraries
+	// contendFor is the least length of the scenario, in measured times. Libraries
 	// that poll need some time for a few grants.
 	contendFor = 2
-	// hostsFor is how long it goes on at least over several processes.
+	// hostsFor is the least length of the scenario with several processes.
 	hostsFor = time.Second
-	// turnsEach is how often each caller could have its turn: with less, the
-	// fairness would be that of the window.
+	// turnsEach is how often each caller could have its turn. With fewer turns the
+	// fairness would depend on the window.
 	turnsEach = 3
 )
 
@@ -45,8 +45,8 @@ func contendWorkloads(a Overrides) []Workload {
 	return out
 }
 
-// contendClients are the callers of each host; those of one host have to be
-// enough to contend.
+// contendClients are the numbers of callers of each host. A single host must have
+// enough callers to contend.
 func contendClients(a Overrides, hosts int) []int {
 	switch {
 	case len(a.Clients) > 0 && hosts == 0:
@@ -90,7 +90,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	asking, stop := context.WithTimeout(bounded, in.WarmUp+span)
 	defer stop()
 	turns := &turns{next: make(chan struct{})}
-	counted := in.count(bounded, from, until-int64(span/10)) // before all give up
+	counted := in.count(bounded, from, until-int64(span/10)) // counting ends before the callers give up
 	passing := in.watch()
 	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Workload) })
 	passing.end()
@@ -121,7 +121,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
 		cell.Values["server-ns/grant"] = c.Busy / float64(n)
 	}
-	// What the servers do not tell in time is left out; the other figures stand.
+	// A figure that the servers do not give in time is left out; the other figures stand.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
 		cell.Values["idle-commands/s"] = perSecond
 	}
@@ -129,7 +129,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, ctx.Err()
 }
 
-// contending makes the callers, in this process or in hosts of their own.
+// contending makes the callers, in this process or in separate hosts.
 func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
 	hosts, end, err := startHosts(ctx, in)
 	if err != nil {
@@ -154,8 +154,8 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 	return cs, end, nil
 }
 
-// take acquires, holds and releases until asking ends. Who has released asks again
-// only after another caller was granted, so that every hand-over goes to another one.
+// take acquires, holds and releases until asking ends. A caller that has released asks again
+// only after another caller's grant, so that every hand-over goes to another caller.
 //
 // Note: to ask at once hides the hand-over of every polling library. The old holder
 // barges in, and the waiters starve.
@@ -183,7 +183,7 @@ type turns struct {
 	next chan struct{} // closed at the next grant
 }
 
-// granted notes a grant, and returns what is closed at the next one.
+// granted notes a grant, and returns a channel that the next grant closes.
 func (t *turns) granted() (next <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -241,7 +241,7 @@ func jain(grants []results.Attempt, clients int) float64 {
 // queued is how long waiters get to enter the queue.
 const queued = 50 * time.Millisecond
 
-// idleFor is how long waiters wait for nothing, 0 when nobody counts.
+// idleFor is how long waiters wait without a grant, or 0 when commands are not counted.
 func idleFor(in Input) time.Duration {
 	if in.Commands == nil {
 		return 0
@@ -261,7 +261,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	go func() {
 		defer close(done)
 		load.Workers(len(cs)-1, func(i int) {
-			if lease, ok := cs[i+1].Acquire(waiting); ok { // for the checker to find, unless it was at the end
+			if lease, ok := cs[i+1].Acquire(waiting); ok { // an error for the checker to find, unless it came at the end
 				cs[i+1].Release(context.WithoutCancel(ctx), lease)
 			}
 		})
@@ -275,15 +275,15 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	return c.Run / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// counted is what each server has done in a time.
+// counted is the work of each server between two times.
 type counted struct {
 	from, until int64
 	servers.Served
 	err error
 }
 
-// count reads the counter of the servers at two times. What it sends has one
-// element, at once where nobody counts.
+// count reads the servers' counter at two times. The channel gets one element, at
+// once where there is no counter.
 func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	out := make(chan counted, 1)
 	if in.Commands == nil {
@@ -302,7 +302,7 @@ func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	return out
 }
 
-// grants counts those that came in that time.
+// grants counts the grants that came between the two times.
 func (c counted) grants(attempts []results.Attempt) (n int) {
 	for _, a := range attempts {
 		if a.Outcome == results.Granted && a.Answered >= c.from && a.Answered < c.until {

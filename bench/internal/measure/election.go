@@ -18,14 +18,14 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// election is what is known of the candidates of one cell.
+// election is the state of the candidates of one cell.
 type election struct {
 	in   Input
 	mode mode
 
 	cell     results.Cell
 	slack    time.Duration // from the end of the TTL to the upper end of the band
-	kept     int           // names that were led on by the leader that was harmed
+	kept     int           // names that the harmed leader went on leading
 	earliest time.Duration // the most by which a takeover came early
 	passing  *trips
 	taken    []span // takeovers
@@ -36,7 +36,7 @@ type election struct {
 	changed chan struct{}  // closed and replaced at each report
 	terms   []results.Hold // of hosts by number
 	failed  []results.Attempt
-	seats   []int  // who led last, by name: the index of the term, -1 for nobody
+	seats   []int  // the last leader of each name: the index of the term, -1 for none
 	failure string // the last error that a candidate has met
 }
 
@@ -80,7 +80,7 @@ func (s *election) join(ctx context.Context) (err error) {
 }
 
 const (
-	// workEvery is how often a leader acts as one.
+	// workEvery is how often a leader acts as the leader.
 	workEvery = 5 * time.Millisecond
 	// between is how long a candidate stays away after a term, so that another
 	// one gets its turn, and after an error.
@@ -102,8 +102,8 @@ func (s *election) campaign(c *faults.Host) error {
 	return nil
 }
 
-// harm does to the victim of h what the mode does to hosts, and ends what it held
-// if that kills it.
+// harm does the mode's actions to the victim of h, and ends the victim's terms if
+// that kills it.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)
@@ -137,8 +137,7 @@ func event(action string, h *incident) faults.Event {
 	return faults.Event{Action: action, Target: h.victim.Number}
 }
 
-// hear takes down what a candidate tells of a term, or of an acquire that has
-// failed.
+// hear records a candidate's report of a term, or of a failed acquire.
 func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +170,7 @@ func (s *election) term(c *faults.Host, t results.Hold) {
 	s.terms[i] = t
 }
 
-// await waits until done, which is called with what is known locked.
+// await waits until done returns true. It calls done with the election locked.
 func (s *election) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -213,7 +212,7 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all reports whether each of the names has a leader whose term is like that.
+// all reports whether each of the names has a leader for whose term like returns true.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
@@ -223,8 +222,8 @@ func (s *election) all(names []int32, like func(results.Hold) bool) func() bool 
 	}
 }
 
-// end closes the hosts that live, on a budget of its own. A cell that was ended in
-// the middle of a harm leaves it.
+// end closes the live hosts, with its own time budget. It first ends a harm that an
+// interrupted cell has left.
 func (s *election) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()

@@ -76,10 +76,10 @@ func runFootprint(ctx context.Context, in Input) (cell results.Cell, err error) 
 	return cell, ctx.Err()
 }
 
-// fresh is a plugin that a cell has started for itself.
+// fresh is a plugin that a cell starts for its own use.
 type fresh struct {
 	in       Input
-	hear     func(core.Event) // nil: nobody does
+	hear     func(core.Event) // nil: events are ignored
 	backend  driver.Backend
 	locker   load.Locker
 	attempts []results.Attempt
@@ -120,7 +120,7 @@ func (f *fresh) start(ctx context.Context) (int64, error) {
 	return took, nil
 }
 
-// memory takes as many leases as there are names and reads what that costs.
+// memory takes as many leases as there are names and reads how much memory they cost.
 func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	pid, ok := plugin.ProcessOf(f.backend)
 	if !ok {
@@ -130,7 +130,7 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	if err != nil {
 		return err
 	}
-	cs := make([]*load.Caller, len(f.in.Names)) // before the heap is looked at
+	cs := make([]*load.Caller, len(f.in.Names)) // allocated before the heap is read
 	leases := make([]load.Lease, len(cs))
 	for i := range cs {
 		cs[i] = &load.Caller{Client: int32(i % takers), Name: int32(i), Clock: f.in.Clock, Attempts: make([]results.Attempt, 0, 1)}
@@ -169,8 +169,8 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	return nil
 }
 
-// renewals holds the leases and reads what that takes of host and plugin, as
-// the share of one core, and how many of them are lost.
+// renewals holds the leases. It reads the processor time of host and plugin, as a
+// share of one core, and the number of lost leases.
 func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, cell *results.Cell) error {
 	if f.in.Hold < f.in.TTL {
 		return nil
@@ -188,7 +188,7 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	}
 	cell.Values["lost-leases"] = float64(lost)
 	if runtime.GOOS != "linux" {
-		return nil // where none can be read
+		return nil // the system shows no processor times
 	}
 	if err := errors.Join(err, errAfter); err != nil {
 		return err
@@ -213,13 +213,13 @@ func processorTime(other int) (sum time.Duration, err error) {
 // heap is what this process uses after a collection, in bytes.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what the first has made unreachable, finalizers ran in between
+	runtime.GC() // a second time, for memory that finalizers have freed after the first
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse
 }
 
-// close ends the plugin, on a budget of its own.
+// close ends the plugin, with its own time budget.
 func (f *fresh) close(ctx context.Context) error {
 	if f.locker == nil {
 		return nil

@@ -20,21 +20,21 @@ import (
 type Scenario struct {
 	Name string
 	Doc  string // one line
-	// Processes reports whether hosts are processes of their own, which excludes
-	// backends of scope host, and libraries in this process.
+	// Processes reports whether hosts are separate processes. That excludes backends
+	// of scope host, and libraries in this process.
 	Processes bool
-	// PluginsOnly reports whether it is about plugins, which baselines have none of.
+	// PluginsOnly reports whether the scenario is about plugins, and so excludes baselines.
 	PluginsOnly bool
 	// MinClients is the fewest callers with which it makes sense; 0 is 1.
 	MinClients int
-	// Workloads are what it runs with.
+	// Workloads returns the loads that the scenario runs.
 	Workloads func(a Overrides) []Workload
 	// Takes is about how long one execution takes.
 	Takes func(in Input) time.Duration
 	Run   func(ctx context.Context, in Input) (results.Cell, error)
 }
 
-// Workload is one load: what is varied besides the backend.
+// Workload is one load: the values of everything that varies besides the backend.
 type Workload struct {
 	Mode    string        // of a scenario that has several
 	Hosts   int           // processes of their own; 0: the callers are in this one
@@ -44,8 +44,8 @@ type Workload struct {
 	RTT     time.Duration // between hosts and store, beyond that of the network
 }
 
-// Overrides is what the user named of the workloads. None of a kind: the scenario's
-// own.
+// Overrides are the user's settings for the workloads. An empty one means the
+// scenario's own.
 type Overrides struct {
 	Clients, Hosts, Keys []int
 	Hold                 []time.Duration
@@ -54,7 +54,7 @@ type Overrides struct {
 	Quick                bool
 }
 
-// orUsual is what the user named, or the usual when that is nothing.
+// orUsual is the user's choice, or the usual values without one.
 func orUsual[T any](asked []T, usual ...T) []T {
 	if len(asked) > 0 {
 		return asked
@@ -82,7 +82,7 @@ type Input struct {
 	Host   host.Spec   // of the processes
 	Clock  proc.Clock
 	TTL    time.Duration
-	// Seed is where all that is random in this cell and run comes from.
+	// Seed determines everything random in this cell and run.
 	Seed uint64
 	// Rate is how many cycles per second the open loop of acquire offers; 0:
 	// half of what the closed loop did.
@@ -97,7 +97,7 @@ type Input struct {
 	Server *servers.Server
 	// Commands reads what a server has done; nil when its servers do not count.
 	Commands func(ctx context.Context) (servers.Served, error)
-	// Relays are what passes through between the hosts and a store that is RTT away.
+	// Relays are the proxies between the hosts and a store that is RTT away.
 	Relays []*inject.Proxy
 	// Names are the locks; caller i uses Names[i%len(Names)].
 	Names []string
@@ -105,7 +105,7 @@ type Input struct {
 	WarmUp, Measure time.Duration
 }
 
-// client is the client of core below the locker, nil where that is another
+// client is the client of core below the locker, or nil if the locker is of another
 // library.
 func (in Input) client() *core.Client {
 	if l, ok := in.Locker.(interface{ Client() *core.Client }); ok {
@@ -114,8 +114,8 @@ func (in Input) client() *core.Client {
 	return nil
 }
 
-// ErrNothingDone: not one cycle of a cell succeeded. It wraps the first error
-// that was met.
+// ErrNothingDone means that not one cycle of a cell succeeded. The error also wraps
+// the first error that occurred.
 var ErrNothingDone = errors.New("no operation succeeded")
 
 // grace is how long after its planned end a cell may go on before its
@@ -123,8 +123,8 @@ var ErrNothingDone = errors.New("no operation succeeded")
 // run for ever.
 const grace = 10 * time.Second
 
-// graceOf is the grace of a cell that is measured for so long: one library that
-// waits for ever would make a quick run a long one.
+// graceOf is the grace of a cell with that measured time. It is short in a quick run,
+// which a library that waits for ever would make long.
 func graceOf(measure time.Duration) time.Duration {
 	return min(grace, max(grace/5, 10*measure))
 }
@@ -143,8 +143,8 @@ func callers(in Input) ([]*load.Caller, error) {
 	return out, nil
 }
 
-// hostsOf are the numbers of hosts of a scenario that can be spread, as its
-// workloads have them: one host is this process.
+// hostsOf are the numbers of hosts of a scenario that can be spread over processes.
+// In workloads one host means this process.
 func hostsOf(a Overrides, usual ...int) []int {
 	var out []int
 	for _, n := range orUsual(a.Hosts, usual...) {
@@ -182,9 +182,9 @@ func startHost(ctx context.Context, s host.Spec, clock proc.Clock) (*host.Proces
 	return host.Start(ctx, s)
 }
 
-// cycleIn lets the callers cycle in each of the hosts, or in this process where
-// there are none. It returns what they have recorded and the first error that
-// one of them met; err is that the attempts of a host are lost.
+// cycleIn lets the callers cycle in each of the hosts, or in this process where there
+// are none. It returns their attempts and the first error of any of them. err means
+// that the attempts of a host are lost.
 func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []results.Attempt, first, err error) {
 	if len(hosts) == 0 {
 		attempts, first = c.Run(ctx, in.Locker, in.Clock)

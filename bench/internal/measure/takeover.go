@@ -27,11 +27,11 @@ var takeover = Scenario{
 }
 
 const (
-	// campaigners are how many candidates there are when nobody says.
+	// campaigners is how many candidates there are unless the user says.
 	campaigners = 2
 	// names are how many locks share each harm.
 	names = 8
-	// harms is how many leaders of one cell are harmed in one run when nobody
+	// harms is how many leaders of one cell are harmed in one run unless the plan
 	// says: 30 in the ten runs of a full plan.
 	harms = 3
 	// queueing is the least time that candidates have to enter their queues
@@ -86,7 +86,7 @@ func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
 	s := newElection(in, m)
 	s.system.Dir = filepath.Join(scratch.Dir(), "hosts")
 	s.system.AtEnd(scratch.Close)
-	if m.waits != nil || in.Host.Baseline != "" { // for a time, and not for the store
+	if m.waits != nil || in.Host.Baseline != "" { // it waits for a time, and not for the store
 		in.Relays = nil
 	}
 	s.passing = in.watch()
@@ -160,7 +160,7 @@ func (s *election) succeed(ctx context.Context) error {
 func (s *election) repair(ctx context.Context, h *incident) error {
 	switch {
 	case s.mode.kills:
-		return errors.Join(s.heal(h), s.join(ctx)) // one in place of the dead
+		return errors.Join(s.heal(h), s.join(ctx)) // a new candidate replaces the dead one
 	case s.mode.name == "freeze":
 		resumed := s.in.Clock.Now()
 		return errors.Join(s.heal(h), s.noticed(ctx, h, resumed))
@@ -173,15 +173,15 @@ func (s *election) repair(ctx context.Context, h *incident) error {
 // incident is one leader that was harmed.
 type incident struct {
 	victim *faults.Host
-	names  []int32 // that it led
-	before []int   // those terms, by index
+	names  []int32 // names that it led
+	before []int   // the terms for these names, by index
 	// from and until are the last moment before the harm and the first one
 	// after it.
 	from, until int64
 }
 
-// aim chooses the candidate that leads most, if any does: on a machine that is
-// starved all may have lost their leases. It is called with mu locked.
+// aim chooses the candidate that leads most names, if any leads. On a starved machine
+// all may have lost their leases. It is called with mu locked.
 func (s *election) aim() incident {
 	led := map[int][]int32{} // by candidate
 	var h incident
@@ -228,23 +228,23 @@ func modeByName(name string) (mode, bool) {
 type mode struct {
 	name string
 	doc  string // one line
-	// actions are what is done to the host, in their order.
+	// actions are done to the host, in this order.
 	actions []string
-	// kills reports whether it does not live on.
+	// kills reports whether the mode ends the host.
 	kills bool
 	// server modes harm the server and not the leader, who may stay the leader.
 	server bool
 	// expires modes leave the lease to its TTL: a new leader before its end is a
-	// finding. In the others somebody releases it.
+	// finding. In the other modes some process releases the lease.
 	expires bool
-	// waits is about how long a takeover lasts; nil: no time worth counting.
+	// waits is about how long a takeover lasts; nil means negligible.
 	waits func(ttl time.Duration) time.Duration
-	// inject does what is no action of a host; nil: nothing.
+	// inject does harm that is no action of a host; nil for none.
 	inject func(ctx context.Context, s *election, h *incident) error
 }
 
-// proxied reports whether connections are broken: every candidate has proxies of its
-// own.
+// proxied reports whether the mode breaks connections, so that every candidate needs
+// its own proxies.
 func (m mode) proxied() bool { return slices.Contains(m.actions, "black-hole") }
 
 var killHost = mode{
@@ -253,8 +253,8 @@ var killHost = mode{
 	actions: []string{"kill-host"}, kills: true,
 }
 
-// ttlLeft is how long a lease lives that is harmed at a random phase, on
-// average.
+// ttlLeft is how long a lease lives on average when its holder is harmed at a random
+// phase.
 func ttlLeft(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
 var modes = []mode{
@@ -299,7 +299,7 @@ var modes = []mode{
 	},
 }
 
-// NotPossible says why a mode cannot be measured with this input; "" when it
+// NotPossible says why a mode cannot be measured with this input. It is "" when it
 // can.
 func NotPossible(in Input) string {
 	m, _ := modeByName(in.Mode)

@@ -15,8 +15,8 @@ const (
 	// rounding is by how much a store that counts milliseconds may let a lease
 	// go before its time.
 	rounding = 2 * time.Millisecond
-	// margin is what a takeover may take beyond the end of the TTL and one
-	// round trip.
+	// margin is how long a takeover may take beyond the end of the TTL and one round
+	// trip.
 	margin = 50 * time.Millisecond
 )
 
@@ -24,11 +24,11 @@ const (
 const (
 	tookOver = "takeover" // from the harm to the new leader's grant
 	overdue  = "overdue"  // from the end of the TTL to the grant
-	notice   = "notice"   // from the resumption of a frozen leader until it knew
+	notice   = "notice"   // from the resumption of a frozen leader until it knew of its loss
 )
 
-// begin prepares the cell. Where a takeover is by expiry it has a band, from the
-// least to the most that it may take.
+// begin prepares the cell. A takeover by expiry has a band, from its shortest to its
+// longest time allowed.
 func (s *election) begin() {
 	s.cell = results.Cell{Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	s.slack = margin + kinds.Of(s.in.Host.Backend).ExpiryStep + s.in.Tick + roundTrip(s.in)
@@ -39,13 +39,13 @@ func (s *election) begin() {
 	}
 }
 
-// took takes down one sample.
+// took records one sample.
 func (s *election) took(what string, ns int64) {
 	s.cell.Latencies[what] = append(s.cell.Latencies[what], ns)
 }
 
-// roundTrip is about one question to the store and its answer, 0 where nobody
-// can be asked.
+// roundTrip is the time of about one request to the store and its reply, or 0 where
+// there is nothing to ask.
 func roundTrip(in Input) time.Duration {
 	client := in.client()
 	if client == nil || len(in.Names) == 0 {
@@ -67,7 +67,7 @@ func roundTrip(in Input) time.Duration {
 	return took[len(took)/2]
 }
 
-// sample takes down the takeovers after one harm.
+// sample records the takeovers after one harm.
 func (s *election) sample(h *incident) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *election) sample(h *incident) {
 // that was due around the harm may have reached the store without a report.
 func (s *election) judge(h *incident, old results.Hold, since int64) {
 	if old.SentNs == 0 {
-		return // nobody here knows
+		return // the end of the lease is unknown here
 	}
 	ttl := int64(s.in.TTL)
 	sent, confirmed := old.SentNs, old.GrantedNs
@@ -111,8 +111,8 @@ func (s *election) judge(h *incident, old results.Hold, since int64) {
 	}
 }
 
-// noticed waits until the victim knows of every name that it has lost, and
-// counts what it did as a leader after the moment resumed, unless that is 0.
+// noticed waits until the victim knows of every name that it has lost. It counts the
+// victim's acts as a leader after the moment resumed, unless that is 0.
 func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
 	all := func() bool {
 		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].DoneNs == 0 })

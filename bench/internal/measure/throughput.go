@@ -20,15 +20,15 @@ var throughput = Scenario{
 }
 
 const (
-	// manyKeys are so many locks that callers seldom meet.
+	// manyKeys is a number of locks at which callers seldom meet.
 	manyKeys = 1024
-	// fewKeys, held for fewHold, are so few that callers wait for each other.
+	// fewKeys, held for fewHold, is a number at which callers wait for each other.
 	fewKeys = 8
 	fewHold = time.Millisecond
 )
 
-// throughputWorkloads are points of the curve of latency against load, and one
-// cell in which callers wait for each other. What the user names replaces them.
+// throughputWorkloads are points of the curve of latency against load, and one cell
+// in which callers wait for each other. The user's numbers replace them.
 func throughputWorkloads(a Overrides) []Workload {
 	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
 	if a.Quick {
@@ -74,7 +74,7 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	cell.Attempts = attempts
 	acquires, releases, _ := measured(attempts, from)
 	cell.Latencies = map[string][]int64{}
-	passing := &trips{} // with many callers, whose turns cannot be told from each other
+	passing := &trips{} // none with many callers, whose round trips cannot be told apart
 	passing.note(&cell, "acquire", acquires)
 	passing.note(&cell, "release", releases)
 	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, contenders(in))
@@ -89,9 +89,9 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	return cell, nil
 }
 
-// doneIn counts the cycles that were done in the measured time, whenever they
-// began. That time lasts until each caller could have been done once: with many
-// callers a store that works in batches is done with them in waves.
+// doneIn counts the cycles that ended in the measured time, whenever they began. That
+// time lasts until each caller could have ended one, because a store that works in
+// batches finishes many callers in waves.
 //
 // Note: a count of the cycles that began in it, over the time until the last of
 // them is done, has an end in which fewer and fewer callers ask. The more callers

@@ -16,7 +16,7 @@ type span [2]int64
 // tripsOf is the unit of the round trips that an operation has waited for.
 func tripsOf(op string) string { return "trips/" + op }
 
-// trips are what passes between the hosts of a cell and its store.
+// trips records the data that pass between the hosts of a cell and its store.
 type trips struct {
 	clock proc.Clock
 	half  int64 // of a round trip, in nanoseconds
@@ -32,7 +32,7 @@ type passage struct {
 	way inject.Direction
 }
 
-// watch notes from now on what comes to the relays of the cell, if there are any.
+// watch records from now on the data that come to the relays of the cell, if it has any.
 func (in Input) watch() *trips {
 	t := &trips{clock: in.Clock, half: int64(in.RTT / 2)}
 	for _, relay := range in.Relays {
@@ -52,10 +52,10 @@ func (t *trips) end() {
 }
 
 // in counts the round trips that an operation has waited for: the turns of a request, an
-// answer, a request that came after it, and so on, over all connections. A piece is
-// there half a round trip after it came to its relay. What came before that was sent
-// without it, so that nodes that are asked together make one turn. What goes on beside
-// adds one only to an operation that takes as long for another reason.
+// answer, a request that came after it, and so on, over all connections. A piece arrives
+// half a round trip after it came to its relay. Data that came to a relay before that
+// were sent without it, so nodes that are asked together make one turn. Unrelated
+// traffic adds a turn only to an operation that takes as long for another reason.
 func (t *trips) in(s span) (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -28,16 +28,16 @@ var shortTTL = Scenario{
 }
 
 const (
-	// leasesOfTTL is how many leases have the same TTL, from manyFrom on, when nobody
-	// says. Of shorter ones there are fewer, so that each TTL has as many renewals a
-	// second, but at least fewLeases.
+	// leasesOfTTL is how many leases have the same TTL, from manyFrom on, unless the
+	// user says. Shorter TTLs have fewer leases, but at least fewLeases, so that each
+	// TTL has as many renewals a second.
 	leasesOfTTL = 100
 	manyFrom    = time.Second
 	fewLeases   = 4
 )
 
-// ttlsOf are the TTLs that are tried: the smallest of a backend, and from there
-// those of the series 1, 2, 5 up to longest.
+// ttlsOf are the TTLs to try: the smallest of a backend, and from there the series 1,
+// 2, 5 up to longest.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {
@@ -54,16 +54,16 @@ func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	return out
 }
 
-// tried is a TTL with its leases: one for each caller, and names for the takeover
-// after these.
+// tried is a TTL with its leases, one for each caller, and further names for the
+// takeover.
 type tried struct {
 	ttl     time.Duration
 	names   []string
 	callers []*load.Caller
 	leases  []load.Lease // the first of each caller
 	cell    results.Cell
-	spent   []int64 // of the TTL, when a renewal was confirmed
-	lost    []int64 // when leases were
+	spent   []int64 // spent time of the TTL when a renewal was confirmed
+	lost    []int64 // when leases were lost
 }
 
 // ttlCell holds leases of several TTLs at the same time, so that all of them meet the
@@ -110,7 +110,7 @@ func runTTL(ctx context.Context, in Input) (cell results.Cell, err error) {
 func (t *ttlCell) acquire(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := t.plugin.backend.Check(bounded); err != nil { // the store says how short they may be
+	if err := t.plugin.backend.Check(bounded); err != nil { // Check lets the store say how short TTLs may be
 		return err
 	}
 	for _, d := range ttlsOf(t.plugin.backend.Properties(), min(t.in.TTL, t.in.For)) {
@@ -153,8 +153,8 @@ func (t *ttlCell) prepare(d time.Duration) error {
 	return nil
 }
 
-// hold keeps every lease for the measured time, and returns for how long this
-// process stood still at most.
+// hold keeps every lease for the measured time, and returns the longest time that
+// this process stood still.
 func (t *ttlCell) hold(ctx context.Context) (stalled time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, t.in.For)
 	defer cancel()
@@ -187,7 +187,7 @@ func (t *ttlCell) count(on bool) {
 func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease load.Lease) {
 	for ok := true; ; {
 		if ok {
-			kept := lease.(interface { // one of core, as those of every plugin
+			kept := lease.(interface { // a lease of core, as every plugin's lease is
 				Done() <-chan struct{}
 				Deadline() time.Time
 			})
@@ -208,8 +208,8 @@ func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease loa
 	}
 }
 
-// lose takes down a loss. The holder has acted as one until then, or until the
-// deadline, after which its lease told it that it is not valid.
+// lose records a loss. The holder has acted as one until then, or until the deadline,
+// after which its lease called itself invalid.
 func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	a := &c.Attempts[len(c.Attempts)-1]
 	a.Done, a.End = t.in.Clock.Now(), results.EndLost
@@ -221,8 +221,8 @@ func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	}
 }
 
-// hear takes down what a renewal had left of its lease. The first one of a grant that
-// the store has made by itself has no slack.
+// hear records how much of the lease was left at a renewal. The first renewal of a
+// grant that the store made by itself has no slack.
 func (t *ttlCell) hear(e core.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,8 +235,8 @@ func (t *ttlCell) hear(e core.Event) {
 	}
 }
 
-// replace loses a machine that holds leases of this TTL while another one wants them,
-// as takeover does, unless the TTL is none to be taken.
+// replace loses a machine that holds leases of this TTL while another machine wants
+// them, as takeover does. It does nothing for a TTL that has lost leases.
 func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	in := t.in
 	in.Workload = Workload{Mode: "kill-machine", Hosts: campaigners, Clients: names}
@@ -278,8 +278,8 @@ func (t *ttlCell) measured(of *tried, stalled time.Duration) results.Cell {
 	return c
 }
 
-// stalls is by how many stalls leases were lost at these times: what is lost within a
-// TTL of the loss before is lost to the same one.
+// stalls counts the stalls that caused losses at these times. A loss within a TTL of
+// the previous loss belongs to the same stall.
 func stalls(lost []int64, ttl time.Duration) int {
 	slices.Sort(lost)
 	n := 0

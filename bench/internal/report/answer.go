@@ -12,12 +12,12 @@ import (
 // hostScope is the scope of a backend whose locks no other host sees.
 const hostScope = "host"
 
-// answer is what a run says to "which one should I use": of each need who meets
-// it best, and a drawing of one figure against what is promised. Text and page
+// answer is a run's answer to "which one should I use": for each need the backend
+// that meets it best, and a drawing of one figure against the promises. Text and page
 // show the same.
 type answer struct {
 	Choices []choice
-	Note    string // who was no candidate, and how to read the choices
+	Note    string // which subjects were no candidates, and how to read the choices
 	Drawing drawing
 }
 
@@ -28,19 +28,19 @@ func (r Report) answer() answer {
 // choice is the answer for one need, in the words of the field.
 type choice struct {
 	Need string `json:"need"`
-	// Take is the best, and those that the runs cannot tell from it; none when
-	// they tell no backend from the best.
+	// Take is the best backend, and those that the runs cannot tell from it; it is
+	// empty when the runs tell no backend from the best.
 	Take     []string `json:"take,omitempty"`
-	Measured string   `json:"measured,omitempty"` // of each that is taken
-	Others   string   `json:"others,omitempty"`   // with how many times slower they are, or what they lack
-	// Libraries are the baselines that are faster, and those that backends are
-	// compared with, with what a plugin has and they have not.
+	Measured string   `json:"measured,omitempty"` // the figure of each backend in Take
+	Others   string   `json:"others,omitempty"`   // how many times slower the others are, or what they lack
+	// Libraries are the faster baselines and the references of backends, with the
+	// features of a plugin that they lack.
 	Libraries string `json:"libraries,omitempty"`
 }
 
-// choices are filled from this run: with one candidate and no library there is none to
-// choose. Only backends that can exclude hosts from
-// each other and broke no rule are candidates.
+// choices are filled from this run. One candidate without a library leaves nothing to
+// choose. Only backends that can exclude hosts from each other and broke no rule are
+// candidates.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -54,8 +54,8 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors are the backends whose grants survive a crash of a server, as the settings
-// say that were read.
+// survivors are the backends whose grants survive a crash of a server, according to
+// the settings that were read.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}
@@ -127,7 +127,7 @@ func (h highlight) byFigure(a, b Row) int {
 	return d
 }
 
-// compared says how much slower a row is than another, or faster.
+// compared says how much slower or faster a row is than another.
 func (h highlight) compared(row, than Row) string {
 	times, what := row.Figures[h.unit].Center/than.Figures[h.unit].Center, "slower"
 	if h.more {
@@ -166,8 +166,8 @@ func (r Report) undecided() string {
 	return "these runs show no difference"
 }
 
-// promised is the name of a row, with what its grants survive where that is not
-// the same for all.
+// promised is the name of a row. It adds what the row's grants survive where that is
+// not the same for all.
 func promised(row Row, all []Row) string {
 	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
 		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
@@ -179,7 +179,7 @@ func promised(row Row, all []Row) string {
 // 3 against 3 the least p of the U test is 0.1.
 const fewestRuns = 4
 
-// runs is how many the cells had at most.
+// runs is the largest number of runs of any cell.
 func (r Report) runs() int {
 	n := 0
 	for _, t := range r.Tables {
@@ -188,7 +188,7 @@ func (r Report) runs() int {
 	return n
 }
 
-// choiceNote says who was no candidate and why, and how to read the answers.
+// choiceNote says which subjects were no candidates and why, and how to read the answers.
 func (r Report) choiceNote() string {
 	var parts []string
 	compared := len(r.highlights()) > 0
@@ -233,11 +233,11 @@ type highlight struct {
 	title string // of its column
 	need  string // the quality that it measures
 	unit  string
-	more  bool // is better
+	more  bool // more is better
 	table Table
 }
 
-// highlights are those of the scenarios that were measured.
+// highlights are the highlights of the measured scenarios.
 func (r Report) highlights() []highlight {
 	var out []highlight
 	add := func(title, need, unit string, more bool, t Table) {
@@ -280,15 +280,15 @@ func (r Report) highlights() []highlight {
 	return out
 }
 
-// near are the tables of the store that is nearest.
+// near are the tables of the nearest store.
 func near(ts []Table) []Table {
 	return filter(ts, func(t Table) bool {
 		return !slices.ContainsFunc(ts, func(other Table) bool { return other.RTT < t.RTT })
 	})
 }
 
-// mostHosts is the table of most hosts and fewest callers in each. What
-// passes a lock on inside one host is not the backend.
+// mostHosts is the table with the most hosts and the fewest callers in each. Inside
+// one host it is not the backend that passes a lock on.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
 		if t.Hosts > most.Hosts {
@@ -298,8 +298,8 @@ func mostHosts(ts []Table) (most Table, ok bool) {
 	return most, ok
 }
 
-// summary is one row for each subject: what a grant survives, what its tokens
-// are worth, what the checks found, and the highlights.
+// summary has one row for each subject, with what a grant survives, the worth of its
+// tokens, the findings of the checks, and the highlights.
 func (r Report) summary() grid {
 	columns := []column[results.Subject]{
 		{gridColumn{"backend", false}, subject},
@@ -324,7 +324,7 @@ func (h highlight) cell(s results.Subject) cell {
 	return figure(h.unit, true)(h.table.Rows[i])
 }
 
-// differ reports whether the runs support that a and b are not the same.
+// differ reports whether the runs support that a and b differ.
 func (h highlight) differ(a, b Row) bool {
 	return results.Compare(a.Runs[h.unit], b.Runs[h.unit]).Supported
 }

@@ -41,7 +41,7 @@ type view struct {
 	YTitle string `json:"ytitle"`
 	Lines  []line `json:"lines"`
 	Band   *band  `json:"band,omitempty"`
-	Table  grid   `json:"-"` // says the same, where no table of the section does
+	Table  grid   `json:"-"` // the same figures, where no table of the section has them
 }
 
 // band is a part of the x axis that is pointed out.
@@ -51,8 +51,8 @@ type band struct {
 	Label string  `json:"label"`
 }
 
-// line is one subject's. A family, which has its colour and marker, is a
-// backend with the baselines on its server; they differ in their dashes.
+// line is the line of one subject. A family is a backend with the baselines on its
+// server; it has one colour and marker, and its lines differ in their dashes.
 type line struct {
 	Name   string      `json:"name"`
 	Family int         `json:"family"`
@@ -64,8 +64,8 @@ type line struct {
 // style finds the family and dash of a subject.
 type style struct{ family, dash int }
 
-// styles numbers the backends in the order of the manifest, and the baselines
-// of each. What belongs to none is a family of its own.
+// styles numbers the backends in the order of the manifest, and the baselines of
+// each. A subject that belongs to no backend is a separate family.
 func styles(m results.Manifest) map[string]style {
 	out, byReference := map[string]style{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
@@ -90,8 +90,8 @@ func styles(m results.Manifest) map[string]style {
 	return out
 }
 
-// line is that of a subject. Of the baselines only the references are shown at
-// first: twenty lines say nothing.
+// line makes the line of a subject. Of the baselines only the references are shown at
+// first, because twenty lines are unreadable.
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
@@ -100,7 +100,7 @@ func (r Report) line(s results.Subject, points [][]float64) line {
 	}
 }
 
-// charts are those of one scenario.
+// charts are the charts of one scenario.
 func (r Report) charts(scenario string) []chart {
 	all := append(r.distributions(scenario), r.loadChart(scenario))
 	return slices.DeleteFunc(all, func(c chart) bool { return len(c.Views) == 0 })
@@ -136,9 +136,9 @@ func (t Table) facet() string {
 	return strings.Join(append(parts, t.held()...), ", ")
 }
 
-// lineFacet is the facet of a table, with its hosts when there are others with as
-// many hosts and other numbers of clients: then each number of hosts is a curve
-// of its own, else all are points of one.
+// lineFacet is the facet of a table. It includes the hosts when other tables have as
+// many hosts and other numbers of clients. Each number of hosts is then a separate
+// curve; else all are points of one.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -213,7 +213,7 @@ var shares = []float64{
 // beyond is how many samples must lie above a percentile for it to be shown.
 const beyond = 5
 
-// enough reports whether n samples are worth a percentile.
+// enough reports whether n samples are enough for a percentile.
 func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
@@ -275,7 +275,7 @@ type samples struct {
 	*hdrhistogram.Histogram
 }
 
-// samplesOf are those of a distribution, of all subjects that have some.
+// samplesOf are the samples of a distribution, for all subjects that have some.
 func (r Report) samplesOf(key results.HistogramKey) []samples {
 	var out []samples
 	for _, s := range r.Manifest.Subjects {
@@ -287,7 +287,7 @@ func (r Report) samplesOf(key results.HistogramKey) []samples {
 	return out
 }
 
-// samplesColumns are those of tables of samples.
+// samplesColumns are the columns of tables of samples.
 var samplesColumns = []column[samples]{
 	{gridColumn{"backend", false}, func(s samples) cell { return subject(s.Subject) }},
 	numberColumn("samples", func(s samples) cell { return count(s.TotalCount()) }),
@@ -296,7 +296,7 @@ var samplesColumns = []column[samples]{
 	numberColumn("max", func(s samples) cell { return took(s.Max()) }),
 }
 
-// percentile is a column of those that have enough samples for it.
+// percentile is a column with one percentile, for rows with enough samples.
 func percentile(share float64) column[samples] {
 	return numberColumn(fmt.Sprintf("p%g", 100*share), func(s samples) cell {
 		if !enough(s.TotalCount(), share) {
@@ -306,8 +306,8 @@ func percentile(share float64) column[samples] {
 	})
 }
 
-// cellsOf are the distributions of a scenario, without a backend: each is a
-// view. Acquire comes first, then as the alphabet has it.
+// cellsOf are the distributions of a scenario, without a backend; each is a view.
+// Acquire comes first, the others follow by the alphabet.
 func (r Report) cellsOf(scenario string) []results.HistogramKey {
 	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {
@@ -340,9 +340,9 @@ func label(key results.HistogramKey) string {
 // takeoverOp is the operation whose distribution is a takeover's.
 const takeoverOp = "takeover"
 
-// ttlBand is when a takeover is due that waits for the lease's end. The cells
-// say when that is; those that do not wait have none, and then it is what the
-// plan's TTL leaves: renewed every third of it, two thirds to the whole.
+// ttlBand is when a takeover that waits for the lease's end is due. The cells give
+// that time; if they do not wait and so give none, the plan's TTL does. Renewed every
+// third of it, a lease has two thirds to the whole left.
 func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {

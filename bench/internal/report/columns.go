@@ -15,7 +15,7 @@ type cell struct {
 	Text string
 	// Value sorts numbers; nil sorts by the text.
 	Value *float64
-	ours  bool // names a backend through its plugin
+	ours  bool // the cell names a backend through its plugin
 }
 
 // grid is a table as it is shown, in every format.
@@ -87,7 +87,7 @@ func filter[T any](items []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
 }
 
-// group are those of some items that have one key.
+// group is the items that have one key.
 type group[K comparable, T any] struct {
 	key K
 	all []T
@@ -121,8 +121,8 @@ var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }
 
-// columns chooses what is shown of a table: those in which some row has
-// something to say.
+// columns chooses the columns to show of a table: the ones in which some row has a
+// value.
 func columns(t Table) []column[Row] {
 	all := []column[Row]{rowSubject}
 	listed := map[string]bool{}
@@ -156,11 +156,11 @@ func columns(t Table) []column[Row] {
 // rowSubject is the first column of tables of rows.
 var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
-// severalReferences stands in titles for them; a note below the table names
-// them.
+// severalReferences stands in titles for several references; a note below the table
+// names them.
 const severalReferences = "ref."
 
-// references names what the rows are compared with.
+// references names the baselines that the rows are compared with.
 func references(t Table) string {
 	having := filter(t.Rows, func(r Row) bool { return r.Reference != "" })
 	switch names := distinct(having, func(r Row) string { return r.Reference }); len(names) {
@@ -190,9 +190,9 @@ func name(s results.Subject) string {
 	return s.Name
 }
 
-// figure shows the median of a unit, with its interval where it is one of the
-// figures that are compared. What was the longest of each run is the longest of
-// all: their median would hide a stall.
+// figure shows the median of a unit, with its interval where it is one of the figures
+// that are compared. A figure that is the longest of each run is shown as the longest
+// of all runs, because a median would hide a stall.
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
 		e := r.Figures[unit]
@@ -212,14 +212,14 @@ func figure(unit string, interval bool) func(Row) cell {
 	}
 }
 
-// blank reports whether a row has no figure that stands for all of its runs.
+// blank reports whether a row lacks a figure that stands for all of its runs.
 func (r Row) blank(unit string) bool {
 	n := r.Figures[unit].N
 	return n == 0 || tail(unit) && n < r.runs()
 }
 
-// blankNote says why percentiles are missing of some rows and not of others; "" when
-// that is not so.
+// blankNote says why some rows lack percentiles that others have. It is "" when none
+// does.
 func (t Table) blankNote() string {
 	var parts []string
 	for _, u := range results.Units {
@@ -234,11 +234,11 @@ func (t Table) blankNote() string {
 	return "A blank figure had too few samples in some run: " + strings.Join(parts, ", ")
 }
 
-// tail reports whether a unit is written of runs with many samples only. Its
-// median over some of the runs stands in no relation to one over all.
+// tail reports whether a unit is written only for runs with many samples. Its median
+// over some of the runs cannot be compared with one over all.
 func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
 
-// runs is how many there were of a row.
+// runs is the number of runs of a row.
 func (r Row) runs() int {
 	n := 0
 	for _, e := range r.Figures {
@@ -247,7 +247,7 @@ func (r Row) runs() int {
 	return n
 }
 
-// runs is how many were done at most, which an interruption makes fewer.
+// runs is the largest number of runs of any row. An interruption lowers it.
 func (t Table) runs() int {
 	n := 0
 	for _, row := range t.Rows {
@@ -259,8 +259,8 @@ func (t Table) runs() int {
 // refusedUnit is 1 for a run whose load generator could not keep up.
 const refusedUnit = "open-refused"
 
-// refused reports whether the figures of the open loop are those of the
-// generator: it could not keep up in half of the runs.
+// refused reports whether the figures of the open loop describe the generator,
+// because it could not keep up in half of the runs.
 func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 
 func ratio(r *results.Ratio) cell {
@@ -313,11 +313,11 @@ func (r Report) title(t Table) string {
 	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(append(what, t.load()), ", "), plural(t.runs(), "run"))
 }
 
-// load says how many wanted locks, and of how many.
+// load says how many callers wanted locks, and how many locks there were.
 func (t Table) load() string {
 	out := plural(t.Clients, "client")
 	switch {
-	case t.Scenario == takeoverScenario: // its clients are what each host campaigns for
+	case t.Scenario == takeoverScenario: // its clients are the names that each host campaigns for
 		out = plural(t.Hosts, "host") + ", " + plural(t.Clients, "lock")
 	case t.Hosts > 0 && t.Clients > 1:
 		out = plural(t.Hosts, "host") + " of " + out
@@ -327,7 +327,7 @@ func (t Table) load() string {
 	return strings.Join(append([]string{out}, t.held()...), ", ")
 }
 
-// held says what was varied besides the number of callers.
+// held names the dimensions that varied besides the number of callers.
 func (t Table) held() (out []string) {
 	if t.Keys > 0 {
 		out = append(out, plural(t.Keys, "key"))

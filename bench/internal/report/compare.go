@@ -33,7 +33,7 @@ func (p *printer) comparison(c results.Comparison) {
 	p.grid(tabulate(grid{Title: "limits"}, heldColumns, c.Held))
 }
 
-// shown leaves out what is the same in both builds, unless it has changed.
+// shown leaves out subjects that both builds share, unless their figures have changed.
 func shown(d results.Difference) bool { return !d.Control || d.Worse() || d.Improved() }
 
 func titleOf(d results.Difference) string {
@@ -41,7 +41,7 @@ func titleOf(d results.Difference) string {
 	return scenario + ", " + d.Unit
 }
 
-// differenceColumns are those of each table.
+// differenceColumns are the columns of each table.
 var differenceColumns = []column[results.Difference]{
 	textColumn("", cellWithin),
 	numberColumn("old", func(d results.Difference) cell { return word(value(d.Unit, d.Old)) }),
@@ -78,7 +78,7 @@ func judgement(d results.Difference) string {
 	return out
 }
 
-// ShortCell is the name of a cell without what every name has.
+// ShortCell is the name of a cell without the words that every name has.
 func ShortCell(cell string) string {
 	cell = strings.Replace(cell, "/backend=", " ", 1)
 	return strings.ToLower(cell[:min(1, len(cell))]) + strings.ReplaceAll(cell[min(1, len(cell)):], "/", " ")
@@ -120,7 +120,7 @@ func comparisonNotes(c results.Comparison) []string {
 	return out
 }
 
-// heldColumns are those of the table of limits.
+// heldColumns are the columns of the table of limits.
 var heldColumns = []column[results.Held]{
 	textColumn("figure", held),
 	numberColumn("measured", func(h results.Held) cell { return word(measured(h)) }),
@@ -128,7 +128,7 @@ var heldColumns = []column[results.Held]{
 	textColumn("", outcome),
 }
 
-// held is which figure was held against a limit.
+// held names the figure that was compared with a limit.
 func held(h results.Held) string {
 	out := ShortCell(h.Row.Cell) + ": " + h.Figure()
 	if h.Rows > 1 {
@@ -144,7 +144,7 @@ func outcome(h results.Held) string {
 	return "ok"
 }
 
-// measured is what was held against a limit, with the interval of the median.
+// measured is the value that was compared with a limit, with the interval of the median.
 func measured(h results.Held) string {
 	shown := func(v float64) string {
 		if h.IsRatio() {
@@ -159,7 +159,7 @@ func measured(h results.Held) string {
 	return out
 }
 
-// HeldLine says in one line what was held against a limit.
+// HeldLine says in one line which figure was compared with a limit.
 func HeldLine(h results.Held) string {
 	return fmt.Sprintf("%s is %s, wanted %s", held(h), measured(h), h.Limit())
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// drawing is speed against what is promised: a lane for each promise, the
-// strongest on top, and in it a mark for each that gives it, the fastest on top
-// and on the right. Without lanes there is none.
+// drawing shows speed against promises. It has a lane for each promise, the strongest
+// on top, and in it a mark for each subject that gives it, the fastest on top and on
+// the right. Without lanes there is no drawing.
 type drawing struct {
 	Title string
 	Lanes []promise
@@ -53,7 +53,7 @@ var tokenClasses = []struct{ class, means string }{
 	{"none", "no tokens"},
 }
 
-// drawing is of the first highlight that compares something with a backend.
+// drawing draws the first highlight that compares a subject with a backend.
 func (r Report) drawing() drawing {
 	for _, h := range r.highlights() {
 		rows := filter(h.table.Rows, func(row Row) bool {
@@ -83,8 +83,8 @@ func (r Report) draw(h highlight, rows []Row) drawing {
 	return d
 }
 
-// promise is which lane of its tokens a row is in. What gives no token is in one
-// lane, whatever its server survives.
+// promise is the lane of a row, by its tokens. All subjects without tokens share one
+// lane, whatever their servers survive.
 func (row Row) promise() string {
 	if cmp.Or(row.Fencing, "none") == "none" {
 		return ""
@@ -108,7 +108,7 @@ func (r Report) mark(row Row, h highlight, s scale) mark {
 	return m
 }
 
-// shortDurability is the first of the words about it.
+// shortDurability is the first of the words about durability.
 func (row Row) shortDurability() string {
 	short, _, _ := strings.Cut(cmp.Or(row.Durability, "durability unknown"), ",")
 	return short
@@ -121,8 +121,8 @@ type scale struct {
 	unit   string
 }
 
-// scaleOf has room for all figures and their intervals. It is at least half a
-// decade wide: else what hardly differs would stand far apart.
+// scaleOf returns a scale with room for all figures and their intervals. It is at
+// least half a decade wide, so that similar figures do not stand far apart.
 func scaleOf(h highlight, rows []Row) scale {
 	s := scale{math.Inf(1), math.Inf(-1), h.more, h.unit}
 	for _, row := range rows {
@@ -176,7 +176,7 @@ func (s scale) ticks() []tick {
 	return out
 }
 
-// round writes a value without the digits that are zeros.
+// round writes a value without trailing zeros.
 func round(unit string, v float64) string {
 	if strings.Contains(unit, "-ns/") {
 		return time.Duration(math.Round(v)).String()
@@ -184,8 +184,8 @@ func round(unit string, v float64) string {
 	return grouped(v)
 }
 
-// answer draws for a terminal what the page draws. Where an interval is not seen,
-// the choices say what the runs support.
+// answer draws the page's drawing for a terminal. It cannot show short intervals; the
+// choices say what the runs support.
 func (p *printer) answer(a answer) {
 	p.drawing(a.Drawing)
 	if len(a.Choices) == 0 {

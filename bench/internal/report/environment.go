@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// where says on what and when it was measured.
+// where says on which machine and when the run measured.
 func (r Report) where() string {
 	m := r.Manifest
 	parts := []string{m.Started.Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d cores", m.Machine.Cores), m.Machine.CPU, m.Machine.Kernel, m.Machine.Go}
@@ -24,13 +24,13 @@ func (r Report) where() string {
 
 func said(text string) bool { return text != "" }
 
-// servers lists the products and versions that were measured, once each.
+// servers lists the measured products and versions, once each.
 func (r Report) servers() []string {
 	shown := filter(r.Manifest.Subjects, func(s results.Subject) bool { return s.Server != "" && s.Scope != hostScope })
 	return distinct(shown, func(s results.Subject) string { return s.Server })
 }
 
-// environment is what the run ran on and with.
+// environment describes the machine and the programs of the run.
 func (r Report) environment() grid {
 	m := r.Manifest
 	g := grid{Title: "environment", Columns: []gridColumn{{"what", false}, {"value", false}}}
@@ -129,7 +129,7 @@ func (r Report) command() string {
 	return strings.Join(args, " ")
 }
 
-// given is a value as a flag has it, "" for none.
+// given is a value as the text of a flag, "" for none.
 func given[T comparable](v T) string {
 	if v == *new(T) {
 		return ""
@@ -137,7 +137,7 @@ func given[T comparable](v T) string {
 	return fmt.Sprint(v)
 }
 
-// faults are those of the safety cells.
+// faults are the faults of the safety cells.
 func (r Report) faults() []string {
 	return distinct(r.Verdict.Cells, func(c check.Cell) string { return c.Fault })
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// headed are the beginnings of lines, up to a colon: the head below which the
+// headed joins the beginnings of lines, up to a colon, to the head below which the
 // page folds them.
 func headed(lines []string) string {
 	heads := distinct(lines, func(line string) string {
@@ -18,11 +18,11 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings stand above the figures; the others are
-// folded.
+// shownFindings is how many findings stand above the figures. The page folds the
+// others.
 const shownFindings = 3
 
-// omissions say what was left out, one line for each reason.
+// omissions says what the run left out, one line for each reason.
 func (r Report) omissions() []string {
 	var reasons []string
 	what := map[string][]string{}
@@ -63,7 +63,7 @@ func (r Report) refusals() []string {
 	return []string{"no figures of the open loop, because the load generator could not keep up, for " + listed(cells)}
 }
 
-// parts says from what a folder was merged.
+// parts says which folders a folder was merged from.
 func (r Report) parts() []string {
 	t, parts := r.Manifest.Together, r.Manifest.Parts
 	if t == nil {
@@ -86,8 +86,7 @@ func (r Report) parts() []string {
 	return out
 }
 
-// shares are the cycles per second of all parts together, and what each of them
-// had of that.
+// shares are the cycles per second of all parts together, and the share of each part.
 func (r Report) shares() grid {
 	g := grid{
 		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",
@@ -115,7 +114,7 @@ func (r Report) shares() grid {
 	return g
 }
 
-// sharesOf is what each part had of the cycles of a cell.
+// sharesOf is the share of each part in the cycles of a cell.
 func sharesOf(cell string, parts []results.Part) []string {
 	var each []float64
 	sum := 0.0

@@ -11,12 +11,12 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Report is what a folder says.
+// Report is the content of a result folder.
 type Report struct {
 	Manifest results.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
-	// Latencies have all runs of a cell together.
+	// Latencies hold all runs of a cell together.
 	Latencies map[results.HistogramKey]*hdrhistogram.Histogram
 }
 
@@ -66,7 +66,7 @@ func Load(dir string) (Report, error) {
 	return r, nil
 }
 
-// The scenarios that this package knows; others are shown as they are.
+// These are the scenarios that this package knows; others are shown as they are.
 const (
 	acquireScenario    = "acquire"
 	throughputScenario = "throughput"
@@ -76,8 +76,8 @@ const (
 	floorScenario      = "floor"
 )
 
-// scenarioOrder is that of the sections; scenarios that are not in it follow, and
-// then the floors.
+// scenarioOrder is the order of the sections. Scenarios that are not in it follow,
+// and then the floors.
 var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario, ttlScenario}
 
 // proves says what a section shows, for readers who did not choose it.
@@ -100,7 +100,7 @@ func scenarioRank(name string) int {
 	return len(scenarioOrder)
 }
 
-// scenarios are those that have tables, in the order of the sections.
+// scenarios are the scenarios with tables, in the order of the sections.
 func (r Report) scenarios() []group[string, Table] {
 	return groups(r.Tables, func(t Table) string { return t.Scenario })
 }
@@ -144,11 +144,11 @@ func tables(m results.Manifest, lines []results.Result) []Table {
 	return out
 }
 
-// insideHost reports whether its callers want one lock in one host, which hands it on by
-// itself.
+// insideHost reports whether its callers want one lock inside one host, which hands the
+// lock on by itself.
 func (t Table) insideHost() bool { return t.Scenario == contendScenario && t.Hosts == 0 }
 
-// byLoad orders the cells of a scenario, those of contend inside one host last.
+// byLoad orders the cells of a scenario by load, with cells of contend inside one host last.
 func byLoad(a, b results.CellName) int {
 	last := 0
 	if x, y := (Table{CellName: a}).insideHost(), (Table{CellName: b}).insideHost(); x != y {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// operations are those whose round trips are told. The hand-over is that between
-// hosts where a subject can be in several.
+// operations are the operations whose round trips are shown. The hand-over is the one
+// between hosts where a subject can be in several.
 var operations = []struct{ title, scenario, name string }{
 	{"acquire", acquireScenario, "acquire"},
 	{"renew", acquireScenario, "renew"},
@@ -18,9 +18,9 @@ var operations = []struct{ title, scenario, name string }{
 	{"takeover", takeoverScenario, "takeover"},
 }
 
-// tripsOf are the round trips that an operation of a subject waits for: those that
-// were counted, and the slope over the distance that checks them. NaN stands for what
-// is not known.
+// tripsOf are the round trips that an operation of a subject waits for: the counted
+// ones, and the slope over the distance that checks them. NaN stands for an unknown
+// number.
 type tripsOf struct {
 	Backend   string   `json:"backend"`
 	Operation string   `json:"operation"`
@@ -30,10 +30,10 @@ type tripsOf struct {
 	counted, slope float64
 }
 
-// apart is by how much both may differ.
+// apart is by how much count and slope may differ.
 const apart = 0.3
 
-// cell shows both.
+// cell shows count and slope.
 func (t tripsOf) cell() cell {
 	text := func(v float64, format string) string {
 		if math.IsNaN(v) {
@@ -47,7 +47,7 @@ func (t tripsOf) cell() cell {
 	return numeric(fmt.Sprintf("%s (%s)", text(t.counted, "%.0f"), text(t.slope, "%.2f")), t.counted)
 }
 
-// allTrips has one element for each subject and operation of which something is known.
+// allTrips has one element for each subject and operation with a known count or slope.
 func (r Report) allTrips() (all []tripsOf) {
 	for _, s := range r.Manifest.Subjects {
 		for _, op := range operations {
@@ -88,19 +88,19 @@ func (r Report) roundTrips() grid {
 	}, columns, subjects)
 }
 
-// tripWarnings name the operations of which the count and the slope differ.
+// tripWarnings name the operations whose count and slope differ.
 func (r Report) tripWarnings() (out []string) {
 	for _, t := range r.allTrips() {
-		if math.Abs(t.counted-t.slope) > apart { // of what is not known nothing is
+		if math.Abs(t.counted-t.slope) > apart { // false if one of them is NaN
 			out = append(out, fmt.Sprintf("round trips: %s of %s waits for %.0f as counted, for %.2f by its latency at several distances", t.Operation, t.Backend, t.counted, t.slope))
 		}
 	}
 	return out
 }
 
-// trips are those of one operation. The slope is by how many distances its p50 grows,
-// from the nearest store behind a relay to the farthest, or from the one without a
-// relay; the count is that at the farthest.
+// trips are the round trips of one operation. The slope is the growth of its p50, in
+// distances, from the nearest store behind a relay, or the store without one, to the
+// farthest. The count is the count at the farthest store.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
 	var loads []results.CellName // without a distance
@@ -109,7 +109,7 @@ func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	for _, t := range r.of(scenario) {
 		i := slices.IndexFunc(t.Rows, func(row Row) bool { return row.Name == s.Name && row.Figures["p50-ns/"+op].N > 0 })
 		ours := s.Kind == results.KindPlugin
-		waits := scenario == takeoverScenario && (!ours || t.Mode != "kill-host") // for the TTL
+		waits := scenario == takeoverScenario && (!ours || t.Mode != "kill-host") // the takeover waits for the TTL
 		if i < 0 || ours && t.insideHost() || waits {
 			continue
 		}

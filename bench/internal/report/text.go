@@ -11,7 +11,7 @@ import (
 // textWidth is what the text fits into: a terminal of 80 columns.
 const textWidth = 80
 
-// WriteVerdict writes what the text of a report begins with.
+// WriteVerdict writes the beginning of a report's text, which is the verdict.
 func (r Report) WriteVerdict(w io.Writer) error { return printed(w, "text", r.verdict) }
 
 func (r Report) verdict(p *printer) {
@@ -22,7 +22,7 @@ func (r Report) verdict(p *printer) {
 	p.lines(r.safetyNotes())
 }
 
-// print writes the verdict first: no figure stands above it.
+// print writes the verdict first, so that no figure stands above it.
 func (r Report) print(p *printer) {
 	r.verdict(p)
 	p.answer(r.answer())
@@ -99,7 +99,7 @@ func (p *printer) note(text string) {
 	}
 }
 
-// command is not wrapped: it is there to be copied.
+// command writes text without wrapping, because readers copy it.
 func (p *printer) command(text string) {
 	if p.markdown {
 		fmt.Fprintf(p, "```sh\n%s\n```\n", text)
@@ -128,8 +128,8 @@ func Wrap(text string, width int, indent string) string {
 	return b.String()
 }
 
-// grid writes a table. One that is wider than the terminal is written in
-// parts, each of which begins with the columns that say what a row is about.
+// grid writes a table. A table wider than the terminal is written in parts, and each
+// part begins with the columns that say what a row is about.
 func (p *printer) grid(g grid) {
 	if len(g.Rows) == 0 || len(g.Columns) == 0 {
 		return
@@ -148,7 +148,7 @@ func (p *printer) grid(g grid) {
 	p.note(g.Note)
 }
 
-// widths are those of the columns.
+// widths are the widths of the columns.
 func (g grid) widths() []int {
 	out := make([]int, len(g.Columns))
 	for i, c := range g.Columns {
@@ -164,7 +164,7 @@ func (g grid) widths() []int {
 // columns.
 func (g grid) parts(width int) []grid {
 	widths := g.widths()
-	keys, keyed := []int{}, -2 // and their width
+	keys, keyed := []int{}, -2 // the key columns and their total width
 	for i := range max(1, g.Keys) {
 		keys, keyed = append(keys, i), keyed+2+widths[i]
 	}
@@ -180,8 +180,7 @@ func (g grid) parts(width int) []grid {
 	return append(out, g.only(chosen))
 }
 
-// only is g with some of its columns, and without rows that say nothing in
-// them.
+// only is g with some of its columns, and without rows that are empty in them.
 func (g grid) only(columns []int) grid {
 	out := grid{Title: g.Title, Note: g.Note}
 	for _, i := range columns {

@@ -13,17 +13,17 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// ttlRow is what was met with one TTL on one backend, in all runs together.
+// ttlRow is the result for one TTL on one backend, in all runs together.
 type ttlRow struct {
 	results.Subject
 	ttl          time.Duration
-	spent        *hdrhistogram.Histogram // of the TTL, when renewals were confirmed
-	lost, stalls int                     // leases that were lost, and by how many stalls
+	spent        *hdrhistogram.Histogram // spent time of the TTL when renewals were confirmed
+	lost, stalls int                     // lost leases, and the number of stalls that lost them
 	watched      time.Duration
-	overdue      float64 // ns beyond the TTL until a lost machine was replaced; negative when nobody looked
+	overdue      float64 // ns beyond the TTL until a lost machine was replaced; negative when not measured
 }
 
-// ttlRows are those of tables of scenario ttl, the shortest TTL of a backend first.
+// ttlRows are the rows of tables of scenario ttl, the shortest TTL of a backend first.
 func (r Report) ttlRows(ts []Table) (out []ttlRow) {
 	for _, t := range ts {
 		ttl, err := time.ParseDuration(t.Mode)
@@ -55,7 +55,7 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack is the time of the TTL that was left, or more, at that share of the renewals.
+// slack is the time of the TTL that at least that share of the renewals had left.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }
@@ -100,8 +100,8 @@ func (r Report) ttlTable(ts []Table) grid {
 	}, rows)
 }
 
-// longestStall is how long the process that held the leases stood still at most, in
-// ns; 0 when it did not.
+// longestStall is the longest time, in ns, that the process with the leases stood
+// still; 0 for none.
 func longestStall(ts []Table) (stalled float64) {
 	for _, t := range ts {
 		for _, row := range t.Rows {
@@ -111,15 +111,15 @@ func longestStall(ts []Table) (stalled float64) {
 	return stalled
 }
 
-// soundShare is the part of a TTL that every renewal must have left. One in time has
-// almost two thirds: so a stall of four times the longest one that was met costs no lease.
+// soundShare is the part of a TTL that every renewal must have left. A punctual renewal has
+// almost two thirds left, so a stall of four times the longest one seen costs no lease.
 const soundShare = 0.5
 
 func (t ttlRow) sound() bool {
 	return t.lost == 0 && float64(t.slack(1)) >= soundShare*float64(t.ttl)
 }
 
-// said is what is to be said of a TTL.
+// said is the report's sentence on a TTL.
 func (t ttlRow) said() string {
 	switch {
 	case t.lost == 1:
@@ -137,13 +137,13 @@ func (t ttlRow) said() string {
 	return out
 }
 
-// manyLeases is how many leases of a host the advice speaks of, besides those of the
-// shortest TTL: shorter ones take more renewals a second.
+// manyLeases is the number of leases of a host for which the advice names a second
+// TTL. Shorter TTLs take more renewals a second.
 const manyLeases = 1000
 
-// ttlChoices say of each backend how short a TTL was borne, and what became of the
-// next shorter ones, down to the first that lost a lease. Where that TTL is for fewer
-// than manyLeases, they name the shortest one for as many, too.
+// ttlChoices say for each backend the shortest TTL that worked, and the results of
+// the next shorter ones, down to the first that lost a lease. If that TTL is for
+// fewer than manyLeases leases, they also name the shortest TTL for that many.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
 	for _, g := range groups(rows, func(t ttlRow) string { return t.Name }) {
@@ -171,7 +171,7 @@ func (r Report) ttlChoices() (out []choice) {
 	return out
 }
 
-// choice advises a TTL of those that were borne at the same time.
+// choice advises a TTL among those that were tried at the same time.
 func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	return choice{
 		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),
@@ -179,8 +179,8 @@ func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	}
 }
 
-// leasesFor is how many leases of one TTL, each of which is renewed every third of it,
-// take as many renewals a second as those of all TTLs together took.
+// leasesFor is how many leases of one TTL, each renewed every third of it, take as
+// many renewals a second as the leases of all TTLs together took.
 func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	rate := 0.0
 	for _, t := range all {
@@ -189,11 +189,11 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	return math.Ceil(rate * ttl.Seconds() / 3)
 }
 
-// power says what no loss in the time of scenario ttl proves; "" where it was not
-// measured. Of what was not met in a time T, that it comes more often than three times
-// in T is refuted at a level of 5 % (Hanley and Lippman-Hand: If nothing goes wrong, is
-// everything all right?, JAMA 249, 1983). Renewals are no trials: one stall concerns
-// the leases of its moment together.
+// power says what a scenario ttl without a loss proves; "" where it was not measured.
+// For an event not seen in a time T, a rate of more than three in T is refuted at a
+// level of 5 % (Hanley and Lippman-Hand: If nothing goes wrong, is everything all
+// right?, JAMA 249, 1983). Renewals do not count as trials, because one stall hits all
+// leases of its moment together.
 func (r Report) power() string {
 	rows := r.ttlRows(near(r.of(ttlScenario)))
 	if len(rows) == 0 {

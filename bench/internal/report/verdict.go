@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Safe says in one line what the verdict is, which is about backends through
-// their plugins: of baselines see [Report.besides].
+// Safe says the verdict in one line. The verdict is about backends through their
+// plugins; for baselines see [Report.besides].
 func (r Report) Safe() string {
 	if why := r.incomplete(); why != "" {
 		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
@@ -20,12 +20,12 @@ func (r Report) Safe() string {
 	return r.found()
 }
 
-// found is the verdict on what was measured.
+// found is the verdict on the measured cells.
 func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
 	of := " grants of " + listed(ours)
-	if len(v.Cells) > 0 { // of scenario safety, which has them all in a table
+	if len(v.Cells) > 0 { // of scenario safety, whose table has all of them
 		grants, of = v.Granted(), " grants"
 	}
 	switch {
@@ -39,8 +39,8 @@ func (r Report) found() string {
 	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
 }
 
-// besides says what was found of baselines, which the verdict is not about; ""
-// when none was granted anything.
+// besides says the findings about baselines, which the verdict leaves out. It is ""
+// when no baseline was granted a lock.
 func (r Report) besides() string {
 	names, grants := r.granted(results.KindBaseline)
 	if grants == 0 {
@@ -53,8 +53,8 @@ func (r Report) besides() string {
 	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
 }
 
-// granted are the subjects of a kind that were granted something, and how often
-// they were in all.
+// granted are the subjects of a kind that had a grant, and the number of all their
+// grants.
 func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	for _, s := range r.Verdict.Subjects {
 		if s.Kind == kind && s.Granted > 0 {
@@ -65,8 +65,8 @@ func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	return names, grants
 }
 
-// rising says whose tokens were checked: those that give none have nothing to
-// be checked.
+// rising names the subjects whose tokens were checked. Subjects without tokens have
+// nothing to check.
 func (r Report) rising(names []string) string {
 	var with, without []string
 	for _, s := range r.Verdict.Subjects {
@@ -87,7 +87,7 @@ func (r Report) rising(names []string) string {
 	return fmt.Sprintf("every token of %s higher than those before it; %s without tokens", listed(with), listed(without))
 }
 
-// judged is what was found out about one subject: "ok, 12,345 grants".
+// judged is the finding about one subject: "ok, 12,345 grants".
 func (r Report) judged(subject string) string {
 	i := slices.IndexFunc(r.Verdict.Subjects, func(s check.Subject) bool { return s.Backend == subject })
 	if i < 0 {
@@ -106,8 +106,7 @@ func (r Report) judged(subject string) string {
 // broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings are the violations, and what else should not have been, one line
-// each.
+// findings are the violations and other unexpected events, one line each.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {
@@ -124,7 +123,7 @@ func (r Report) findings() []string {
 	return out
 }
 
-// warnings are what to know before the figures are believed, one line each.
+// warnings are reasons to doubt the figures, one line each.
 func (r Report) warnings() []string {
 	var out []string
 	if r.Verdict.Truncated != nil {
@@ -133,7 +132,7 @@ func (r Report) warnings() []string {
 	return slices.Concat(out, r.Manifest.Busy(), r.stalls(), r.tripWarnings())
 }
 
-// remarks are what neither the verdict nor a table says, one line each.
+// remarks are facts that neither the verdict nor a table has, one line each.
 func (r Report) remarks() []string {
 	out := slices.Concat(r.parts(), r.failure(), r.Manifest.Notes, r.refusals())
 	if line := r.besides(); line != "" {
@@ -142,7 +141,7 @@ func (r Report) remarks() []string {
 	return append(out, r.omissions()...)
 }
 
-// incomplete says what is missing of a whole run; "" for nothing.
+// incomplete says which parts of a whole run are missing; "" for none.
 func (r Report) incomplete() string {
 	switch r.Manifest.State {
 	case results.StateInterrupted:
@@ -155,8 +154,8 @@ func (r Report) incomplete() string {
 	return ""
 }
 
-// missing says which backends lack figures, and of each why its first ones are
-// missing; "" when none does. What baselines lack makes no run incomplete.
+// missing says which backends lack figures, and why the first figures of each are missing. It
+// is "" when none does. Missing figures of baselines make no run incomplete.
 func (r Report) missing() string {
 	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
 	var out []string
@@ -171,7 +170,7 @@ func (r Report) missing() string {
 	return strings.Join(out, ", ")
 }
 
-// failure is why the run failed, as it was met, one line for each subject.
+// failure is the recorded reason of a failed run, one line for each subject.
 func (r Report) failure() []string {
 	var out []string
 	for line := range strings.Lines(r.Manifest.Failure) {
@@ -180,11 +179,11 @@ func (r Report) failure() []string {
 	return out
 }
 
-// headWidth is how much of an error stands in the verdict: what the libraries
-// below add says nothing to most, and the notes have it.
+// headWidth is how much of an error stands in the verdict. The rest, which libraries
+// add, says nothing to most readers and stands in the notes.
 const headWidth = 60
 
-// beginning is the first clauses of an error.
+// beginning returns the first clauses of an error.
 func beginning(failure string) string {
 	line, _, _ := strings.Cut(failure, "\n")
 	clauses := strings.Split(line, ": ")
@@ -205,8 +204,8 @@ const (
 	stallTimes = 10
 )
 
-// stallUnits are the operations that a server which stalls holds up. It
-// may do so in any of them, and in the floor of its own.
+// stallUnits are the operations that a stalling server holds up. It may stall in any
+// of them, and in its own floor.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
@@ -214,7 +213,7 @@ var stallUnits = []struct{ unit, what string }{
 
 // stall is one cell that stalled in a run.
 type stall struct {
-	results.Estimate // of the longest operations of its runs
+	results.Estimate // estimates the longest operations of its runs
 	run              int
 	row, cell        string
 	unit, what       string
@@ -222,8 +221,8 @@ type stall struct {
 
 func (s stall) took() string { return bare(s.unit, s.Max) }
 
-// stalls say in one line what stalled in one run and not in the others, the
-// longest first, three by name; none when nothing did.
+// stalls say in one line which cells stalled in one run and not in the others. The
+// longest come first, three by name; the result is empty when none stalled.
 func (r Report) stalls() []string {
 	all := r.stalled()
 	if len(all) == 0 {
@@ -263,7 +262,7 @@ func (r Report) stalled() []stall {
 	return out
 }
 
-// safetyColumns are those of the verdict table.
+// safetyColumns are the columns of the verdict table.
 var safetyColumns = []column[check.Cell]{
 	textColumn("fault", func(c check.Cell) string { return c.Fault }),
 	textColumn("backend", func(c check.Cell) string { return c.Backend }),
@@ -307,8 +306,8 @@ func (r Report) safetyTable() grid {
 	return tabulate(grid{Title: "safety: one host holds 20 locks, another one wants them, a fault is injected", Keys: 2}, safetyColumns, run)
 }
 
-// safetyNotes say what the table has no room for: violations, reasons, and
-// what was not run.
+// safetyNotes say what the table has no room for: violations, reasons, and cells that
+// were not run.
 func (r Report) safetyNotes() []string {
 	var broken, why, missing []string
 	for _, c := range r.Verdict.Cells {

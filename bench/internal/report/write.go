@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// flat is one figure of one cell, as JSON has it.
+// flat is one figure of one cell in JSON.
 type flat struct {
 	results.CellName
 	Kind      results.Kind `json:"kind"`
@@ -59,7 +59,7 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// violation is a broken rule as JSON has it.
+// violation is a broken rule in JSON.
 type violation struct {
 	Rule    string `json:"rule"`
 	Backend string `json:"backend"`
@@ -84,7 +84,7 @@ func (r Report) json(w io.Writer) error {
 		Grants     int              `json:"grants_checked"`
 		Unsafe     int              `json:"violations_counted"`
 		Violations []violation      `json:"violations"`
-		Warnings   []string         `json:"warnings"` // before the figures are believed
+		Warnings   []string         `json:"warnings"` // reasons to doubt the figures
 		Safety     []check.Cell     `json:"safety,omitempty"`
 		Advice     []choice         `json:"advice"`
 		AdviceNote string           `json:"advice_note,omitempty"`
@@ -129,7 +129,7 @@ func (r Report) html(w io.Writer) error {
 		sections = append(sections, section)
 		all = append(all, section.Charts...)
 	}
-	b, err := json.Marshal(all) // which escapes what could end the script
+	b, err := json.Marshal(all) // it escapes text that could end the script
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Outcome says what an attempt to acquire came to.
+// Outcome says how an attempt to acquire ended.
 type Outcome uint8
 
 // The outcomes.
@@ -20,8 +20,8 @@ const (
 // End says how a granted lease ended.
 type End uint8
 
-// The ends. An open one is that of an attempt without a grant, or of a lease
-// whose end was not seen: nothing is known about it after its grant.
+// These are the ends. EndOpen is for an attempt without a grant, or a lease whose end
+// was not seen, so that nothing is known about it after its grant.
 const (
 	EndOpen          End = iota
 	EndReleased          // released, and the store agreed
@@ -30,14 +30,12 @@ const (
 	EndKilled            // the holder was killed
 )
 
-// Attempt is one try to acquire a lock, and what became of it. Times are
-// nanoseconds on the run's clock, which starts at zero with the run and is
-// read by all its processes.
+// Attempt is one try to acquire a lock, with its result. Times are nanoseconds on the
+// run's clock, which starts at zero with the run and is read by all its processes.
 type Attempt struct {
 	Client int32 // caller, from 0 within the section
 	Name   int32 // index into Section.Names
-	// Asked is just before the acquire was called, Answered just after it came
-	// back.
+	// Asked is just before the call of the acquire, Answered just after its return.
 	Asked, Answered int64
 	// Ended is when a holder ceased to act as one: just before the release was
 	// called, or when it learned of the loss. Done is after the release came
@@ -48,8 +46,8 @@ type Attempt struct {
 	End         End
 }
 
-// Hold is what an attempt that was granted says of who had the lock. Nothing is known
-// of an open end but that it was held when the grant came back.
+// Hold is the hold of a granted attempt. With an open end it says only that the lock
+// was held when the grant came back.
 func (a Attempt) Hold() Hold {
 	h := Hold{Host: int(a.Client), Name: int(a.Name), Token: a.Token, AskedNs: a.Asked, GrantedNs: a.Answered, ValidNs: a.Ended}
 	switch a.End {
@@ -61,40 +59,40 @@ func (a Attempt) Hold() Hold {
 	return h
 }
 
-// Section is what attempts have in common: one cell in one run.
+// Section has the common values of some attempts, which belong to one cell in one run.
 type Section struct {
 	CellName
 	Kind    Kind     `json:"kind"`
 	Fencing string   `json:"fencing"`
 	Run     int      `json:"run"`
 	Names   []string `json:"names"`
-	// MetNs is when the cell began on the run's clock: for the parts of one
-	// rendezvous that is one instant.
+	// MetNs is when the cell began, on the run's clock. It is the same instant for
+	// all parts of a rendezvous.
 	MetNs int64 `json:"met_ns,omitempty"`
 	// Interrupted reports whether the run ended before the cell did.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
-// CellName says of which cell a figure is: what the name of a line in results.txt
-// tells apart, and the tag of a histogram.
+// CellName names the cell of a figure. It has the dimensions that distinguish lines
+// in results.txt and tags of histograms.
 type CellName struct {
 	Scenario string        `json:"scenario"`
 	Backend  string        `json:"backend"`         // name of the subject
-	Mode     string        `json:"mode,omitempty"`  // of the scenario, where it has several
-	Hosts    int           `json:"hosts,omitempty"` // processes of their own; 0: in lockbench
+	Mode     string        `json:"mode,omitempty"`  // mode of the scenario, where it has several
+	Hosts    int           `json:"hosts,omitempty"` // separate host processes; 0: in lockbench
 	Clients  int           `json:"clients"`         // callers of each host
-	Keys     int           `json:"keys,omitempty"`  // locks to choose from; 0 where that is not varied
+	Keys     int           `json:"keys,omitempty"`  // locks to choose from; 0 where the number does not vary
 	Hold     time.Duration `json:"hold_ns,omitempty"`
 	RTT      time.Duration `json:"rtt_ns,omitempty"` // between hosts and store, beyond that of the network
 }
 
-// Name is that in results.txt: "Acquire/backend=memory/clients=64".
+// Name is the name in results.txt: "Acquire/backend=memory/clients=64".
 func (n CellName) Name() string {
 	tag := n.tag()
 	return strings.ToUpper(tag[:1]) + tag[1:]
 }
 
-// tag is the name as histograms have it, in lower case.
+// tag is the name in histograms, in lower case.
 func (n CellName) tag() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/backend=%s", n.Scenario, n.Backend)
@@ -117,19 +115,19 @@ func (n CellName) tag() string {
 	return b.String()
 }
 
-// Cell is what one cell has measured in one run.
+// Cell is the measurement of one cell in one run.
 type Cell struct {
 	Section
 	Cycles  int           // acquires followed by a release, both without error
 	Elapsed time.Duration // in which the cycles were done
 	// Latencies of single operations ("acquire", "renew", "release", "call").
 	Latencies map[string][]int64 // nanoseconds
-	// Values are further figures by unit, written as they are.
+	// Values are further figures by unit, written unchanged.
 	Values   map[string]float64
 	Attempts []Attempt
-	// Findings are what no figure says and nothing explains, for people.
+	// Findings are texts for people about unexplained events that no figure shows.
 	Findings []string
-	// Modes are what was measured at the same time in place of one cell: of each are
-	// set mode, names and what follows the section.
+	// Modes are cells measured at the same time in place of this one. Each has its
+	// mode, its names and the fields after the section.
 	Modes []Cell
 }

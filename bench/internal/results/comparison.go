@@ -19,22 +19,22 @@ type Row struct {
 	Unit string // as written there: "p50-ns/acquire"
 }
 
-// ErrFilter: a filter cannot be read.
+// ErrFilter is the error of a filter that cannot be parsed.
 var ErrFilter = errors.New("not a filter")
 
-// Comparison is what two builds have in common.
+// Comparison compares the figures that two builds have in common.
 type Comparison struct {
-	// Old and New say what is compared.
+	// Old and New name the two sides.
 	Old, New string
 	// Rows are in the order of the old folder, plugins first.
 	Rows []Difference
 	// Warnings are about all rows.
 	Warnings []string
-	// Held are the bounds with what the newer folder says of them. With bounds
-	// alone Old is "", and there is nothing else.
+	// Held are the bounds with the newer folder's values. With bounds alone Old is
+	// "", and the other fields are empty.
 	Held []Held
 
-	others []Difference // of plugins, in units that are compared only when a gate asks
+	others []Difference // differences of plugins, in units that are compared only when a gate asks
 }
 
 // measured is one figure of one cell in one run.
@@ -42,7 +42,7 @@ type measured struct {
 	Row
 	subject Subject
 	value   float64
-	order   benchproc.Key // of the cell, among those of its folder
+	order   benchproc.Key // order of the cell in its folder
 }
 
 // runsOf are the values of the runs of each row.
@@ -55,8 +55,8 @@ func runsOf(figures []measured) map[Row][]float64 {
 }
 
 // Load compares two folders, or the two builds in one, and holds the newer folder
-// against the bounds among the gates. For those alone one folder of one build
-// will do.
+// against the bounds among the gates. For bounds alone one folder of one build is
+// enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
@@ -112,8 +112,8 @@ func Folders(before, after, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// Builds compares the two builds that one run has interleaved: the other one,
-// which is the old one, and that of lockbench itself.
+// Builds compares the two builds that one run has interleaved. The other build is the
+// old side, and lockbench's own build the new one.
 func Builds(dir, filter string) (Comparison, error) {
 	m, err := ReadWhole(dir)
 	if err != nil {
@@ -140,13 +140,13 @@ func Builds(dir, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// cellOrder is in what order rows are shown; the second field is the backend.
+// cellOrder is the order of the rows; the second field is the backend.
 const (
 	cellOrder    = ".name@alpha,/backend@alpha,/mode@alpha,/hosts@num,/keys@num,/hold@alpha,/rtt@alpha,/clients@num"
 	backendField = 1
 )
 
-// read reads the figures of a folder that the filter keeps.
+// read reads those figures of a folder that the filter keeps.
 func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetadataMap, error) {
 	if filter == "" {
 		filter = "*"
@@ -194,7 +194,7 @@ func compare(before, after []measured, units benchfmt.UnitMetadataMap) Compariso
 	old, now := runsOf(before), runsOf(after)
 	for _, f := range before {
 		r, runs := f.Row, old[f.Row]
-		delete(old, r) // once
+		delete(old, r) // each row is compared once
 		if len(runs) == 0 || len(now[r]) == 0 {
 			continue
 		}
@@ -232,29 +232,29 @@ func tooFew(rows []Difference) []string {
 		rows[0].Old.N, rows[0].New.N, len(rows), RunsNeeded(len(rows)))}
 }
 
-// Held is what a folder says of a bound.
+// Held is the result of comparing a folder with a bound.
 type Held struct {
 	Gate Gate
-	// Row is that of the plugin which comes nearest to the limit, or is farthest
-	// beyond it, of Rows that the gate is about.
+	// Row is the row of a plugin that is nearest to the limit, or farthest beyond it.
+	// Rows is the number of rows that the gate is about.
 	Row  Row
 	Rows int
-	// Measured is the median over the runs, or that of the ratios of both, run by
-	// run. Value is what was compared with the limit.
+	// Measured is the median over the runs, or the median of the ratios, run by run.
+	// Value is the number that was compared with the limit.
 	Measured Estimate
 	Value    float64
 	Broken   bool
 }
 
-// Figure is what was measured: "cycles/s / BASELINE".
+// Figure names the measured figure: "cycles/s / BASELINE".
 func (h Held) Figure() string {
 	return strings.TrimSuffix(h.Row.Unit+" / "+h.Gate.baseline, " / ")
 }
 
-// IsRatio reports whether Value is one.
+// IsRatio reports whether Value is a ratio.
 func (h Held) IsRatio() bool { return h.Gate.baseline != "" }
 
-// Limit is what was wanted: ">= 1.8", "<= 20ms".
+// Limit is the required value: ">= 1.8", "<= 20ms".
 func (h Held) Limit() string {
 	if h.Gate.above {
 		return "<= " + h.Gate.shown
@@ -262,10 +262,10 @@ func (h Held) Limit() string {
 	return ">= " + h.Gate.shown
 }
 
-// ErrNoFigure: no plugin has the figure that a bound is about.
+// ErrNoFigure is the error when no plugin has the figure of a bound.
 var ErrNoFigure = errors.New("no plugin has the figure")
 
-// hold adds what the folder says of the bounds.
+// hold compares the folder with the bounds, and adds the results.
 func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	m, err := ReadWhole(dir)
 	if err != nil {
@@ -290,7 +290,7 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	return nil
 }
 
-// hold finds the row that is the worst for the gate.
+// hold finds the worst row for the gate.
 func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 	worst, seen := Held{Gate: g}, map[Row]bool{}
 	for _, f := range figures {
@@ -319,8 +319,8 @@ func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 	return worst
 }
 
-// valueOf is the median; of the longest operation of each run, and of what must
-// not be at all, that of the worst run.
+// valueOf is the median. For the longest operation of each run, and for events that
+// must not happen, it is the value of the worst run.
 func (g Gate) valueOf(unit string, e Estimate) float64 {
 	if g.baseline == "" && g.above && (strings.HasPrefix(unit, "max-") || g.limit == 0) {
 		return e.Max

@@ -17,12 +17,12 @@ type Estimate struct {
 	N      int
 	Center float64
 	Lo, Hi float64
-	// Min and Max are of all runs: a stall in one of them is in no median.
+	// Min and Max are over all runs, because a median does not show a stall in one run.
 	Min, Max float64
 }
 
-// Median estimates the median of values, one of each run, without assumptions
-// about their distribution. Of no values it is the zero Estimate.
+// Median estimates the median of values, one of each run, without assumptions about
+// their distribution. Without values it returns the zero Estimate.
 func Median(values []float64) Estimate {
 	if len(values) == 0 {
 		return Estimate{}
@@ -47,10 +47,10 @@ func (e Estimate) Spread() float64 {
 
 // Ratio compares a subject with a baseline.
 type Ratio struct {
-	// Estimate is of the ratios of both, run by run: the runs of one round
-	// follow each other closely, so that most of the machine's drift cancels.
+	// Estimate estimates the ratio, run by run. The runs of one round follow each
+	// other closely, so that most of the machine's drift cancels.
 	Estimate
-	// Test is of the two samples. What it does not support is shown as "~".
+	// Test compares the two samples. A difference that it does not support is shown as "~".
 	Test
 }
 
@@ -70,7 +70,7 @@ func Compare(subject, baseline []float64) Ratio {
 	return Ratio{Median(ratios), test(subject, baseline)}
 }
 
-// sample copies, because benchmath sorts what it is given.
+// sample copies the values, because benchmath sorts its argument.
 func sample(values []float64) *benchmath.Sample {
 	t := benchmath.DefaultThresholds
 	return benchmath.NewSample(slices.Clone(values), &t)
@@ -79,10 +79,10 @@ func sample(values []float64) *benchmath.Sample {
 // Alpha is the level of all tests, after the correction for their number.
 const Alpha = 0.05
 
-// Test is what the Mann-Whitney U test says of two samples.
+// Test is the result of the Mann-Whitney U test for two samples.
 type Test struct {
-	// P is the p-value, and Adjusted what [Holm] has made of it; P of a test that
-	// is not one of several.
+	// P is the p-value, and Adjusted the value corrected by [Holm]. Adjusted equals P
+	// for a test that is not one of several.
 	P, Adjusted float64
 	// Supported reports whether Adjusted is below [Alpha]: the samples differ.
 	Supported bool
@@ -115,17 +115,17 @@ type Difference struct {
 	Delta float64
 	// Test is corrected for the number of rows of the comparison.
 	Test
-	// Better is 1 where higher values are better, -1 where lower ones are, 0
-	// where neither is.
+	// Better is 1 if higher values are better, -1 if lower values are, and 0 if
+	// neither is.
 	Better int
-	// Control reports whether the row is of something that is the same in both
-	// builds: a baseline or a floor. It is corrected among its like.
+	// Control reports whether the row is of a baseline or a floor, which both builds
+	// share. Such rows are corrected together.
 	Control bool
 
-	before, after []float64 // of the runs
+	before, after []float64 // values of the runs
 }
 
-// NewDifference tests whether the runs differ. Each side has some.
+// NewDifference tests whether the runs differ. Each side must have some.
 func NewDifference(row Row, before, after []float64) Difference {
 	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: test(before, after), before: before, after: after}
 	d.Delta = (d.New.Center - d.Old.Center) / math.Abs(d.Old.Center)
@@ -139,7 +139,7 @@ func NewDifference(row Row, before, after []float64) Difference {
 // neither worse nor better, however well it is supported.
 const Matters = 0.05
 
-// Worse reports whether the difference is supported, matters, and is to the bad.
+// Worse reports whether the difference is supported, matters, and goes in the bad direction.
 func (d Difference) Worse() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) < 0
 }
@@ -174,8 +174,8 @@ func RunsNeeded(rows int) int {
 	return n
 }
 
-// leastP is the lowest p-value that the U test gives samples of these sizes:
-// two sides, one of all ways to choose which runs are the lowest.
+// leastP is the lowest p-value of the U test for samples of these sizes. It is two,
+// for both sides, over the number of ways to choose which runs are the lowest.
 func leastP(a, b int) float64 {
 	ways := 1.0
 	for i := 1; i <= a; i++ {
@@ -206,7 +206,7 @@ func (d Difference) detectable(above bool, rows int) float64 {
 		}
 		return test(d.before, moved).P*float64(rows) < Alpha
 	}
-	// The further apart they are the lower is p, so that halving finds the edge.
+	// p falls as the samples move apart, so that bisection finds the edge.
 	none, some := 1.0, math.Pow(maxChange, sign)
 	if !shows(some) {
 		return math.Inf(int(sign))
@@ -221,18 +221,18 @@ func (d Difference) detectable(above bool, rows int) float64 {
 	return some - 1
 }
 
-// Sensitivity is what a gate could have stopped: its minimum detectable effect.
+// Sensitivity is the smallest change that a gate could have stopped, its minimum detectable effect.
 type Sensitivity struct {
 	Gate Gate
-	// Row is the one of the gate's rows that shows the least, and Detectable the
-	// smallest change of its median, as a fraction, that these runs could have
-	// supported; infinite for none.
+	// Row is the least sensitive of the gate's rows. Detectable is the smallest
+	// change of its median, as a fraction, that these runs could have supported;
+	// infinite for none.
 	Row        Row
 	Detectable float64
 }
 
-// Suffices reports whether the gate could have stopped a change that is just
-// beyond its limit, in each of its rows.
+// Suffices reports whether the gate could have stopped a change just beyond its
+// limit, in each of its rows.
 func (p Sensitivity) Suffices() bool {
 	if math.IsInf(p.Detectable, 0) {
 		return false
@@ -240,7 +240,7 @@ func (p Sensitivity) Suffices() bool {
 	return p.Gate.limit == 0 || p.Gate.above != (p.Gate.limit > 0) || math.Abs(p.Detectable) <= math.Abs(p.Gate.limit)
 }
 
-// sensitivity finds the row of the gate that shows the least.
+// sensitivity finds the gate's least sensitive row.
 func (g Gate) sensitivity(rows []Difference) Sensitivity {
 	p := Sensitivity{Gate: g}
 	for _, d := range rows {

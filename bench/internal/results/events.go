@@ -19,13 +19,13 @@ const eventMagic = "lockbench-ev\x01"
 
 // The kinds of frames.
 const (
-	frameSection  byte = 1 // JSON of a Section; what follows belongs to it
+	frameSection  byte = 1 // JSON of a Section; the next frames belong to it
 	frameAttempts byte = 2 // a block of attempts
-	frameEnd      byte = 3 // the writer was closed: nothing is missing
+	frameEnd      byte = 3 // the writer was closed, so nothing is missing
 )
 
-// blockSize is how many attempts are in a frame, and so the most that the cut
-// of a truncated file costs.
+// blockSize is how many attempts are in a frame, and so the largest loss when a file
+// is cut.
 const blockSize = 4096
 
 // Bounds of what a reader allocates for a frame of a damaged file, in bytes.
@@ -120,7 +120,7 @@ func appendAttempts(b []byte, attempts []Attempt) []byte {
 	return b
 }
 
-// ErrTruncated: the file ends before its end mark. What was read is whole.
+// ErrTruncated is the error of a file without its end mark. The records that were read are whole.
 var ErrTruncated = errors.New("events end early: the run was killed or the file cut")
 
 // ScanEvents is [ReadEvents] of a folder.
@@ -133,8 +133,8 @@ func ScanEvents(dir string, emit func(Section, []Attempt) error) error {
 	return ReadEvents(f, emit)
 }
 
-// scanWhole is ScanEvents of a run that was done: events that end early are
-// an error wrapping [ErrIncomplete].
+// scanWhole is ScanEvents for a finished run. Events that end early are an error
+// wrapping [ErrIncomplete].
 func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 	err := ScanEvents(dir, emit)
 	if errors.Is(err, ErrTruncated) {
@@ -143,10 +143,10 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 	return err
 }
 
-// ReadEvents calls emit for each section with its attempts, in the order in
-// which they were written. The slice is used again. After a truncated or
-// damaged end it has emitted everything up to the cut, and returns an error
-// wrapping [ErrTruncated]; an error of emit ends it too.
+// ReadEvents calls emit for each section with its attempts, in the order in which
+// they were written. The slice is reused after emit returns. After a truncated or
+// damaged end it has emitted everything up to the cut, and returns an error wrapping
+// [ErrTruncated]; an error of emit ends it too.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {
@@ -193,7 +193,7 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	if n > maxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d bytes", n)
 	}
-	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with what there is
+	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with the data read, not with the claimed length
 	if err == nil && len(packed) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -222,7 +222,7 @@ func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 		if len(to) == most {
 			return to, fmt.Errorf("a block of more than %d attempts", blockSize)
 		}
-		kind, _ := p.ReadByte() // there is one
+		kind, _ := p.ReadByte() // the block is not empty
 		a := Attempt{Outcome: Outcome(kind & 15), End: End(kind >> 4)}
 		a.Client, a.Name = int32(p.uvarint()), int32(p.uvarint())
 		a.Asked = last.Asked + p.varint()

@@ -23,13 +23,13 @@ const (
 	ReportFile     = "report.html"
 )
 
-// ErrNotEmpty: the directory for a new folder holds something already.
+// ErrNotEmpty is the error when the directory for a new folder is not empty.
 var ErrNotEmpty = errors.New("directory is not empty")
 
-// ErrNotAFolder: the directory is not a result folder.
+// ErrNotAFolder is the error when a directory is not a result folder.
 var ErrNotAFolder = errors.New("not a result folder")
 
-// ErrLater: the folder, or a file of it, was written by a later lockbench.
+// ErrLater is the error when a later lockbench wrote the folder, or a file of it.
 var ErrLater = errors.New("written by a later lockbench")
 
 // Folder is a result folder that is being written. It is used by one
@@ -93,8 +93,8 @@ func (f *Folder) begin() (err error) {
 	return err
 }
 
-// Add appends what one cell has measured in one run. A cell that was
-// interrupted leaves its attempts, to be checked, and no figures.
+// Add appends the measurement of one cell in one run. An interrupted cell adds its
+// attempts, for the checks, but no figures.
 func (f *Folder) Add(c Cell) error {
 	if err := f.eventLog.Write(c.Section, c.Attempts); err != nil {
 		return fmt.Errorf("results: %s: %w", EventsFile, err)
@@ -111,7 +111,7 @@ func (f *Folder) Add(c Cell) error {
 	return nil
 }
 
-// Manifest returns what run.json holds, to be changed and handed to
+// Manifest returns the content of run.json, which the caller may change and pass to
 // [Folder.SetManifest].
 func (f *Folder) Manifest() Manifest { return f.manifest }
 

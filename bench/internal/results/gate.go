@@ -18,17 +18,17 @@ import (
 type Gate struct {
 	text     string
 	unit     string // may hold "*"
-	baseline string // whose figure in the same cell divides a bound's; "" for none
+	baseline string // the baseline whose figure in the same cell divides the bound's figure; "" for none
 	above    bool   // fails when the value is above the limit, else below
 	bound    bool
-	limit    float64 // of a change as a fraction, of a time in nanoseconds
+	limit    float64 // a change as a fraction, a time in nanoseconds
 	shown    string  // the limit as it was written
 }
 
 var gateForm = regexp.MustCompile(`^\s*(\S+?)(?:\s+/\s+(\S+))?\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%|[a-zµ]*)\s*$`)
 
-// peak is a baseline that is no library: the same subject with as many callers as
-// it did the most with, by the median.
+// peak stands for a baseline that is no library: the same subject with the number of
+// callers that gave its highest median.
 const peak = "peak"
 
 var callersOf = regexp.MustCompile(`/clients=\d+`)
@@ -46,10 +46,10 @@ func peakOf(r Row, runs map[Row][]float64) string {
 	return most.Cell
 }
 
-// ParseGate reads a gate: a unit, in which "*" stands for any text without a
-// slash, then > or <, then the change of the median in percent. Without a
-// percent sign the limit is that of the figure, a time with its unit; a baseline
-// after " / ", or the word peak, makes it that of their ratio.
+// ParseGate reads a gate: a unit, in which "*" stands for any text without a slash,
+// then > or <, then the change of the median in percent. Without a percent sign the
+// limit is for the figure itself, with a unit for a time. A baseline after " / ", or
+// the word peak, makes it a limit for their ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
@@ -81,7 +81,7 @@ func ParseGate(text string) (Gate, error) {
 	return g, nil
 }
 
-// divided are the gates for changes, and those for figures.
+// divided separates the gates for changes from the gates for figures.
 func divided(gates []Gate) (changes, bounds []Gate) {
 	for _, g := range gates {
 		if g.bound {
@@ -93,7 +93,7 @@ func divided(gates []Gate) (changes, bounds []Gate) {
 	return changes, bounds
 }
 
-// String is the gate as it was written.
+// String returns the gate as it was written.
 func (g Gate) String() string { return g.text }
 
 // concerns reports whether the gate is about the unit.
@@ -108,13 +108,13 @@ func (g Gate) fails(d Difference) bool {
 
 func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above && v < g.limit }
 
-// Verdict is what the gates say of a comparison.
+// Verdict is the result of checking a comparison against gates.
 type Verdict struct {
 	// Failed are the rows that a gate stops, with the gate.
 	Failed []Failure
-	// Blind says why no gate could ever stop; "" when one could.
+	// Blind says why no gate could stop anything. It is "" when one could.
 	Blind string
-	// Sensitivities say what each gate could have stopped.
+	// Sensitivities say which changes each gate could have stopped.
 	Sensitivities []Sensitivity
 }
 
@@ -124,9 +124,9 @@ type Failure struct {
 	Row  Difference
 }
 
-// Judge holds the rows of plugins against the gates for changes. They are corrected for
-// the number of rows that the gates are about, which is why few gates see more
-// than many. Units without any row are returned as unknown.
+// Judge checks the rows of plugins against the gates for changes. It corrects them for
+// the number of rows that the gates concern, so few gates see more than many. Units
+// without any row are returned as unknown.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference

@@ -20,7 +20,7 @@ const (
 	histogramDigits = 3
 )
 
-// HistogramKey says what a histogram is of.
+// HistogramKey names the cell and the operation of a histogram.
 type HistogramKey struct {
 	CellName
 	Op string // "acquire", "renew", "takeover"
@@ -32,7 +32,7 @@ func (k HistogramKey) tag() string { return k.CellName.tag() + "/op=" + k.Op }
 
 func byTag(a, b HistogramKey) int { return cmp.Compare(a.tag(), b.tag()) }
 
-// parseTag reads what names a cell in both files.
+// parseTag parses a cell's name, which both files have.
 func parseTag(tag string) HistogramKey {
 	scenario, rest, _ := strings.Cut(tag, "/")
 	var k HistogramKey
@@ -45,7 +45,7 @@ func parseTag(tag string) HistogramKey {
 		case "mode":
 			k.Mode = value
 		case "hosts":
-			k.Hosts, _ = strconv.Atoi(value) // lockbench has written it
+			k.Hosts, _ = strconv.Atoi(value) // lockbench has written the number
 		case "clients":
 			k.Clients, _ = strconv.Atoi(value)
 		case "keys":
@@ -65,9 +65,8 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, histogramMax, histogramDigits)
 }
 
-// ReadHistograms reads the latencies of a folder, in nanoseconds, the runs of
-// a cell merged. A line that was cut, and what follows one that is damaged, is
-// left out.
+// ReadHistograms reads the latencies of a folder, in nanoseconds, the runs of a cell
+// merged. It leaves out a line that was cut, and all lines after a damaged one.
 func ReadHistograms(dir string) (map[HistogramKey]*hdrhistogram.Histogram, error) {
 	out := map[HistogramKey]*hdrhistogram.Histogram{}
 	return out, openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
@@ -87,13 +86,13 @@ func openHistograms(dir string, emit func(HistogramKey, *hdrhistogram.Histogram)
 	return f.Close()
 }
 
-// scanHistograms calls emit for each line, in the order of the file: the n-th of
-// a cell and operation is that of its n-th run.
+// scanHistograms calls emit for each line, in the order of the file. The n-th line of
+// a cell and operation belongs to its n-th run.
 func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram)) {
 	for r := hdrhistogram.NewHistogramLogReader(f); ; {
 		h, err := r.NextIntervalHistogram()
 		if err != nil || h == nil {
-			return // what follows cannot be read
+			return // the rest cannot be read
 		}
 		emit(parseTag(h.Tag()), h)
 	}

@@ -5,38 +5,38 @@ import (
 	"math"
 )
 
-// MachineLoad is what the machine had to do beside the run, from before its first
-// cell to after its last. What a system does not tell is 0.
+// MachineLoad is the load of the machine beside the run, from before its first cell
+// to after its last. Figures that a system does not give are 0.
 type MachineLoad struct {
-	// OtherCPUs is how many CPUs, on average, worked for processes that are not
-	// of this run: neither lockbench nor what it has started.
+	// OtherCPUs is how many CPUs, on average, worked for processes outside this run,
+	// which is lockbench and its descendants.
 	OtherCPUs float64 `json:"other_cpus"`
 	// Steal is the share of the machine's processor time that its hypervisor
 	// gave to others, from 0 to 1.
 	Steal float64 `json:"steal"`
 	// Throttled is how long the control group was not let run, in seconds.
 	Throttled float64 `json:"throttled_s"`
-	// ClockStep is by how much the machine's clock went further than the time that
-	// passed, in seconds: it was set, or the machine was suspended. Negative when
-	// it was set back.
+	// ClockStep is by how many seconds the machine's clock moved more than the time
+	// that passed. It was set, or the machine was suspended. It is negative when the
+	// clock was set back.
 	ClockStep float64 `json:"clock_step_s"`
-	// Elapsed is how long it was looked at, in seconds.
+	// Elapsed is how long the machine was observed, in seconds.
 	Elapsed float64 `json:"elapsed_s"`
 }
 
-// From these shares on a machine is said to be busy with something else.
+// A machine with at least one of these shares is reported as busy with other work.
 const (
 	busyOthers    = 0.1  // of all CPUs
 	busySteal     = 0.01 // of the processor time
 	busyThrottled = 0.01 // of the time of the run
 )
 
-// steppedClock is from when on, in seconds, a clock is said to have been set:
-// leases may end by it.
+// steppedClock is the least step, in seconds, that is reported, because leases may
+// end by it.
 const steppedClock = 1
 
-// Busy says, for people, what else the machine was busy with, or the machines of
-// the parts; none when they were not.
+// Busy says, for people, what other work kept the machine, or the machines of the
+// parts, busy. It is empty without such work.
 func (m Manifest) Busy() []string {
 	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {
@@ -47,9 +47,9 @@ func (m Manifest) Busy() []string {
 	return out
 }
 
-// words are those of one run.
+// words are the lines of Busy for one run.
 //
-// Note: the load average and the waiting for a CPU say nothing. A benchmark makes both.
+// Note: the load average and the waiting for a CPU are no signs, because a benchmark causes both.
 func (b *MachineLoad) words(cores int) []string {
 	if b == nil || b.Elapsed <= 0 {
 		return nil

@@ -14,8 +14,8 @@ import (
 // State says how far a run came.
 type State string
 
-// The states. A folder that still says running belongs to a run that goes on,
-// or to one that was killed.
+// The states. A folder in state running belongs to a run that goes on, or that was
+// killed.
 const (
 	StateRunning     State = "running"
 	StateDone        State = "done"
@@ -34,13 +34,13 @@ type Manifest struct {
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
-	// MachineLoad is what the machine had to do beside the run; nil where nobody
-	// looked, and before the end.
+	// MachineLoad is the load of the machine beside the run; nil where it was not
+	// observed, and before the end.
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
-	// Rendezvous is that of a run which measured together with others.
+	// Rendezvous is set for a run that measured together with others.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
-	// Parts are the runs that this folder was merged from, and Together how well
-	// they overlapped; none: it is one run.
+	// Parts are the runs that this folder was merged from, and Together says how well
+	// they overlapped. A single run has no Parts.
 	Parts    []Part    `json:"merged_from,omitempty"`
 	Together *Together `json:"together,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
@@ -49,8 +49,8 @@ type Manifest struct {
 	Skipped []string `json:"skipped,omitempty"`
 	// Failed are the cells that were to be measured and have no figures.
 	Failed []FailedCell `json:"failed_cells,omitempty"`
-	// Notes say what was measured otherwise than asked, and Findings what no
-	// figure says and nothing explains, for people.
+	// Notes say what was measured otherwise than asked. Findings are unexplained
+	// events that no figure shows. Both are for people.
 	Notes    []string `json:"notes,omitempty"`
 	Findings []string `json:"findings,omitempty"`
 }
@@ -58,13 +58,13 @@ type Manifest struct {
 // FailedCell is a cell that has no figures in one run.
 type FailedCell struct {
 	Backend string `json:"backend"`        // name of the subject
-	Cell    string `json:"cell,omitempty"` // "acquire, 64 clients"; "" is all of the subject
+	Cell    string `json:"cell,omitempty"` // "acquire, 64 clients"; "" for all cells of the subject
 	Run     int    `json:"run,omitempty"`  // 0: all
 	Reason  string `json:"reason"`
 }
 
-// MeasuredFor is how long a cell is measured unless the plan says otherwise,
-// in a quick plan or in another.
+// MeasuredFor is how long a cell of a quick plan, or of another, is measured unless
+// the plan says otherwise.
 func MeasuredFor(quick bool) time.Duration {
 	if quick {
 		return 150 * time.Millisecond
@@ -72,7 +72,7 @@ func MeasuredFor(quick bool) time.Duration {
 	return time.Second
 }
 
-// Plan is what was asked for.
+// Plan is the plan of the run as recorded.
 type Plan struct {
 	Seed       uint64          `json:"seed"`
 	Backends   []string        `json:"backends"`
@@ -103,7 +103,7 @@ type Plan struct {
 	Config     []string        `json:"config,omitempty"`      // of --config, BACKEND.KEY: values may be secret
 }
 
-// Machine is what the run ran on. It names nobody and no network.
+// Machine describes the machine of the run. It names no user and no network.
 type Machine struct {
 	OS     string `json:"os"`
 	Arch   string `json:"arch"`
@@ -120,7 +120,7 @@ type Kind string
 const (
 	KindPlugin   Kind = "plugin"   // one of our backends through its plugin
 	KindBaseline Kind = "baseline" // a library in process
-	KindFloor    Kind = "floor"    // the least that anything can cost
+	KindFloor    Kind = "floor"    // the least possible cost of an operation
 )
 
 // Subject is one thing that was measured. Its name stands in results.txt as
@@ -134,19 +134,19 @@ type Subject struct {
 	Fencing    string `json:"fencing,omitempty"`
 	Scope      string `json:"scope,omitempty"`
 	// SurvivesCrash reports whether a grant survives a crash of the server and its
-	// machine, as the settings say that Durability was read from; nil for a baseline.
+	// machine, by the settings that Durability was read from; nil for a baseline.
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
-	// Without is what a plugin has and a baseline has not, for people.
+	// Without lists, for people, the features of a plugin that a baseline lacks.
 	Without []string `json:"without,omitempty"`
-	// BuildOf is the subject of which this is another build, in a run that
+	// BuildOf names the subject that this is another build of, in a run that
 	// interleaved two.
 	BuildOf string `json:"build_of,omitempty"`
 	// Reference is the subject that this one is compared with.
 	Reference string `json:"reference,omitempty"`
 }
 
-// OtherBuild ends the name of a subject that is another build of the one before
-// it in the name.
+// OtherBuild is the suffix of a subject that is another build of the subject named
+// before it.
 const OtherBuild = "-vs"
 
 // Subject finds a subject by name; it is the zero Subject when there is none.
@@ -202,8 +202,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs says in what the figures of two plans do not mean the same. Seed,
-// number of runs and mutual TLS may differ, and where the servers were.
+// Differs lists the settings by which the figures of two plans differ in meaning.
+// Seed, number of runs, mutual TLS and the place of the servers may differ.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},
@@ -226,7 +226,7 @@ func (p Plan) Differs(q Plan) []string {
 	})
 }
 
-// hosts are their numbers, of a plan that names none those of most scenarios.
+// hosts are the numbers of hosts. A plan that names none has the numbers of most scenarios.
 func (p Plan) hosts() []int {
 	if len(p.Hosts) == 0 {
 		return []int{1}
@@ -234,7 +234,7 @@ func (p Plan) hosts() []int {
 	return p.Hosts
 }
 
-// Elsewhere says in what the servers of two plans were not in the same place.
+// Elsewhere lists the settings by which the servers of two plans were in different places.
 func (p Plan) Elsewhere(q Plan) []string {
 	return differing([]setting{
 		{"environments", p.Env, q.Env},
@@ -242,7 +242,7 @@ func (p Plan) Elsewhere(q Plan) []string {
 	})
 }
 
-// setting is something of two plans.
+// setting is one setting in two plans.
 type setting struct {
 	what string
 	a, b any

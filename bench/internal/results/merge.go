@@ -14,11 +14,11 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// ErrPlans: folders are of different plans or builds, so that their figures do
-// not mean the same.
+// ErrPlans is the error of folders with different plans or builds, whose figures
+// differ in meaning.
 var ErrPlans = errors.New("different plans")
 
-// ErrIncomplete: a folder lacks runs of its plan.
+// ErrIncomplete is the error of a folder that lacks runs of its plan.
 var ErrIncomplete = errors.New("incomplete run")
 
 // Part is one of the runs that a folder was merged from.
@@ -27,10 +27,10 @@ type Part struct {
 	Machine Machine   `json:"machine"`
 	// Elapsed is how long it took from Started, in seconds.
 	Elapsed float64 `json:"elapsed_s,omitempty"`
-	// Rates are its own cycles per second, by cell and run: the folder's figures
-	// are of all parts together.
+	// Rates are the part's own cycles per second, by cell and run. The folder's
+	// figures are for all parts together.
 	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
-	// MachineLoad is that of the run, see [Manifest].
+	// MachineLoad is the MachineLoad of the part's [Manifest].
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 }
 
@@ -44,18 +44,17 @@ func ReadWhole(dir string) (Manifest, error) {
 	return m, err
 }
 
-// Rendezvous is what a run has in common with those that it measured together
-// with: their plan, its seed and the order of its cells.
+// Rendezvous identifies the runs that measured together, with one plan, one seed and
+// one order of cells.
 type Rendezvous struct {
 	ID   string `json:"id"`   // the same in all parts, and in no others
 	Part int    `json:"part"` // from 1
 }
 
-// Merge writes a folder of what several machines measured at the same time to out,
-// which must be [Vacant]: a run of it is that run of all of them, rates are added
-// up, and percentiles are those of all latencies. The error wraps [ErrApart] for
-// folders that are not the parts of one measurement, or whose cells did not
-// coincide.
+// Merge writes the measurements of several machines at the same time to the folder
+// out, which must be [Vacant]. A run of out is that run of all parts: rates are added
+// up, and percentiles are over all latencies. The error wraps [ErrApart] for folders
+// that are not the parts of one measurement, or whose cells did not coincide.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
@@ -86,8 +85,8 @@ func Merge(out string, dirs ...string) error {
 	})
 }
 
-// createWhole makes a folder of a run that is done; nothing is left of it when
-// fill fails.
+// createWhole makes a folder of a finished run. It removes the folder when fill
+// fails.
 func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	f, err := Create(out, m)
 	if err != nil {
@@ -127,8 +126,8 @@ func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	return all, nil
 }
 
-// mergeable says why a part and another run cannot be merged. Parts have agreed on
-// their plan before they began.
+// mergeable says why a part and another run cannot be merged. Parts agreed on their
+// plan before they began.
 func mergeable(a, b Manifest) error {
 	switch {
 	case a.Rendezvous.ID != b.Rendezvous.ID:
@@ -160,8 +159,7 @@ func merged(all []Manifest) Manifest {
 	return m
 }
 
-// notesOf are the notes of one part. Those that the others do not have say of which
-// part they are.
+// notesOf are the notes of one part. A note that other parts lack names its part.
 func notesOf(number int, one Manifest, all []Manifest) []string {
 	notes := slices.Clone(one.Notes)
 	for i, note := range notes {
@@ -190,7 +188,7 @@ type partLines struct {
 	order      []string              // of the cells
 	results    map[string][][]Result // by cell, part and run
 	histograms map[HistogramKey][][]*hdrhistogram.Histogram
-	unequal    []string // cells that not every part has in every run
+	unequal    []string // cells that some part lacks in some run
 }
 
 func readParts(dirs []string) (partLines, error) {
@@ -281,12 +279,12 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 	return writeLine(f.results, cell, cycles, append(figures, jointly(values)...))
 }
 
-// rateUnit is what a part contributes to the total.
+// rateUnit is the unit of a part's contribution to the total.
 const rateUnit = "cycles/s"
 
-// jointly are the figures of all parts in one run besides percentiles: sums and
-// maxima, and what all agree about. Of others, such as what each has counted of
-// the commands of all, none is true of all together.
+// jointly are the joint figures of all parts in one run besides percentiles: sums,
+// maxima, and values that all parts agree on. Other figures, such as each part's
+// count of the commands of all, have no joint value.
 func jointly(parts []map[string]float64) []figure {
 	var out []figure
 	for unit, v := range parts[0] {
@@ -315,12 +313,12 @@ func jointly(parts []map[string]float64) []figure {
 	return out
 }
 
-// ErrApart: folders that were to be parts of one measurement were not measured
-// at the same time.
+// ErrApart is the error of folders that should be parts of one measurement, but were
+// not measured at the same time.
 var ErrApart = errors.New("not measured at the same time")
 
-// leastOverlap is the share of its time for which each cell must have been
-// measured by all parts: outside of it there was less load than their sum says.
+// leastOverlap is the share of a cell's time in which all parts must have measured
+// it. In the rest of the time the load was less than their sum.
 const leastOverlap = 0.8
 
 // cellRun names one cell in one run.
@@ -331,15 +329,14 @@ type cellRun struct {
 
 func (c cellRun) String() string { return fmt.Sprintf("%s, run %d", c.cell, c.run) }
 
-// span is when a cell was measured, and when the part went on to it, in
-// nanoseconds.
+// span is when a cell was measured, and when the part turned to it, in nanoseconds.
 type span struct{ from, until, met int64 }
 
 // Together says how well the parts of a measurement overlapped.
 type Together struct {
-	// Overlap is the least share of a cell's time in which all parts measured
-	// it. They were ready for all of their cells at the same instants, which show
-	// how their clocks stand to each other.
+	// Overlap is the least share of a cell's time in which all parts measured it. All
+	// parts were ready for each cell at the same instant, which shows how their
+	// clocks differ.
 	Overlap float64 `json:"overlap"`
 	// Clocks is how far their clocks were apart, in seconds; nothing depends on it.
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
@@ -388,10 +385,10 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 	return t, nil
 }
 
-// shared is the share of the longest span of a cell in which all parts measured
-// it, and what to say if that is too little.
+// shared is the share of the longest span of a cell in which all parts measured it.
+// It returns an error if that is too little.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
-	last, first := 0, 0 // who began last, and who was done first
+	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)
 	for i, part := range parts {
 		s, ok := part[key]
@@ -407,7 +404,7 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		longest = max(longest, s.until-s.from)
 	}
 	common := parts[first][key].until - parts[last][key].from
-	share := float64(common) / float64(longest) // the worst of those that are apart is the farthest
+	share := float64(common) / float64(longest) // negative if the parts do not overlap, and lowest for the farthest
 	if common < 0 {
 		return share, fmt.Errorf("%s was done with %s %v before %s began", dirs[first], key, time.Duration(-common).Round(time.Millisecond), dirs[last])
 	}
@@ -415,9 +412,9 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		key, 100*share, time.Duration(common).Round(time.Millisecond), time.Duration(longest).Round(time.Millisecond), dirs[last], dirs[first])
 }
 
-// align moves the spans of all parts to the clock of the first, and returns how
-// far their clocks are apart. A part that goes on late, because its machine is
-// busy, does so now and then: the median over all cells is the clock's.
+// align moves the spans of all parts to the clock of the first, and returns how far
+// their clocks are apart. A part on a busy machine goes on late only now and then, so
+// the median over all cells shows the clocks' difference.
 func align(parts []map[cellRun]span) time.Duration {
 	var low, high int64
 	for _, part := range parts {
@@ -428,7 +425,7 @@ func align(parts []map[cellRun]span) time.Duration {
 			}
 		}
 		if len(ahead) == 0 {
-			continue // nothing of it can be compared, which is said later
+			continue // the part has nothing to compare, which is reported later
 		}
 		slices.Sort(ahead)
 		by := ahead[len(ahead)/2]

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// quantiles are what is written of each operation, and the least number of
-// samples that one is worth: five beyond the quantile.
+// quantiles are the quantiles written for each operation, and the least number of
+// samples for each, which leaves five beyond the quantile.
 var quantiles = []struct {
 	name    string
 	q       float64
@@ -18,11 +18,11 @@ var quantiles = []struct {
 	{"p99.9", 0.999, 5000},
 }
 
-// operations are those whose latencies every file declares, by quantile, and the
-// longest.
+// operations are the operations whose quantiles and longest latency every file
+// declares.
 var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "notice", "first-grant", "spent", "replaced"}
 
-// percentiles are those of an operation that so many samples are worth.
+// percentiles are the percentiles of an operation that so many samples allow.
 func percentiles(op string, samples int64, at func(q float64) float64) []figure {
 	var out []figure
 	for _, q := range quantiles {
@@ -45,8 +45,8 @@ func Samples(unit string) int64 {
 	return 0
 }
 
-// Quantile returns the q-quantile of sorted values by the nearest rank, 0 of
-// none.
+// Quantile returns the q-quantile of sorted values by the nearest rank, or 0 without
+// values.
 func Quantile(sorted []int64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0

@@ -15,9 +15,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// writeHeader writes what holds for all lines. Nothing here may differ
-// between backends: benchstat makes a table of its own for each
-// configuration.
+// writeHeader writes the values that hold for all lines. None may differ between
+// backends, because benchstat makes a separate table for each configuration.
 func writeHeader(w io.Writer, m Manifest) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "lockbench-format: %d\n", Format)
@@ -102,9 +101,9 @@ func ReadResults(dir string) ([]Result, error) {
 	return out, err
 }
 
-// ScanResults calls emit for each line of results.txt of a folder, in the
-// order of the file, and returns what the file says of its units. A line that
-// was cut is left out. What emit is given is used again.
+// ScanResults calls emit for each line of results.txt of a folder, in the order of
+// the file, and returns the file's unit metadata. A line that was cut is left out.
+// The Result passed to emit is reused.
 func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
 	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
 	if err != nil {
@@ -114,10 +113,10 @@ func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadata
 }
 
 func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
-	b = b[:bytes.LastIndexByte(b, '\n')+1] // a number that was cut is still a number
+	b = b[:bytes.LastIndexByte(b, '\n')+1] // drops a cut last line, since a cut number still parses
 	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
 	for r.Scan() {
-		// One without a name is no line of ours.
+		// lockbench writes no line without a name.
 		if res, ok := r.Result().(*benchfmt.Result); ok && len(res.Name.Base()) > 0 {
 			emit(res)
 		}
@@ -125,8 +124,8 @@ func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMa
 	return r.Units(), r.Err()
 }
 
-// Values are the figures of a line with their units as they were written. What
-// is no finite number was not written by lockbench, and is left out.
+// Values are the figures of a line with their units as written. It leaves out values
+// that are not finite, which lockbench does not write.
 func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 	return func(yield func(string, float64) bool) {
 		for _, v := range res.Values {

@@ -17,44 +17,44 @@ import (
 // each round in each line, to be read by people too.
 const RoundsFile = "rounds.jsonl"
 
-// Round is what was seen of one fault on one backend, once. Times are
-// nanoseconds since the run began, on the machine's monotonic clock, which all
-// its processes share; 0 is what did not happen.
+// Round is the record of one fault on one backend, played once. Times are nanoseconds
+// since the run began, on the machine's monotonic clock, which all its processes
+// share; 0 means that it did not happen.
 type Round struct {
 	Backend string `json:"backend"`
 	Kind    Kind   `json:"kind"`
 	Fencing string `json:"fencing,omitempty"`
 	Fault   string `json:"fault"`
-	// Claims are the backend's, of one that package claim does not know.
+	// Claims are the backend's terms, if package claim does not know the backend.
 	Claims *claim.Terms `json:"claims,omitempty"`
-	// Conditions are those that the fault makes, by the names of package claim.
+	// Conditions are the conditions that the fault makes, by the names of package claim.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
-	// Control reports whether a safeguard was off on purpose: what happened is
-	// shown, and judges nobody.
+	// Control reports whether a safeguard was off on purpose. The result is then
+	// shown, but counts against no backend.
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
 	TTLms   int64 `json:"ttl_ms,omitempty"`
-	// FirstSpanNs is that of the plugin's Properties.
+	// FirstSpanNs is the FirstSpan of the plugin's Properties.
 	FirstSpanNs int64 `json:"first_span_ns,omitempty"`
 	// Missing says why the fault was not run here; nothing else is known then.
 	Missing string `json:"missing,omitempty"`
-	// Failure says why the round was not carried through. What was seen until
-	// then is judged nevertheless.
+	// Failure says why the round was broken off. The record until then is judged
+	// nevertheless.
 	Failure string `json:"failure,omitempty"`
 	// Keeps reports whether no lease should be lost to this fault.
 	Keeps bool `json:"keeps,omitempty"`
 	// InjectedNs is just before the fault was injected, HealedNs just after its end.
 	InjectedNs int64 `json:"struck_ns,omitempty"`
 	HealedNs   int64 `json:"healed_ns,omitempty"`
-	// BackNs is when the store could serve again, of a fault after which it must
-	// do so promptly.
+	// BackNs is when the store could serve again, for a fault after which it must
+	// grant promptly.
 	BackNs int64 `json:"back_ns,omitempty"`
 	Hits   int   `json:"hits"` // locks that the holder held at the injection
 	Names  int   `json:"names,omitempty"`
 	Seen
 }
 
-// Seen is what hosts have told.
+// Seen has the reports of hosts.
 type Seen struct {
 	Halts  []Halt  `json:"halts,omitempty"`
 	Holds  []Hold  `json:"leases,omitempty"`
@@ -84,7 +84,7 @@ func (s Seen) Held() int {
 	return n
 }
 
-// Halt is a time in which a host could not run.
+// Halt is a period in which a host could not run.
 type Halt struct {
 	Host int    `json:"host"`
 	Why  string `json:"why"` // one of the Halt constants
@@ -99,37 +99,37 @@ const (
 	HaltStarved = "starved" // the machine gave it no time
 )
 
-// Hold is one grant as its holder saw it: who had which name under which token from
-// when to when.
+// Hold is one grant as its holder saw it: which host had which name under which
+// token, from when to when.
 type Hold struct {
 	Host  int    `json:"host"`
 	Name  int    `json:"name"` // from 0 within the round
 	Token uint64 `json:"token"`
-	// AskedNs is before the acquire was called, GrantedNs after it came back.
+	// AskedNs is just before the acquire was called, GrantedNs just after it came back.
 	AskedNs   int64 `json:"asked_ns"`
 	GrantedNs int64 `json:"granted_ns"`
-	// SentNs is when the request was sent that the grant has its time from, where
-	// that matters and is known: who waits may ask several times.
+	// SentNs is when the request was sent from which the grant counts its time, where
+	// that matters and is known. A waiter may ask several times.
 	SentNs int64 `json:"sent_ns,omitempty"`
 	// ValidNs is the last time just before the holder asked whether the lease
 	// is valid, and was told so.
 	ValidNs int64 `json:"valid_ns"`
-	// DoneNs is when the holder learned that it was lost; 0 when it did not.
+	// DoneNs is when the holder learned that the lease was lost; 0 when it did not.
 	DoneNs int64  `json:"done_ns,omitempty"`
 	Cause  string `json:"cause,omitempty"` // of the loss
 	// ReleaseNs is before the release was called and ReleasedNs after it came
 	// back without an error; 0 when that did not happen.
 	ReleaseNs  int64 `json:"release_ns,omitempty"`
 	ReleasedNs int64 `json:"released_ns,omitempty"`
-	// Renewals are the confirmed ones: sent, and answered.
+	// Renewals are the confirmed renewals, each as the times of sending and reply.
 	Renewals [][2]int64 `json:"renewals_ns,omitempty"`
 }
 
 // Held reports whether a hold has no end.
 func (h *Hold) Held() bool { return h.DoneNs == 0 && h.ReleaseNs == 0 }
 
-// Until is when its holder ceased to act as one: when it began to release, or last
-// found it valid.
+// Until is when the holder ceased to act as one. It then began to release, or last
+// found the lease valid.
 func (h *Hold) Until() int64 {
 	if h.ReleaseNs > 0 {
 		return h.ReleaseNs
@@ -137,7 +137,7 @@ func (h *Hold) Until() int64 {
 	return h.ValidNs
 }
 
-// Attempt is the hold as scenarios with figures have it.
+// Attempt is the hold in the form that scenarios with figures use.
 func (h *Hold) Attempt() Attempt {
 	a := Attempt{
 		Client: int32(h.Host), Name: int32(h.Name), Asked: h.AskedNs, Answered: h.GrantedNs,
@@ -166,7 +166,7 @@ type Write struct {
 	Refused bool   `json:"refused,omitempty"` // as stale
 }
 
-// Op is what a caller asks for: to hold a lock, one way or another, or an end.
+// Op is the kind of a call: a way to hold a lock, or an end.
 type Op string
 
 // The ops.
@@ -198,21 +198,21 @@ type Call struct {
 	Ran    bool `json:"ran,omitempty"`
 }
 
-// The outcomes of a call that came back with an error. One that is over is one whose
-// context has ended, or whose lock is held or was lost meanwhile.
+// These are the outcomes of a call that came back with an error. CallOver means that
+// its context has ended, or that its lock is held or was lost meanwhile.
 const (
 	CallClosed = "closed" // the client was closed
 	CallOver   = "over"
 	CallFailed = "failed"
 )
 
-// Failed reports whether it is an acquire that has failed.
+// Failed reports whether the call is an acquire that has failed.
 func (c Call) Failed() bool { return c.Outcome != "" && c.Op == OpLock }
 
-// GaveUp reports whether it came back by itself before it has had what it was for.
+// GaveUp reports whether the call failed by itself before its function ran.
 func (c Call) GaveUp() bool { return c.Outcome == CallFailed && !c.Ran }
 
-// Waits reports whether it is one that waits for a lock.
+// Waits reports whether the call waits for a lock.
 func (c Call) Waits() bool { return c.Op == OpLock || c.Op == OpDo || c.Op == OpLead }
 
 // Shift moves all times by ns.
@@ -264,8 +264,8 @@ func (f *Folder) AddRound(r Round) (err error) {
 // maxRound bounds one line of the rounds.
 const maxRound = 64 << 20
 
-// ReadRounds reads the rounds of a folder, in the order in which they were
-// run; none when the scenario was not. A last line that was cut is an error
+// ReadRounds reads the rounds of a folder, in the order in which they were run. It
+// returns none when the scenario was not run. A last line that was cut is an error
 // wrapping [ErrTruncated], beside the rounds before it.
 func ReadRounds(dir string) ([]Round, error) {
 	f, err := os.Open(filepath.Join(dir, RoundsFile))
@@ -298,14 +298,14 @@ func ParseRounds(r io.Reader) ([]Round, error) {
 	return out, lines.Err()
 }
 
-// Bounds of what a round can be: a file may be damaged, or written by hand.
+// These bound the values of a round, because a file may be damaged, or written by hand.
 const (
 	maxNames = 10_000
 	maxTTLms = 24 * 60 * 60 * 1000
 	maxTime  = int64(1) << 60 // nanoseconds: 36 years
 )
 
-// check finds numbers that nothing can be computed with.
+// check finds numbers that are unfit for computing.
 func (r *Round) check() error {
 	if r.Names < 0 || r.Names > maxNames || r.TTLms < 0 || r.TTLms > maxTTLms {
 		return fmt.Errorf("%d names and a TTL of %d ms are not those of a round", r.Names, r.TTLms)

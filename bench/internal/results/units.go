@@ -5,19 +5,18 @@ import (
 	"strings"
 )
 
-// Unit is what is known of a figure of results.txt, in the order in which a
-// report shows them. Of times without an entry, such as "p90-ns/wait", the name
-// says enough.
+// Unit describes a unit of results.txt. A time such as "p90-ns/wait" needs no entry,
+// because its name says enough.
 type Unit struct {
-	Name     string // as it is written: "cycles/s"
-	Title    string // of its column; "" for none
-	Interval bool   // is shown with one, as the first figure of an operation
+	Name     string // as written: "cycles/s"
+	Title    string // title of its column; "" for none
+	Interval bool   // shown with an interval, as the first figure of an operation
 	Better   string // "lower", "higher", or "" for neither; a time is better lower
-	Added    bool   // the sum is that of all parts that measure together
+	Added    bool   // the figures of parts that measure together are added
 	Tested   bool   // see [Tested]
 }
 
-// Units are all that have a column, or are no times.
+// Units are all units that have a column or are no times, in the order of a report.
 var Units = []Unit{
 	{Name: "p50-ns/acquire", Title: "acquire p50", Interval: true},
 	{Name: "p99-ns/acquire", Title: "p99"},
@@ -71,7 +70,7 @@ var Units = []Unit{
 	{Name: "renewal-cpu-%", Title: "renewal-cpu-%", Better: "lower"},
 }
 
-// UnitOf returns the entry of a unit, with the name alone where there is none.
+// UnitOf returns the entry of a unit, or one with the name alone.
 func UnitOf(name string) Unit {
 	for _, u := range Units {
 		if u.Name == name {
@@ -81,7 +80,7 @@ func UnitOf(name string) Unit {
 	return Unit{Name: name}
 }
 
-// better is what results.txt says of a unit.
+// better is the direction of a unit in results.txt.
 func better(name string) string {
 	u := UnitOf(name)
 	if strings.Contains(name, "-ns/") {
@@ -93,8 +92,8 @@ func better(name string) string {
 	return "better=" + u.Better + " "
 }
 
-// Tested chooses the figures that are compared: the middle and the tail of each
-// latency, and rates. The others follow from them, or are about the load and not
+// Tested reports whether a figure is compared, as the middle and the tail of each
+// latency and rates are. The others follow from these, or are about the load and not
 // about the backend.
 func Tested(name string) bool {
 	if what, op, ok := strings.Cut(name, "-ns/"); ok {
@@ -103,8 +102,8 @@ func Tested(name string) bool {
 	return UnitOf(name).Tested
 }
 
-// Hidden reports whether a unit without a title needs no column: others of its
-// operation say enough, or a chart does.
+// Hidden reports whether a unit without a title needs no column, because other units
+// of its operation or a chart say enough.
 func Hidden(name string) bool {
 	known := slices.ContainsFunc(Units, func(u Unit) bool { return u.Name == name })
 	return known || slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-"}, func(prefix string) bool {

@@ -13,7 +13,7 @@ import (
 const (
 	One   = "one"
 	Three = "three"
-	// Balanced is Three behind one address, that leads to each in turn.
+	// Balanced is Three behind one address, which leads to each member in turn.
 	Balanced = "balanced"
 	// FewOperations is One that takes 64 operations in a transaction, not 128.
 	FewOperations = "few-operations"

@@ -41,7 +41,7 @@ func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	})
 }
 
-// cutOff separates a member from the others, or ends that.
+// cutOff separates a member from the others, or ends the separation.
 func cutOff(is bool) servers.Step {
 	return servers.On(func(_ context.Context, s *store, n int) error {
 		s.peers.CutOff(n, is)
@@ -49,7 +49,7 @@ func cutOff(is bool) servers.Step {
 	})
 }
 
-// deleted deletes a key, or all that begin with one.
+// deleted deletes a key, or all keys with a prefix.
 func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Delete(ctx, key, opts...)
@@ -57,11 +57,11 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 	})
 }
 
-// election bounds that of a leader, with the second in which a client leaves a
-// member that has none.
+// election bounds the election of a leader, plus the second in which a client leaves
+// a member without a leader.
 const election = 3 * time.Second
 
-// longer than any TTL of an exploration.
+// longer is longer than any TTL of a search.
 const longer = 12 * time.Second
 
 var operations = []servers.Operation{
@@ -98,7 +98,7 @@ var operations = []servers.Operation{
 		Do: deleted(etcdPrefix + "\xffe"),
 	},
 	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: deletedFrom(0)},
-	// The lock is another one's, before and after: every claim holds.
+	// Another client holds the lock before and after, so every claim holds.
 	{Name: "entry-deleted", Does: "the queue entry of a waiter is deleted by hand", Do: deletedFrom(1)},
 	{
 		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []claim.Condition{claim.DataLost},
@@ -114,14 +114,14 @@ func compact(ctx context.Context, c *clientv3.Client) error {
 	}
 	_, err = c.Compact(ctx, now.Header.Revision)
 	if err != nil && strings.Contains(err.Error(), "has been compacted") {
-		return nil // nothing was written since
+		return nil // no revision was written since
 	}
 	return err
 }
 
-// deletedFrom deletes one entry of a queue, chosen at random: its first, which is the
-// lock, or one of those that wait, from place 1 on. The first of the queue is there
-// meanwhile, so that no waiter was granted the lock. It waits a while until there is one.
+// deletedFrom deletes one entry of a queue, chosen at random: its first, which is the lock, or
+// one of those that wait, from place 1 on. The first entry of the queue stays meanwhile, so
+// that no waiter is granted the lock. The step waits a while for such an entry.
 func deletedFrom(place int) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -170,7 +170,7 @@ func moveLeader(ctx context.Context, s *store, n int) error {
 	}, leader)
 }
 
-// goAstray lets hosts find a member of a cluster of its own instead of member n.
+// goAstray lets hosts find a member of another cluster instead of member n.
 func goAstray(ctx context.Context, s *store, n int) (err error) {
 	if s.stray, err = StartCluster(ctx, 1, nil); err != nil {
 		return err
@@ -220,7 +220,7 @@ func removeMember(ctx context.Context, s *store, n int) error {
 	}, s.others(n)...)
 }
 
-// addMember adds it again, if it was removed.
+// addMember adds member n again, if it was removed.
 func addMember(ctx context.Context, s *store, n int) error {
 	if s.removed == nil {
 		return nil

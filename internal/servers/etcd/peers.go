@@ -14,13 +14,13 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Peers carry what the members of one cluster say to each other, so that a
-// member can be cut off from the others while clients reach it. Give the zero
-// value to [StartCluster] in [Options].
+// Peers relay the messages between the members of one cluster, so that a member can
+// be cut off from the others while clients reach it. Give the zero value to
+// [StartCluster] in [Options].
 type Peers struct {
 	mu     sync.Mutex
 	relays []*peerRelay
-	round  context.Context // of what the members say until the next cut
+	round  context.Context // for messages of the members until the next cut
 	end    context.CancelFunc
 }
 
@@ -30,7 +30,7 @@ type peerRelay struct {
 	peers  *Peers
 	server *http.Server
 	proxy  *httputil.ReverseProxy
-	id     string // of its member, which others address
+	id     string // id of its member, which other members address
 	cut    bool
 }
 
@@ -60,8 +60,8 @@ func (p *Peers) relay(port int) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// ServeHTTP passes one request on, or leaves it without an answer while one of
-// both members is cut off. Most are streams that never end.
+// ServeHTTP passes one request on, or leaves it without a reply while one of the two
+// members is cut off. Most requests are streams that never end.
 func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
@@ -79,12 +79,12 @@ func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.proxy.ServeHTTP(w, req.WithContext(ctx))
 	}
 	if ctx.Err() != nil {
-		panic(http.ErrAbortHandler) // no orderly end
+		panic(http.ErrAbortHandler) // ends the request abruptly
 	}
 }
 
-// CutOff separates the member at index i from all others, or ends that. What is
-// said at that moment, between others too, is tried again.
+// CutOff separates the member at index i from all others, or ends the separation.
+// Messages under way at that moment, between others too, are tried again.
 func (p *Peers) CutOff(i int, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

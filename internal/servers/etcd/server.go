@@ -25,10 +25,9 @@ type Options struct {
 	Binary string
 	// CertFile and KeyFile make the client port speak TLS, in PEM form.
 	CertFile, KeyFile string
-	// ClientCAFile makes it ask for a client certificate by that authority.
+	// ClientCAFile makes the client port ask for a certificate by that authority.
 	ClientCAFile string
-	// Peers carry what the members say to each other; nil when they do that
-	// themselves.
+	// Peers relay the messages between members; nil when members connect directly.
 	Peers *Peers
 	// Args are further arguments, after ours: the last one counts.
 	Args []string
@@ -80,7 +79,7 @@ func StartCluster(ctx context.Context, size int, opts *Options) (servers.Nodes, 
 	})
 }
 
-// member is what one member is started with, each time.
+// member has the settings for each start of one member.
 type member struct {
 	binary, name, cluster string
 	advertised            int // the peer port that the others use
@@ -163,9 +162,9 @@ func Program() servers.Program {
 	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}
 }
 
-// binary finds the server: beside this program or in bin/ of the source
-// tree, where make servers puts the one of tools/etcd, then on the PATH, where
-// an archive's may be years old.
+// binary finds the server. It looks beside this program or in bin/ of the source
+// tree, where make servers puts the one of tools/etcd, and then on the PATH, where a
+// packaged one may be years old.
 func binary(explicit string) (string, error) {
 	if explicit != "" {
 		return explicit, nil

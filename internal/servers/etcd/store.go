@@ -20,15 +20,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store is the members of one cluster, for whoever runs them.
+// store is the members of one cluster, as their operator sees them.
 type store struct {
 	*servers.Environment
 	peers   *Peers        // nil for one member
 	stray   servers.Nodes // a cluster that hosts are led to by mistake
-	removed []string      // what the others called a member that is not theirs now
+	removed []string      // the URLs of a member that was removed
 }
 
-// with does something with a client of some members, of all if none is named.
+// with calls do with a client of some members, or of all if none is named.
 func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	var at []string
 	for n, server := range s.Servers {
@@ -92,8 +92,8 @@ func (s *store) Check(ctx context.Context) error {
 	})
 }
 
-// etcdPrefix is what the keys of the backend begin with, and etcdNames those of
-// holders and waiters.
+// etcdPrefix begins all keys of the backend, and etcdNames the keys of holders and
+// waiters.
 const (
 	etcdPrefix = "lockbench/"
 	etcdNames  = etcdPrefix + "\xffn"
@@ -118,7 +118,7 @@ const metricsTimeout = 5 * time.Second
 
 func count(cfg driver.Config) (*servers.Counter, error) {
 	client := &http.Client{Timeout: metricsTimeout, Transport: &http.Transport{}}
-	c := &servers.Counter{End: func() error { client.CloseIdleConnections(); return nil }} // to read metrics is no gRPC
+	c := &servers.Counter{End: func() error { client.CloseIdleConnections(); return nil }} // reading metrics adds no gRPC message
 	for _, addr := range cfg.List("address") {
 		if !strings.Contains(addr, "://") {
 			addr = "http://" + addr

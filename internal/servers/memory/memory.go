@@ -7,7 +7,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Kind lives in the plugin process of one host: what a call to it costs is the
+// Kind lives in the plugin process of one host. A call costs only the process
 // boundary.
 var Kind = &servers.Kind{
 	Name: "memory",
