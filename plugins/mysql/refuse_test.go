@@ -73,7 +73,7 @@ func TestBadConfiguration(t *testing.T) {
 		"time zone":      {driver.Config{"address": good + "?loc=Local"}, "loc=UTC"},
 		"sql mode":       {driver.Config{"address": good + "?sql_mode=%27%27"}, "sql_mode"},
 		"prefix":         {driver.Config{"address": good, "prefix": "Jobs`"}, "lower-case"},
-		"connections":    {driver.Config{"address": good, "connections": "1"}, "2 to 1000"},
+		"connections":    {driver.Config{"address": good, "connections": "1"}, "between 2 and 1000"},
 		"old timeout":    {driver.Config{"address": good, "timeout": "1s"}, "request_timeout"},
 		"timeout":        {driver.Config{"address": good, "request_timeout": "1ms"}, "10ms"},
 		"two passwords":  {driver.Config{"address": good, "password": "other-" + secret}, "password: the address has another"},

@@ -68,7 +68,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"init"}, "adress=c:3", 2, "", `needs "address"`},
 		{[]string{"init"}, "address=c:3\ntimeuot=1s", 2, "", "did you mean timeout?"},
 		{[]string{"init"}, "address", 2, "", "line 1 is not key=value"},
-		{[]string{"init"}, `{"address": []}`, 2, "", "a value is not a text"},
+		{[]string{"init"}, `{"address": []}`, 2, "", "a value is not a string, number or boolean"},
 		{[]string{"init"}, `{"address": `, 2, "", "not a valid JSON object"},
 		{[]string{"init", "--config", file + ".none"}, "", 2, "", "no such file"},
 		{[]string{"init", "--confg", file}, "", 2, "", "--config FILE of lines KEY=VALUE"},
