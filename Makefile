@@ -10,14 +10,14 @@ bench: build servers
 bench-peers: build servers
 	scripts/bench-peers $(OUT)
 
-# Four packages and one of the examples at a time: the suites wait for servers,
+# Three packages and one of the examples at a time: the suites wait for servers,
 # processes and TTLs half of the time.
 test: build servers
 	$(MAKE) -j 2 test-main test-examples
 	$(MAKE) test-newest
 
 test-main:
-	go test -race -p 4 -timeout 15m ./...
+	go test -race -p 3 -timeout 15m ./...
 
 test-examples:
 	go -C examples test -race -p 1 -parallel 6 -timeout 15m ./...
