@@ -55,7 +55,7 @@ func (o Options) check() error {
 	case o.Address == "":
 		return errors.New("address is missing")
 	case len(o.Prefix) > 48 || strings.Trim(o.Prefix, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.:") != "":
-		return errors.New("prefix may have at most 48 letters, digits and the signs _-.:")
+		return errors.New("prefix may have at most 48 of the signs _-.:, digits and letters")
 	case o.Connections < 2 || o.Connections > 1000:
 		return fmt.Errorf("connections %d is not between 2 and 1000", o.Connections)
 	}
