@@ -353,7 +353,7 @@ func TestDeadListenerIsReplaced(t *testing.T) {
 // two at a time, and tokens rise.
 func TestStorm(t *testing.T) {
 	o := postgres.Options{Address: postgresserver.Address(server(t)), Prefix: fresh(), Connections: 2, Logger: slog.New(slog.DiscardHandler)}
-	backendtest.Storm(t, func() (driver.Backend, error) { return postgres.Open(&o) }, 8*time.Second,
+	backendtest.Storm(t, func() (driver.Backend, error) { return postgres.Open(&o) }, 15*time.Second,
 		func() time.Duration { return 300*time.Millisecond + mrand.N(time.Second).Truncate(time.Millisecond) })
 }
 
