@@ -92,8 +92,8 @@ func (p ConformPlan) show(r drivertest.RuleResult) {
 	}
 }
 
-// conformed counts rules, and returns an error if one has failed, or did not run
-// although it had to.
+// conformed counts rules by result. It returns an error if a rule has failed, or
+// did not run although require is set.
 func conformed(results []drivertest.RuleResult, require bool) (*Outcome, error) {
 	var counts [drivertest.NotRun + 1]int
 	for _, r := range results {

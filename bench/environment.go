@@ -32,7 +32,7 @@ func (e *EnvError) Error() string {
 // Unwrap returns the cause.
 func (e *EnvError) Unwrap() error { return e.Err }
 
-// The environments in which throwaway servers run.
+// These are the environments in which throwaway servers run.
 const (
 	EnvLocal   = "local"   // child processes
 	EnvCompose = "compose" // containers of the repository's compose.yaml
@@ -66,8 +66,8 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 }
 
 // start starts the throwaway servers of the backend whose plugin was found, and waits
-// until they serve. It returns kept servers instead if there are any. Without
-// durable, some stores run faster.
+// until they serve. It returns kept servers instead if there are any. Unless durable
+// is set, the store may lose data in a crash, because some stores are faster then.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]

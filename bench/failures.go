@@ -69,7 +69,7 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-// sums returns one error for all failed cells of a subject. It covers either the baselines or all
+// sums returns one error for each subject with failed cells, either for the baselines or for all
 // other subjects.
 func (f *failures) sums(baselines bool) (sums []error) {
 	count := map[string]int{}

@@ -173,7 +173,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 		}
 		claims := d.says.Properties
 		m.Plan.Backends, binaries[filepath.Base(d.Path)] = append(m.Plan.Backends, d.Name), d.Path
-		path, err := filepath.Abs(d.Path) // schedules put wrappers before it
+		path, err := filepath.Abs(d.Path) // absolute, because wrapper scripts start it
 		if err != nil {
 			return nil, m, err
 		}

@@ -84,7 +84,7 @@ func Merge(out string, dirs ...string) (busy []string, err error) {
 	return m.Busy(), err
 }
 
-// ErrRegression is the error of a comparison in which a figure exceeds a limit.
+// ErrRegression is the error of a comparison in which a figure breaks a limit.
 var ErrRegression = errors.New("regression")
 
 // Comparison is what to compare: two result folders, or one that holds two builds.
@@ -94,8 +94,8 @@ type Comparison struct {
 	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
-// Compare tests for each figure whether the runs differ, and checks it against the limits.
-// For each passed limit it writes to notes which change the runs could have shown.
+// Compare tests for each figure whether the runs differ, and checks the figure against the
+// limits. For each passed limit it writes to notes which change the runs could have shown.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {

@@ -70,7 +70,7 @@ type Plan struct {
 	Out string
 }
 
-// These bound the durations of one cell in one run, among others.
+// These are durations and their limits, mostly for one cell in one run.
 const (
 	warmUp      = 200 * time.Millisecond
 	quickWarmUp = 50 * time.Millisecond
@@ -79,7 +79,7 @@ const (
 	maxMeasure = time.Hour
 	// maxHold is the longest time for which scenario footprint holds leases.
 	maxHold = time.Hour
-	// maxRTT is the farthest that a store may be away.
+	// maxRTT is the longest RTT that a plan may add.
 	maxRTT = time.Second
 	// usualFor and quickFor are the default durations of scenario ttl, and minFor to
 	// maxFor is the range that a user may choose from.
@@ -137,7 +137,7 @@ func (p Plan) filled() Plan {
 	return p
 }
 
-// near are the added round trips of a plan that names none.
+// near has the RTT of a plan that names none.
 var near = []time.Duration{0}
 
 // randomSeed is short enough to be typed again.

@@ -166,7 +166,7 @@ func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*
 }
 
 // rounds runs every cell in every round. A failed cell loses only its own figures,
-// because the figures of the other cells are still of use.
+// because the figures of the other cells are still useful.
 func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	order := rounds(cells, r.plan.Runs, r.plan.Seed)
 	steps, guess := 0, time.Duration(0)
@@ -311,7 +311,7 @@ func classify(ctx context.Context, sub *subject, err error) error {
 // takes is about how long it takes to execute a cell once.
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
-// input is the input of a cell in one run. The seed depends on the plan's seed and the
+// input returns what a cell gets in one run. The seed depends on the plan's seed and the
 // workload, but not on the subject, so that compared subjects get the same schedule.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)

@@ -335,8 +335,8 @@ func (s *session) Close(ctx context.Context) error {
 }
 
 // harmed picks the server that may be harmed, or returns nil if lockbench started
-// none. The session harms only that one. A restarted server may have no vote for a
-// while, so after restarts of three of five servers no host could lead.
+// none. The session harms only that server. A restarted server may have no vote
+// for a while, so after restarts of three of five servers no host could lead.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
 		return nil

@@ -31,13 +31,13 @@ var newNames = map[string]string{"reproducer": "replay", "recorder": "host-progr
 // command line of "lockbench run". old is false if the command line is not an old one.
 func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
 	fl := cmd.Flags()
-	scenarios, _ := fl.GetStringSlice("scenarios") // it is one
+	scenarios, _ := fl.GetStringSlice("scenarios") // the flag has this type
 	searches := slices.Equal(scenarios, []string{"explore"})
 	old = searches || slices.Equal(scenarios, []string{"safety"})
 	if searches && !fl.Changed("reproducer") {
 		length := 10 * time.Minute
 		if fl.Changed("for") {
-			length, _ = fl.GetDuration("for") // it is one
+			length, _ = fl.GetDuration("for") // the flag has this type
 		}
 		args = append(args, "--search="+length.String())
 	}

@@ -114,8 +114,9 @@ const (
 // discard discards the log of libraries that run in process.
 var discard = slog.New(slog.DiscardHandler)
 
-// inProcess is our own library of a backend without the plugin process. The function prefix
-// takes the configuration of the backend and returns the prefix for the library's keys.
+// inProcess returns a baseline: our own library of a backend, without the plugin process. The
+// function prefix takes the configuration of the backend and returns the prefix for the library's
+// keys.
 func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	return Baseline{
 		Name:    spec.Name + "-in-process",
@@ -134,7 +135,7 @@ func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	}
 }
 
-// locks prepares the lock name for one caller, as [load.Locker] does.
+// locks is a function that prepares the lock name for one caller, as [load.Locker] does.
 type locks func(name string, ttl time.Duration) (load.Lock, error)
 
 // locker is a [load.Locker] whose Close has no locks to release.

@@ -176,7 +176,7 @@ func getLock(ctx context.Context, db *sql.DB, name string) (load.Lease, error) {
 		return nil, err
 	}
 	held := connLease{conn, name}
-	// A timeout of one day replaces -1 (wait forever), because MariaDB does not wait at all then.
+	// The timeout is a day and not -1 (no limit), because MariaDB does not wait at all with -1.
 	if err := held.ask(ctx, "SELECT GET_LOCK(?, 86400)"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

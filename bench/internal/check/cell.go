@@ -58,7 +58,7 @@ type Cell struct {
 	StaleGuarded int `json:"stale_writes_guarded"`
 	StaleBare    int `json:"stale_writes_unguarded"`
 	Refused      int `json:"stale_writes_refused"`
-	// FalseLosses counts leases lost to a fault that should cost no lease.
+	// FalseLosses counts leases that were lost in a fault that should cost no lease.
 	FalseLosses int `json:"false_losses"`
 	// Unserved counts the FalseLosses that break a claim, and the free locks that
 	// were granted too late.

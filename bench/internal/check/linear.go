@@ -93,9 +93,9 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 // between reading the clock and sending the request.
 const rounding = 5 * time.Millisecond
 
-// freeFrom is the earliest time at which a hold without a confirmed release may be
-// over. It is the time when the hold expires after its last confirmed request. It is
-// earlier if the holder began to release, learned of its loss, or died before.
+// freeFrom is the earliest time at which a hold without a confirmed release may be over. It
+// is the time when the hold expires after its last confirmed request. If the holder began
+// to release, learned of its loss, or died before, that earlier time counts.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

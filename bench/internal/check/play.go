@@ -104,8 +104,7 @@ func byName(holds []results.Hold) map[int][]results.Hold {
 // HostName is the name of a host in texts for people: A, B, ...
 func HostName(n int) string { return string(rune('A' + n)) }
 
-// everywhere stands for all hosts. An exception for an action on a single host does not apply to
-// it.
+// everywhere stands for all hosts. Exceptions for an action on a single host do not apply there.
 const everywhere = -1
 
 // broken records a violation of a claim on a host, or everywhere. If the claim is
@@ -175,7 +174,7 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 
 // margin is how long before the grant next the holder of first learned of its
 // loss. It is known only if the lock was lost, and if its host ran without a
-// stop for the duration before up to that grant.
+// stop just before that grant, for the duration before.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false

@@ -30,7 +30,7 @@
 //     machine slept), the command gets SIGKILL at once.
 //
 // Processes that another process starts for the command are outside its tree, for instance those of
-// a service manager, a container engine or a remote shell. So are processes on another kernel.
+// a service manager, a container engine or a remote shell. Processes on another kernel are, too.
 //
 // On other systems than Linux no process adopts orphans, so processes that a
 // command leaves behind can outlive the lock.

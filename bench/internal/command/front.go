@@ -88,7 +88,7 @@ func Run(s Spec, out *Out) End {
 	return f.serve(signals)
 }
 
-// serve carries out the keeper's lines until the keeper is done.
+// serve handles the keeper's lines until the keeper is done.
 func (f *front) serve(signals <-chan os.Signal) End {
 	look := time.NewTicker(min(max(f.spec.TTL/lookPart, killPause), lookEvery))
 	defer look.Stop()
@@ -117,8 +117,8 @@ func (f *front) signal(sig syscall.Signal) {
 		return
 	}
 	if sig == syscall.SIGHUP && f.leads && !leadsTerminal() {
-		// The kernel signals only the session leader, and the leader's group when the leader
-		// ends. This process ends too late, after every process that the command has started.
+		// The kernel sends SIGHUP to the leader only, and to its group when the leader ends.
+		// That is too late, because this process ends after all processes of the command.
 		f.leads, f.hungUp, knows = false, true, true
 		_ = syscall.Kill(0, sig) // the group includes this process
 	}

@@ -59,7 +59,7 @@ func (i interrupt) Error() string { return syscall.Signal(i).String() }
 
 func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	k := &keeper{spec: s, said: make(chan line, 256), changes: make(chan os.Signal, 1), ended: make(chan struct{})}
-	// The front has reported an error of AdoptOrphans. Rename only changes the name in lists.
+	// The front has reported errors of AdoptOrphans. Rename changes only the name in process lists.
 	_, _ = proc.Rename(called), proc.AdoptOrphans()
 	for _, fd := range s.Stdio {
 		syscall.CloseOnExec(int(fd))
@@ -230,7 +230,7 @@ type held interface {
 	Release(context.Context) error
 }
 
-// led makes a term usable as held.
+// led is a term with the methods of held.
 type led struct{ *core.Term }
 
 func (l led) Done() <-chan struct{}             { return l.Context().Done() }

@@ -35,7 +35,7 @@ type Action struct {
 	// Lasts bounds the time until the action is healed. It is zero for an action that is over at
 	// once.
 	Lasts Span
-	// Stops says which hosts may not be served while the action lasts. If StopsFor is
+	// Stops says which hosts may go unserved while the action lasts. If StopsFor is
 	// not 0, clients find a way to be served during the action. They may then be
 	// unserved only for StopsFor after its begin and for Recovers after its end.
 	Stops    Reach
@@ -51,7 +51,7 @@ type Action struct {
 	// Makes are the conditions that the action makes. Claims may not hold under these conditions.
 	Makes []claim.Condition
 
-	// Inject begins the action. Heal ends the action. It is nil if the action ends by itself.
+	// Inject begins the action, and Heal ends it. Heal is nil if the action ends by itself.
 	Inject func(ctx context.Context, w *System, e Event) error
 	Heal   func(ctx context.Context, w *System, e Event) error
 }
@@ -80,7 +80,7 @@ const (
 	UsesDirectory   Resource = "directory"
 )
 
-// Reach says which hosts may not be served while an action lasts.
+// Reach says which hosts may go unserved while an action lasts.
 type Reach string
 
 // These are the reaches.
@@ -91,7 +91,7 @@ const (
 	StopsGrants Reach = "grants" // requests for grants are not served, but leases are renewed
 )
 
-// Span is the shortest and the longest time of something.
+// Span is a range of durations, from the shortest to the longest.
 type Span [2]time.Duration
 
 // Event is an action with its time and target in a schedule.
@@ -140,7 +140,7 @@ const (
 // Share is a part of the servers.
 type Share string
 
-// These are the shares of n servers.
+// These are the parts of n servers that an event can have.
 const (
 	Minority Share = "minority" // the greatest minority; no server if there is only one
 	Majority Share = "majority" // the smallest majority

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// actionPicker picks one, two, three or six actions for each schedule. It picks such
-// that every single action and every pair of actions occurs as early as possible.
+// actionPicker picks one, two, three or six actions for each schedule. It picks them
+// so that each single action and each pair of actions occurs as early as possible.
 type actionPicker struct {
 	random   *rand.Rand
 	settings []string

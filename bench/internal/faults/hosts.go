@@ -198,7 +198,7 @@ var surroundingActions = []Action{
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
-		// A cleaner of old files does this. A plugin that ends is not replaced before Heal.
+		// A job that deletes old files can do this. A plugin that ends is not replaced before Heal.
 		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
 		Inject: ofHost(loseDirectory), Heal: end,

@@ -194,7 +194,7 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall carries out one event. It first waits until the event before, which uses
+// befall carries out one event. It first waits until before, the previous event with
 // the same resource, is healed. It returns an error if the event cannot be healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()

@@ -42,7 +42,7 @@ func Described(path string, d plugin.Description) Backend {
 
 // Options are the options of a search.
 type Options struct {
-	// Length is how long the search starts new schedules.
+	// Length is how long the search keeps starting new schedules.
 	Length time.Duration
 	Seed   uint64
 	// Actions are the names of the actions that may happen. None means all.
@@ -188,8 +188,8 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether the search needs no other reproducer: one is enough, and
-// one that breaks its rule repeatedly exists or is being made.
+// satisfied reports whether the search can end: KeepGoing is off, and a reproducer
+// that has shown its violation again exists or is being made.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)

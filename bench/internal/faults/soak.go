@@ -31,7 +31,7 @@ func Allowance() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %d MB of heap, %d MB resident", moreGoroutines, moreDescriptors, moreHeap>>20, moreResident>>20)
 }
 
-// Usage says which resources a process of a soak used when no lock is held,
+// Usage says which resources a process of a soak used while no lock was held,
 // after its first and after its last schedule.
 type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"

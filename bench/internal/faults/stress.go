@@ -18,7 +18,7 @@ const stressed = 24 * time.Hour
 
 // Stress loads processors, as the action starve does, and the disk that throwaway
 // servers write to, until end is called. end is never nil. The load also ends
-// with this process.
+// when this process ends.
 func Stress(ctx context.Context) (end func() error, err error) {
 	w := &System{Environment: &servers.Environment{}}
 	e := Event{Action: "starve", Lasts: Duration(stressed), Amount: 0.25}

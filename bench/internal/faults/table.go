@@ -33,10 +33,10 @@ type Fault struct {
 	Control bool
 	// TTL is the TTL of the leases. Zero means the table's [TTL].
 	TTL time.Duration
-	// KeepsLeases reports whether no lease should be lost in the fault.
+	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
-	// Restores is set if a free lock must be granted within a second after the outage. It is the
-	// moment at which the outage ends. The holder releases half of its locks during the outage.
+	// Restores is the moment at which the outage ends. It is set if a free lock must be granted
+	// within a second after that. The holder releases half of its locks during the outage.
 	Restores Moment
 	// SeveralServers reports whether the fault runs on several servers, if the backend can have
 	// one or several.
@@ -271,7 +271,7 @@ func All() []Fault {
 			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
 		},
 		{
-			// The clock stays back, because setting it right would be the fault clock-forward.
+			// The clock is not set right again, because that would be the fault clock-forward.
 			Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
 			Produces: []claim.Condition{claim.ClockBack}, RivalAsksLate: true, ActsTTLs: 1.5,
 			Prepare: reachMajority, Events: []Event{{Action: "clock-back", Amount: 1}}, Needs: theClock,

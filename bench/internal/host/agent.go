@@ -180,7 +180,7 @@ type leaseID struct {
 	token uint64
 }
 
-// event is the OnEvent of a host. Core calls it shortly after an event of a lease.
+// event is the OnEvent function of a host. Core calls it shortly after an event of a lease.
 func (a *agent) event(e core.Event) {
 	a.log.pass()
 	switch e.Kind {

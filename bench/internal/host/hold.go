@@ -229,8 +229,8 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 }
 
 // follow reports the renewals of a lease as they are confirmed, until leave is
-// called. A library that contains our core passes on no events, so its renewals
-// are seen by the deadline. Leases of other libraries are renewed here.
+// called. A library that contains our core passes on no events, so a later
+// deadline shows a renewal. Leases of other libraries are renewed here.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
 	switch {

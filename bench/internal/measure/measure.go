@@ -75,7 +75,7 @@ func ByName(name string) (Scenario, bool) {
 	return Scenario{}, false
 }
 
-// Input is one cell in one run.
+// Input is what a scenario gets to measure one cell in one run.
 type Input struct {
 	Workload
 	Locker load.Locker // nil for a scenario of processes

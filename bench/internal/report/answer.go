@@ -127,7 +127,7 @@ func (h highlight) byFigure(a, b Row) int {
 	return d
 }
 
-// compared says how much slower or faster row is than the row than.
+// compared says how much slower or faster the first row is than the second.
 func (h highlight) compared(row, than Row) string {
 	times, what := row.Figures[h.unit].Center/than.Figures[h.unit].Center, "slower"
 	if h.more {
