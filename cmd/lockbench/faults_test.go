@@ -39,7 +39,7 @@ func TestFaults(t *testing.T) {
 	ends(t, exitUnsafe, "two holders at once|lock 0", "check", "out")
 }
 
-// TestReplay plays a kept reproducer, and checks the reproducer file that this writes.
+// TestReplay plays a kept reproducer, and checks the reproducer file that it then writes.
 func TestReplay(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

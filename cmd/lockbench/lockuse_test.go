@@ -117,7 +117,7 @@ func TestLockNamesAreCompleted(t *testing.T) {
 	}
 }
 
-// TestManualPages: each command has one, and each shell its completions.
+// TestManualPages checks that each command has a manual page, and each shell its completions.
 func TestManualPages(t *testing.T) {
 	dir := t.TempDir()
 	ends(t, exitOK, "", "man", dir)

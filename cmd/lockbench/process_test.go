@@ -19,7 +19,7 @@ import (
 // checks that no servers, plugins, hosts or files of theirs are left, and that
 // the folder can be judged.
 func TestKilledRunLeavesNothing(t *testing.T) {
-	redisServer(t, nil) // or there is nothing to look at
+	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	for _, s := range bench.Choices("scenarios") {
@@ -74,7 +74,7 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 // TestKilledSearchLeavesNothing kills lockbench while it has frozen a process,
 // which cannot end by itself.
 func TestKilledSearchLeavesNothing(t *testing.T) {
-	redisServer(t, nil) // or there is nothing to look at
+	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	for _, action := range []string{"freeze-host", "freeze-plugin", "lost-directory"} {

@@ -92,7 +92,7 @@ func TestOddHostProcess(t *testing.T) {
 	})
 }
 
-// work does all rounds. The first round, with what is made only once, is not compared.
+// work does all rounds. It counts descriptors only after the first, which opens what stays open.
 func (h oddHost) work(t *testing.T) {
 	h.round(t, 0).close(t)
 	descriptors := openFiles(t)
