@@ -23,7 +23,7 @@ const (
 	breakBudget = 10 * time.Second
 	// leaveBudget bounds the time in which a keeper without further work may end.
 	leaveBudget = 5 * time.Second
-	// TTL/lookPart passes between two checks of whether the keeper is stopped.
+	// lookPart says how often the front checks whether the keeper is stopped: each TTL/lookPart.
 	lookPart = 10
 	// stdioFrom is the lowest number that the command's standard descriptors may have in the
 	// keeper. Lower numbers are for descriptors that the command inherits from the caller.

@@ -20,8 +20,8 @@ import (
 // caller asks for one of the locks, holds it and releases it, over and over.
 type Workload struct {
 	Kind results.Op `json:"kind"`
-	// A lock's name is Prefix followed by a number from First to First+Names-1. If
-	// Name is not "", it is the only lock's name.
+	// Prefix, followed by a number from First to First+Names-1, is the name of a
+	// lock. If Name is not "", it is the only lock's name.
 	Prefix  string        `json:"prefix"`
 	Name    string        `json:"name,omitempty"`
 	First   int           `json:"first"`

@@ -20,8 +20,8 @@ var acquire = Scenario{
 	Run:       runAcquire,
 }
 
-// After the cycles, leases are held and renewed over and over for 1/renewShare
-// of the measured time.
+// renewShare says how long leases are held and renewed over and over, after the
+// cycles: for 1/renewShare of the measured time.
 const renewShare = 4
 
 func acquireWorkloads(a Overrides) []Workload {
@@ -132,7 +132,7 @@ func longest(cell *results.Cell, ops ...string) {
 }
 
 const (
-	// The open loop gets 1/openShare of the measured time.
+	// openShare says how long the open loop runs: for 1/openShare of the measured time.
 	openShare = 2
 	// openLoad is the open loop's rate, as a fraction of the closed loop's rate, when
 	// the user names no rate. All subjects are then equally far from their limits.

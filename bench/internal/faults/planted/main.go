@@ -67,7 +67,7 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', string.format('%.0f', token))
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
-	// With bug resurrect, renew restores a lost lease even if another owner has
+	// renew, with bug resurrect, restores a lost lease even if another owner has
 	// the lock. With bug release it always succeeds, because an owner could
 	// otherwise learn of its deleted key before the next grant on a busy machine.
 	renew = redis.NewScript(`
@@ -77,7 +77,7 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', ARGV[3])
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return 1`)
-	// With bug release, release deletes the key of any owner.
+	// release, with bug release, deletes the key of any owner.
 	release = redis.NewScript(`
 		if ARGV[3] == '0' then redis.call('SET', KEYS[3], 1, 'EX', 60) end
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
