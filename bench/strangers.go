@@ -115,7 +115,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the store of a plugin with package kinds if the store is a stranger.
-// It moves the keys that say where the servers are out of the configuration.
+// It removes the keys that say where the servers are from the configuration.
 func (s *Servers) meet(d described) error {
 	of := s.strangers[d.Name]
 	if of == nil {

@@ -156,7 +156,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs requires between least and most arguments. what describes them in errors.
+// needs requires between least and most arguments. The argument what describes them in errors.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {

@@ -350,8 +350,8 @@ func (t *table) prompt(holds []results.Hold, i int) {
 }
 
 // effects counts the stale writes. A write is stale if another write to the same resource, with a
-// higher token, had returned before the stale write was sent. The function takes O(n^2) time,
-// because a round has few writes.
+// higher token, had returned before the stale write was sent. The function takes O(n^2) time, but
+// a round has few writes.
 func (t *table) effects() {
 	for _, w := range t.round.Writes {
 		if w.Refused {

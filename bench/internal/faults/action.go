@@ -105,7 +105,7 @@ type Event struct {
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
 	// After, if it is not 0, is the number, from 1, of another event. At then counts
-	// from the moment Since of that other event.
+	// from that event's Since.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
 	// Until, if it is not 0, is the number, from 1, of a host. The event then ends
@@ -127,10 +127,10 @@ type Event struct {
 // everywhere is the target of an event that concerns all hosts, or all servers.
 const everywhere = -1
 
-// Moment is a moment in the course of an event.
+// Moment is a stage of an event.
 type Moment string
 
-// These are the moments of an event. Without Since, After refers to Injected.
+// These are the moments of an event. An empty Since means Injected.
 const (
 	Begun    Moment = "begun" // just before it is injected
 	Injected Moment = "injected"

@@ -42,7 +42,7 @@ type players struct {
 	// files is the directory that hosts of the table of faults write to, whose
 	// rounds are not searched for leftovers. It is "" for all other hosts.
 	files string
-	soak  bool // hosts live on from one schedule to the next
+	soak  bool // hosts keep running from one schedule to the next
 
 	mu   sync.Mutex
 	uses []*Usage // the resources that the processes of a soak use
@@ -328,9 +328,9 @@ type Mark struct {
 	moments map[Moment]moment
 }
 
-// moment is one of the moments of an event.
+// moment is the state of one [Moment] of an event.
 type moment struct {
-	come <-chan struct{} // closed when the event has passed the moment
+	come <-chan struct{} // closed when the event has reached the moment
 	pass context.CancelFunc
 }
 

@@ -185,7 +185,7 @@ func NewReplayer(b Backend) (*Replayer, error) {
 // Close ends the servers.
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer runs times. It returns an error if the reproducer could not be played.
+// Play plays a reproducer as often as runs says, or returns an error if that is impossible.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

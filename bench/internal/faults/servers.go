@@ -18,7 +18,7 @@ const (
 	// leave a member without a leader.
 	elects = 3 * time.Second
 	// quarantined is how long a voting server does not vote after a restart. It is
-	// longer than any TTL, because leases last up to 10 s.
+	// longer than the longest TTL, which is 10 s.
 	quarantined = 11 * time.Second
 )
 

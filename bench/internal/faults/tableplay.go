@@ -132,7 +132,7 @@ const (
 	// openTimeout bounds the first grants of the holder.
 	openTimeout = 30 * time.Second
 	// tryFor is how long the holder tries to get the second half of its locks
-	// after a fault was prepared, because that may make it impossible.
+	// after a fault was prepared, because the fault may make that impossible.
 	tryFor = time.Second
 	// queueing is the time for the rival to enter the queues of its locks.
 	queueing = 200 * time.Millisecond

@@ -328,7 +328,7 @@ func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	return nil
 }
 
-// Locks returns a workload with count locks, whose names are prefix and a number.
+// Locks returns a workload with count locks, whose names are prefix followed by a number.
 func Locks(prefix string, count int, ttl time.Duration) Workload {
 	return Workload{Kind: results.OpLock, Prefix: prefix, Names: count, TTL: ttl}
 }

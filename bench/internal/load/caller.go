@@ -81,9 +81,9 @@ func (c *Caller) note(ctx context.Context, err error) {
 }
 
 // Cycle acquires and releases until the time until, and at least once after the time from.
-// It waits for a cycle that began before until, however long the cycle takes, because
-// stalls would be missed otherwise. It releases an acquired lock even if ctx has ended
-// since. If choose is not nil, Cycle calls it before each cycle to pick the lock.
+// It waits for the end of its last cycle, however long that takes, because stalls would be
+// missed otherwise. It releases an acquired lock even if ctx has ended since. If choose is
+// not nil, Cycle calls it before each cycle to pick the lock.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {

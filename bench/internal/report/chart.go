@@ -136,9 +136,9 @@ func (t Table) facet() string {
 	return strings.Join(append(parts, t.held()...), ", ")
 }
 
-// lineFacet is the facet of a table in a load chart. It includes the number of hosts if
-// other tables have the same number of hosts but other numbers of clients. Each number
-// of hosts is then a separate curve. Otherwise all tables are points of one curve.
+// lineFacet is the facet of a table in a load chart, which names the curve. It includes the
+// number of hosts if other tables have the same number of hosts but other numbers of clients.
+// Each number of hosts is then a separate curve. Otherwise all tables are points of one curve.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()

@@ -153,7 +153,7 @@ func (s scale) place(v float64) float64 {
 	return margin + (100-2*margin)*min(1, max(0, share))
 }
 
-// ticks returns ticks at powers of ten. If the scale has hardly any, it adds ticks in between.
+// ticks returns ticks at powers of ten. If there are too few, it adds others in between.
 func (s scale) ticks() []tick {
 	steps := []float64{1}
 	if s.hi-s.lo < 2 {

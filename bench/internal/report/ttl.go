@@ -100,8 +100,7 @@ func (r Report) ttlTable(ts []Table) grid {
 	}, rows)
 }
 
-// longestStall is the longest stall of the process that held the leases, in ns,
-// or 0 for none.
+// longestStall is the longest stall of the process that held the leases, in ns, or 0 for none.
 func longestStall(ts []Table) (stalled float64) {
 	for _, t := range ts {
 		for _, row := range t.Rows {
@@ -171,7 +170,8 @@ func (r Report) ttlChoices() (out []choice) {
 	return out
 }
 
-// choice returns the advice to use the TTL of t. all are the TTLs that were tried at the same time.
+// choice returns the advice to use the TTL of t. The argument all has the TTLs that were tried at
+// the same time.
 func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	return choice{
 		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),
