@@ -105,7 +105,7 @@ type Event struct {
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
 	// After, if it is not 0, is the number, from 1, of another event. At then counts
-	// from that event's Since.
+	// from the moment of that event that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
 	// Until, if it is not 0, is the number, from 1, of a host. The event then ends
