@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// downTimeout is how long a store may take to answer when its last cell failed.
-// If it does not answer, its next cell is not measured.
+// downTimeout is how long a store whose last cell failed may take to answer. If
+// it does not answer, its next cell is not measured.
 const downTimeout = time.Second
 
 // failures are the cells of a run that have no figures. A subject that is slow, dead or wrong

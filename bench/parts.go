@@ -204,10 +204,10 @@ func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
-// next returns when all parts have called it as often as this one. It returns in all
-// parts within a few milliseconds. If last is set, the run is at its end: this part
-// waits so that no other part misses it, and a part that has already left counts as
-// ready. A run that is not a part has a nil rendezvous, which does not wait.
+// next returns when all parts have called it as often as this one. All parts return
+// within a few milliseconds of each other. If last is set, the run is at its end: this
+// part waits so that no other part misses it, and a part that has already left counts
+// as ready. A run that is not a part has a nil rendezvous, which does not wait.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

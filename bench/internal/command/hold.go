@@ -22,7 +22,7 @@ const (
 	maxHoldGrace = 10 * time.Second
 	// lookEvery bounds the time until run notices that the machine slept.
 	lookEvery = time.Second
-	// leftAfter is how long processes that the command left behind run unreported.
+	// leftAfter is how long processes that the command left run before they are reported.
 	leftAfter = time.Second
 )
 

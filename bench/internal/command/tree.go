@@ -17,7 +17,7 @@ const (
 	maxKillPause = 100 * time.Millisecond
 )
 
-// pauseAfter is the pause when the killing began at start.
+// pauseAfter returns the pause between two rounds of a killing that began at start.
 func pauseAfter(start time.Time) time.Duration {
 	return min(max(time.Since(start)/10, killPause), maxKillPause)
 }

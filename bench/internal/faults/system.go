@@ -124,7 +124,7 @@ func (p *player) close() {
 }
 
 // spec returns how a host is started. A host program that was built from
-// another version gets the same.
+// another version gets the same Spec.
 func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) host.Spec {
 	cfg := driver.Config{}
 	maps.Copy(cfg, p.backend.Config)
