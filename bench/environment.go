@@ -65,8 +65,8 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 	return e, nil
 }
 
-// start starts the throwaway servers of the backend whose plugin was found, and waits
-// until they serve. It returns kept servers instead if there are any. Unless durable
+// start starts the throwaway servers of the backend whose plugin was found, and lets
+// them vote at once. It returns kept servers instead if there are any. Unless durable
 // is set, the store may lose data in a crash, because some stores are faster then.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
