@@ -14,23 +14,24 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// ConformPlan says which plugin is held to the rules of the contract, and how.
+// ConformPlan says which plugin is checked against the rules of the contract, and how.
 type ConformPlan struct {
 	Servers
 	Plugin string // by name, or its path
 	MTLS   bool
-	// Require makes it fail when a rule that applies did not run.
+	// Require makes Conform fail when a rule that applies did not run.
 	Require bool
-	// Rules gets a line for each rule as soon as it is decided, with its cases that
-	// failed, or all of them.
+	// Rules gets a line for each rule as soon as its result is known, followed by
+	// the rule's failed cases, or by all its cases if AllCases is set.
 	Rules    io.Writer
 	AllCases bool
 }
 
-// sweepTimeout bounds how long cleaning a caller's server may take.
+// sweepTimeout bounds how long it may take to clean up a server of the caller.
 const sweepTimeout = 30 * time.Second
 
-// Conform runs the conformance suite. The outcome counts the rules.
+// Conform runs the conformance suite. The outcome says how many rules passed, failed or did not
+// run.
 func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err error) {
 	opts.fill()
 	p.starts, p.noMTLS = true, !p.MTLS
@@ -39,8 +40,7 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 		return nil, err
 	}
 	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
-	// A backend without an address has no server; its configuration has all that it
-	// needs.
+	// A backend without an address needs no server: its configuration is complete.
 	if p.strangers[d.Name] != nil || len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
 		servers, err := new(environment).start(ctx, d.Found, true)
 		if err != nil {
@@ -92,8 +92,8 @@ func (p ConformPlan) show(r drivertest.RuleResult) {
 	}
 }
 
-// conformed counts rules, and returns an error if one has failed, or did not run
-// although it had to.
+// conformed counts rules by result. It returns an error if a rule has failed, or
+// did not run although require is set.
 func conformed(results []drivertest.RuleResult, require bool) (*Outcome, error) {
 	var counts [drivertest.NotRun + 1]int
 	for _, r := range results {

@@ -7,7 +7,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// TestConformShows: a failure is shown with its log and is an error.
+// TestConformShows checks that a failure is shown with its log and is an error.
 func TestConformShows(t *testing.T) {
 	bad := drivertest.RuleResult{
 		Rule: drivertest.Rules()[0], Outcome: drivertest.Fail,
@@ -36,8 +36,8 @@ func TestConformShows(t *testing.T) {
 	}
 }
 
-// TestConformRequires: a rule that could not be checked fails where all are
-// required, and is counted either way.
+// TestConformRequires checks that a rule that did not run is counted, and is an
+// error if all rules are required.
 func TestConformRequires(t *testing.T) {
 	var results []drivertest.RuleResult
 	for i, o := range []drivertest.Outcome{drivertest.Pass, drivertest.NA, drivertest.NotRun} {

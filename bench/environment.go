@@ -13,10 +13,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// EnvError is a server or plugin that cannot be used. It names the cause and
-// the address, and no secret.
+// EnvError is the error of a server or plugin that cannot be used. It names the
+// cause and the address, but never a secret.
 type EnvError struct {
-	Backend string // "" when no particular one is concerned
+	Backend string // "" when the error concerns no particular backend
 	Hint    string // what to do; may be empty
 	Err     error
 }
@@ -32,17 +32,17 @@ func (e *EnvError) Error() string {
 // Unwrap returns the cause.
 func (e *EnvError) Unwrap() error { return e.Err }
 
-// The environments in which throwaway servers run.
+// These are the environments in which throwaway servers run.
 const (
 	EnvLocal   = "local"   // child processes
 	EnvCompose = "compose" // containers of the repository's compose.yaml
 )
 
-// Environments lists them.
+// Environments lists the names of the environments.
 func Environments() []string { return []string{EnvLocal, EnvCompose} }
 
-// environment starts throwaway servers. It is used by one goroutine. The zero value
-// starts processes.
+// environment starts throwaway servers. Only one goroutine may use it. The zero
+// value starts them as local processes.
 type environment struct {
 	name    string
 	kept    map[string]driver.Config // servers of "lockbench env up", by backend
@@ -50,8 +50,8 @@ type environment struct {
 }
 
 // openEnvironment chooses where servers run. Without a name it takes the kept
-// servers, else local ones. It returns an error for containers without docker
-// compose, because a run would otherwise leave out the backends one by one.
+// servers if there are any, else local ones. It returns an error if docker
+// compose is missing, because a run would otherwise skip every backend in turn.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {
@@ -66,8 +66,8 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 }
 
 // start starts the throwaway servers of the backend whose plugin was found, and lets
-// them serve, or takes those that are kept. A product that can run without durability
-// is faster so.
+// them vote at once. It returns kept servers instead if there are any. Unless durable
+// is set, the store may lose data in a crash, because some stores are faster then.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]
@@ -112,8 +112,8 @@ func composeError(backend string, err error) error {
 	}
 }
 
-// close removes the containers that were started. Local servers belong to the callers
-// of start.
+// close removes the containers that were started. The callers of start close local
+// servers.
 func (e *environment) close() error {
 	if e.compose == nil {
 		return nil

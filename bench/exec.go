@@ -15,15 +15,15 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// StatusError is the status of another program, with which this process ends. That
-// program has reported the reason itself.
+// StatusError is the exit status of another program. This process exits with the
+// same status, and the other program has already reported the reason.
 type StatusError int
 
 func (e StatusError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
-// Exec runs a program until it and its orphans have ended. The orphans have the time
-// grace once the program has ended. Exec hands signals on to the program. Its error
-// is a [StatusError] or says why the program could not be run.
+// Exec runs a program until it and its orphans have ended. After the program it waits
+// at most grace for orphans. It forwards signals to the program. Its error is a
+// [StatusError] or says why the program could not be run.
 func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -32,7 +32,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(stderr, "warning: cannot wait for the plugins of a program that was killed: %v\n", err)
 	}
-	// Note: signals are caught before the program starts, or its end could be missed.
+	// Note: catch signals before the program starts, because its end could be missed otherwise.
 	children, signals := make(chan os.Signal, 1), make(chan os.Signal, 16)
 	signal.Notify(children, syscall.SIGCHLD)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
@@ -67,8 +67,8 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	}
 }
 
-// start starts the program in a group of its own, so that a terminal's Ctrl-C
-// does not reach it twice.
+// start starts the program in a new process group, so that a terminal's Ctrl-C
+// does not reach the program twice.
 func start(path string, argv []string) (pid int, err error) {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if _, err := unix.IoctlGetWinsize(0, unix.TIOCGWINSZ); err == nil {
@@ -80,8 +80,8 @@ func start(path string, argv []string) (pid int, err error) {
 	})
 }
 
-// reap takes every child that has ended. It returns the status of the program
-// once it is among them, and whether any child is left.
+// reap waits for every child that has ended. It returns the status of the
+// program if the program is among them, and whether any child still runs.
 func reap(program int) (ended *syscall.WaitStatus, left bool) {
 	for {
 		var status syscall.WaitStatus

@@ -9,17 +9,16 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// downTimeout is how long a store whose last cell failed has to answer before its
-// next cell is measured.
+// downTimeout is how long a store whose last cell failed may take to answer. If
+// it does not answer, its next cell is not measured.
 const downTimeout = time.Second
 
-// failures are the cells of a run that have no figures. A subject that is slow,
-// dead or wrong costs its own cells and not the comparison of the others. The
-// zero value is ready.
+// failures are the cells of a run that have no figures. A subject that is slow, dead or wrong
+// loses only its own cells, and the others can still be compared. The zero value is ready.
 type failures struct {
 	cells []results.FailedCell
-	of    []failure        // one for each of these cells
-	last  map[string]error // by subject whose last cell failed
+	of    []failure        // of[i] is the failure of cells[i]
+	last  map[string]error // errors of the last cells, by the subjects whose last cell failed
 }
 
 type failure struct {
@@ -27,8 +26,8 @@ type failure struct {
 	err  error
 }
 
-// add notes that a cell of sub has no figures in one run, or without a label that no
-// cell of sub has any.
+// add records that a cell of sub has no figures in one run. An empty label means
+// that no cell of sub has figures.
 func (f *failures) add(sub *subject, label string, run int, err error) {
 	if f.last == nil {
 		f.last = map[string]error{}
@@ -41,11 +40,11 @@ func (f *failures) add(sub *subject, label string, run int, err error) {
 	f.of = append(f.of, failure{sub.Kind, err})
 }
 
-// served notes that a cell of sub has figures.
+// served records that the last cell of sub has figures.
 func (f *failures) served(sub *subject) { delete(f.last, sub.Name) }
 
-// down returns an error if the last cell of sub failed and its store does not answer.
-// Callers would otherwise wait for that store in every cell until their time is over.
+// down returns an error if the last cell of sub failed and its store does not answer. Without
+// this check, callers would wait for that store in every cell until the measured time is over.
 func (f *failures) down(ctx context.Context, sub *subject) error {
 	if f.last[sub.Name] == nil || sub.check == nil {
 		return nil
@@ -58,8 +57,8 @@ func (f *failures) down(ctx context.Context, sub *subject) error {
 	return nil
 }
 
-// hopeless reports whether the last cell of every plugin failed and its store is
-// down, so that no plugin is left to measure.
+// hopeless reports whether the last cell of every plugin failed because its
+// server or plugin cannot be used.
 func (f *failures) hopeless(subjects []*subject) bool {
 	for _, sub := range subjects {
 		var dead *EnvError
@@ -70,7 +69,8 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-// sums sum up the failed cells of each baseline, or of each other subject.
+// sums returns one error for each subject with failed cells, either for the baselines or for all
+// other subjects.
 func (f *failures) sums(baselines bool) (sums []error) {
 	count := map[string]int{}
 	for _, c := range f.cells {
@@ -78,7 +78,7 @@ func (f *failures) sums(baselines bool) (sums []error) {
 	}
 	for i, c := range f.cells {
 		n, err := count[c.Backend], f.of[i].err
-		delete(count, c.Backend) // its first cell stands for all
+		delete(count, c.Backend) // the error of the first cell represents all cells of the subject
 		switch {
 		case n == 0 || baselines != (f.of[i].kind == results.KindBaseline):
 			continue
@@ -93,12 +93,12 @@ func (f *failures) sums(baselines bool) (sums []error) {
 	return sums
 }
 
-// err is the error that makes the run fail; it is nil when every cell of a plugin and
-// every floor has its figures.
+// err is the error that makes the run fail. It is nil when every cell of a plugin and
+// of a floor has figures.
 func (f *failures) err() error { return errors.Join(f.sums(false)...) }
 
-// besides are the failures of baselines, one line each. They are shown, and fail no
-// run.
+// besides are the failures of baselines, one line each. They are shown, but do not
+// make the run fail.
 func (f *failures) besides() (lines []string) {
 	for _, err := range f.sums(true) {
 		lines = append(lines, oneLine(err))

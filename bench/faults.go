@@ -20,57 +20,57 @@ import (
 // FaultsMode says what a run does with faults.
 type FaultsMode string
 
-// The modes.
+// These are the modes of a run with faults.
 const (
 	FaultsTable  FaultsMode = ""       // plays the table of faults
 	FaultsSearch FaultsMode = "search" // draws schedules of actions
 	FaultsReplay FaultsMode = "replay" // plays reproducers
-	FaultsSoak   FaultsMode = "soak"   // searches with hosts that live on from one schedule to the next
-	FaultsList   FaultsMode = "list"   // names what there is
+	FaultsSoak   FaultsMode = "soak"   // searches with hosts that keep running from one schedule to the next
+	FaultsList   FaultsMode = "list"   // lists faults, actions and reproducers
 )
 
-// FaultsPlan says which faults backends are put through. Every field but Length and
-// Replay has a meaning in every mode.
+// FaultsPlan says which faults are played on which backends. Length and Replay
+// apply to some modes only, the other fields to all.
 type FaultsPlan struct {
 	Mode FaultsMode
-	// Length is how long FaultsSearch searches, on all backends together, and
-	// FaultsSoak soaks each of them.
+	// Length is how long FaultsSearch searches on all backends together. It is
+	// also how long FaultsSoak soaks each backend.
 	Length time.Duration
-	// Replay are reproducers: names of kept ones, files, or all.
+	// Replay names reproducers: kept reproducers by name, files by path, or "all".
 	Replay []string
 
-	// Backends are plugins by name; none means every plugin that is found.
+	// Backends are names of plugins. None means every plugin that is found.
 	Backends []string
-	// Faults and Actions choose what is played: faults of the table and actions that
-	// schedules are drawn from, by their names. A fault stands for its actions, too,
-	// and an action for the faults that do it. None means all, or those of a quick plan.
+	// Faults and Actions choose what is played: faults of the table and actions that schedules
+	// are drawn from, by their names. A fault also chooses its actions, and an action chooses
+	// the faults that use it. None means all, or the quick faults of a Quick plan.
 	Faults, Actions []string
-	// Quick does less: the most telling faults in one round, rough reproducers, the
-	// short ones of all that are kept, or a small pool of leases.
+	// Quick shortens every mode: only the most telling faults and one round, less shrinking of
+	// reproducers, only the short ones of all kept reproducers, or a small pool of leases.
 	Quick bool
-	// Runs is how often each fault or reproducer is played. 0: 3, or 10; less if
-	// Quick.
+	// Runs is how often each fault or reproducer is played. 0 means 3 for a
+	// fault and 10 for a reproducer, and fewer if Quick.
 	Runs int
-	// Seed decides about schedules, orders and moments; 0: a random one, or that of
-	// the reproducer.
+	// Seed determines schedules, orders and times. 0 means a random seed, or the
+	// seed of the reproducer.
 	Seed uint64
-	// KeepGoing searches on after the first reproducer of a backend. The other modes
-	// always go on.
+	// KeepGoing continues a search after the first reproducer of a backend. The
+	// other modes always continue.
 	KeepGoing bool
-	// HostProgram is another lockbench to run the host processes; "" for this one.
+	// HostProgram is the path of another lockbench that runs the host processes; "" means this one.
 	HostProgram string
 
 	// Servers has no Targets, because faults harm only lockbench's own servers.
 	Servers
 	MTLS bool
 	// Out is the directory of the result folder, new or empty. FaultsReplay writes
-	// one only if it is named.
+	// a folder only if Out is set.
 	Out string
 }
 
-// Faults carries out a plan on servers of its own, which it harms. The outcome is
-// nil if nothing was played. Its errors are those of the plan, of servers and
-// plugins, and of the verdict: [ErrUnsafe] if a claim was broken.
+// Faults carries out a plan on servers that it starts itself, because it harms
+// them. The outcome is nil if nothing was played. Its errors are those of the plan,
+// of servers and plugins, and of the verdict: [ErrUnsafe] if a claim was broken.
 func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p.starts, p.noMTLS = true, !p.MTLS
@@ -114,7 +114,7 @@ func (p FaultsPlan) Check() error {
 	return cmp.Or(checkNames("faults", "fault", p.Faults), checkNames("actions", "action", p.Actions))
 }
 
-// faults are those that the plan chooses, in the order of the table.
+// faults returns the faults that the plan chooses, in the order of the table.
 func (p FaultsPlan) faults() []faults.Fault {
 	chosen := p.Faults
 	if len(chosen) == 0 && len(p.Actions) == 0 && p.Quick && p.Mode == FaultsTable {
@@ -136,14 +136,14 @@ func (p FaultsPlan) actions() []string {
 	})
 }
 
-// nothingChosen is the error of a choice that leaves nothing to play.
+// nothingChosen is the error when the plan's choices leave nothing to play.
 func (p FaultsPlan) nothingChosen(what string) error {
 	return usagef("no %s is one of %s", what, strings.Join(slices.Concat(p.Faults, p.Actions, p.Backends), ", "))
 }
 
-// judged describes the plugins that the plan concerns, and the run, for which run.json
-// has the scenario. If served is set, it leaves out plugins that were not named and
-// have no servers of ours.
+// judged returns the backends of the plan and the manifest of the run, which records
+// the scenario. If served is set, judged leaves out plugins whose servers lockbench
+// cannot start.
 func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, runs int) (backends []faults.Backend, m results.Manifest, err error) {
 	for _, name := range p.Backends {
 		if !kinds.Of(name).Known() {
@@ -162,7 +162,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 			continue
 		}
 		if p.strangers[d.Name] != nil {
-			// A mistake in its command is reported before anything is played.
+			// A mistake in the stranger's command is reported before anything is played.
 			tried, err := new(environment).start(ctx, d.Found, false)
 			if err == nil {
 				err = tried.Close()
@@ -173,7 +173,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 		}
 		claims := d.says.Properties
 		m.Plan.Backends, binaries[filepath.Base(d.Path)] = append(m.Plan.Backends, d.Name), d.Path
-		path, err := filepath.Abs(d.Path) // schedules put wrappers before it
+		path, err := filepath.Abs(d.Path) // absolute, because wrapper scripts start it
 		if err != nil {
 			return nil, m, err
 		}
@@ -191,8 +191,8 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 	return backends, m, err
 }
 
-// runs is how often something is played; the defaults are usual, and with Quick
-// quick.
+// runs is how often something is played. The default is quick if p.Quick is
+// set, else usual.
 func (p FaultsPlan) runs(usual, quick int) int {
 	if p.Quick {
 		usual = quick
@@ -203,8 +203,8 @@ func (p FaultsPlan) runs(usual, quick int) int {
 // tellEvery is how often a frequent event is reported.
 const tellEvery = 10 * time.Second
 
-// lines reports the progress of a mode without a progress bar. It writes every
-// finding, and the rest now and then, or all of it if verbose.
+// lines reports the progress of a mode without a progress bar. It writes every finding.
+// It writes at most one other event every tellEvery, or every event if all is set.
 type lines struct {
 	w   io.Writer
 	all bool
@@ -228,13 +228,13 @@ func (l *lines) mention(format string, args ...any) {
 	}
 }
 
-// How often each cell of the table is played.
+// These say how often each cell of the table is played.
 const (
 	tableRuns      = 3
 	quickTableRuns = 1
 )
 
-// table plays the table of faults, and judges what its folder holds.
+// table plays the table of faults, and judges what the result folder holds.
 func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	plan := faults.Plan{Faults: p.faults(), Rounds: p.runs(tableRuns, quickTableRuns), Seed: p.Seed}
 	if len(plan.Faults) == 0 {
@@ -273,7 +273,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// About how long one round takes, and the servers of a cell.
+// tableRound is about how long one round takes, tableSetup the start of a cell's servers.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

@@ -15,10 +15,10 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// PageFile is the page of a result folder, if it has one.
+// PageFile is the name of the HTML page in a result folder, if the folder has one.
 const PageFile = results.ReportFile
 
-// Check judges the safety of a result folder again, by what it has recorded.
+// Check judges safety again from the records in a result folder.
 func Check(dir string) (*Outcome, error) {
 	r, err := report.Load(dir)
 	if err != nil {
@@ -45,9 +45,9 @@ func verdictDoc(v check.Verdict) any {
 	return doc
 }
 
-// Report computes tables and verdict from a result folder, and writes them as one
-// HTML page to a file, whose name is returned: "" for [PageFile] in the folder, and
-// - for none.
+// Report computes tables and verdict from a result folder, writes them as an HTML
+// page to the file page, and returns the file's name. "" means [PageFile] in the
+// folder, and "-" means no page.
 func Report(dir, page string) (*Outcome, string, error) {
 	r, err := report.Load(dir)
 	if err != nil {
@@ -66,7 +66,7 @@ func Report(dir, page string) (*Outcome, string, error) {
 	return &Outcome{Dir: dir}, page, errors.Join(r.Write(f, "html"), f.Close())
 }
 
-// Merge writes one result folder from others, which are the parts of one load. It
+// Merge writes one result folder from the folders of all parts of one load. It
 // returns lines about other work that kept the machines busy.
 func Merge(out string, dirs ...string) (busy []string, err error) {
 	err = results.Merge(out, dirs...)
@@ -84,18 +84,18 @@ func Merge(out string, dirs ...string) (busy []string, err error) {
 	return m.Busy(), err
 }
 
-// ErrRegression is the error of a comparison in which a figure broke a limit.
+// ErrRegression is the error of a comparison in which a figure breaks a limit.
 var ErrRegression = errors.New("regression")
 
 // Comparison is what to compare: two result folders, or one that holds two builds.
 type Comparison struct {
 	Dirs   []string
-	Filter string   // as of benchstat; "" for every cell
+	Filter string   // a filter as benchstat takes it; "" for every cell
 	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
-// Compare tests for each figure whether runs differ, and checks it against the
-// limits. It writes to notes about the limits that passed.
+// Compare tests for each figure whether the runs differ, and checks the figure against the
+// limits. For each passed limit it writes to notes which change the runs could have shown.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {
@@ -124,8 +124,8 @@ func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	return shown, holdAgainst(c, gates, notes)
 }
 
-// holdAgainst checks a comparison against the gates and returns an error for a broken
-// one. It notes which changes the gates could have seen.
+// holdAgainst checks a comparison against the gates and returns an error if a gate is
+// broken. It writes to notes which changes the runs could have shown.
 func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) error {
 	var texts []string
 	for _, h := range c.Held {
@@ -150,7 +150,7 @@ func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) er
 	return insensitive(v.Sensitivities, notes)
 }
 
-// insensitive refuses gates that passed only because they could have stopped nothing.
+// insensitive returns an error if a gate passed only because the runs could not show its change.
 func insensitive(all []results.Sensitivity, notes io.Writer) error {
 	var blind []string
 	for _, p := range all {

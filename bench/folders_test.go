@@ -12,15 +12,15 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Grants of one lock: within begins before first has ended, and after has the token
-// that first had.
+// These are grants of one lock. The grant within begins before first has ended, and
+// after has the same token as first.
 var (
 	first  = results.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
 	within = results.Attempt{Client: 1, Asked: 0, Answered: 2e6, Ended: 3e6, Done: 4e6, Token: 8, Outcome: results.Granted, End: results.EndReleased}
 	after  = results.Attempt{Client: 1, Asked: 7e6, Answered: 8e6, Ended: 9e6, Done: 10e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
 )
 
-// planted writes a folder with these attempts of a backend's callers.
+// planted writes a folder with the given attempts of a subject's callers.
 func planted(t *testing.T, kind results.Kind, attempts ...results.Attempt) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -35,7 +35,7 @@ func planted(t *testing.T, kind results.Kind, attempts ...results.Attempt) strin
 	return dir
 }
 
-// text is what an outcome shows, "" of none.
+// text returns what an outcome shows, or "" without an outcome.
 func text(t *testing.T, o *Outcome, format string) string {
 	t.Helper()
 	var b strings.Builder
@@ -47,14 +47,14 @@ func text(t *testing.T, o *Outcome, format string) string {
 	return b.String()
 }
 
-// reported is the report of a folder.
+// reported returns the report of a folder as text.
 func reported(t *testing.T, dir string) (string, error) {
 	t.Helper()
 	o, _, err := Report(dir, filepath.Join(t.TempDir(), "page.html"))
 	return text(t, o, "text"), err
 }
 
-// What an error may be.
+// These report whether an error is of the expected kind.
 func fine(err error) bool   { return err == nil }
 func unsafe(err error) bool { return errors.Is(err, ErrUnsafe) }
 
@@ -93,11 +93,11 @@ func TestCheckJudges(t *testing.T) {
 	}
 }
 
-// TestBadFolders: what is wrong with a folder is a line for its user.
+// TestBadFolders checks that the error about a bad folder is one line for the user.
 func TestBadFolders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file  string
-		write string // instead of it; without anything it is removed
+		write string // the new content of the file; "" removes the file
 		want  string
 	}{
 		"empty run.json":   {results.ManifestFile, "\n", "run.json"},
@@ -128,12 +128,12 @@ func TestBadFolders(t *testing.T) {
 	}
 }
 
-// TestDamagedFolders: what can be read of a folder that was cut is shown, and a violation
-// in it found.
+// TestDamagedFolders checks that the readable part of a cut folder is shown, and that a
+// violation in it is found.
 func TestDamagedFolders(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file string
-		keep int64 // of its bytes; from the end if negative
+		keep int64 // number of bytes to keep; if negative, number of bytes to cut from the end
 		is   func(error) bool
 	}{
 		"events without their end": {results.EventsFile, -3, unsafe},
@@ -152,7 +152,7 @@ func TestDamagedFolders(t *testing.T) {
 	}
 }
 
-// cut leaves so many bytes of a file, or drops so many from its end.
+// cut keeps the first keep bytes of a file, or removes -keep bytes from its end.
 func cut(t *testing.T, path string, keep int64) {
 	t.Helper()
 	info, err := os.Stat(path)

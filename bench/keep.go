@@ -20,19 +20,19 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// kept are servers that stay up between runs. They belong to a process that
-// holds a lock on the file in which they are described.
+// kept describes servers that stay up between runs. A process owns them, and
+// holds a lock on the file that describes them.
 type kept struct {
-	Pid     int                      `json:"pid"` // of that process
+	Pid     int                      `json:"pid"` // of the process that owns the servers
 	Env     string                   `json:"env"`
 	Started time.Time                `json:"started"`
 	Servers map[string]driver.Config `json:"servers"` // by backend
-	// Skipped says what was left out and why.
+	// Skipped says which servers were left out and why.
 	Skipped []string `json:"skipped,omitempty"`
 }
 
-// openState opens the file that describes kept servers. The variable LOCKBENCH_STATE
-// names it; else it is in the user's cache directory.
+// openState opens the file that describes kept servers. The environment variable
+// LOCKBENCH_STATE names the file. The default is a file in the user's cache directory.
 func openState(flag int) (*os.File, error) {
 	state := os.Getenv("LOCKBENCH_STATE")
 	if state == "" {
@@ -50,8 +50,8 @@ func openState(flag int) (*os.File, error) {
 	return os.OpenFile(state, flag, 0o600)
 }
 
-// readKept returns the servers that the file describes, nil when no process keeps
-// them.
+// readKept returns the servers that the file describes, or nil when no process
+// keeps any.
 func readKept() (*kept, error) {
 	f, err := openState(os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +67,7 @@ func readKept() (*kept, error) {
 	k := &kept{}
 	err = json.NewDecoder(f).Decode(k)
 	if errors.Is(err, io.EOF) {
-		return nil, nil // they are just being started
+		return nil, nil // the servers are just being started
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s does not describe servers: %w", f.Name(), err)
@@ -75,9 +75,9 @@ func readKept() (*kept, error) {
 	return k, nil
 }
 
-// Keep starts the throwaway servers of the plan's backends, describes them in the
-// file of kept servers, calls up, and keeps them until ctx ends. It fails when
-// another process holds that file.
+// Keep starts the throwaway servers of the plan's backends and describes them in
+// the file of kept servers. It then calls up, and keeps the servers until ctx
+// ends. It fails when another process holds the lock on the file.
 func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	f, err := claimState()
 	if err != nil {
@@ -111,8 +111,8 @@ func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	return nil
 }
 
-// start starts the servers of every backend that was found. When none was named, it
-// leaves out servers that cannot be started.
+// start starts the servers of every backend that was found. Unless the user named
+// backends, it leaves out servers that cannot be started.
 func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, named bool) (all []*servers.Environment, err error) {
 	for _, one := range found {
 		s, err := e.start(ctx, one, false)
@@ -135,8 +135,8 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 	return all, nil
 }
 
-// claimState makes the file and locks it. Only its user may read it, because it holds
-// addresses with passwords.
+// claimState creates the file of kept servers and locks it. Only its user may read
+// the file, because it holds addresses with passwords.
 func claimState() (*os.File, error) {
 	f, err := openState(os.O_CREATE | os.O_RDWR)
 	if err != nil {
@@ -148,7 +148,7 @@ func claimState() (*os.File, error) {
 	return f, f.Truncate(0)
 }
 
-// KeptServers shows which servers are kept.
+// KeptServers returns an outcome that shows the kept servers.
 func KeptServers() (*Outcome, error) {
 	k, err := readKept()
 	if err != nil {
@@ -175,7 +175,7 @@ func (k kept) text() string {
 // dropTimeout bounds how long kept servers may take to end.
 const dropTimeout = time.Minute
 
-// Drop ends the process that keeps servers, and returns when they are gone.
+// Drop ends the process that keeps servers, and returns when the servers are gone.
 func Drop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These statuses of [Locked.Run] stand for neither the command's status nor another error.
+// These exit statuses of [Locked.Run] come from the lock, not from the command or another error.
 const (
 	StatusHeld = 75 // EX_TEMPFAIL: another holder has the lock
 	StatusLost = 79 // the lease was lost, and the command was ended
@@ -29,24 +29,24 @@ type Locked struct {
 
 	Try  bool          // do not wait for the lock
 	Wait time.Duration // longest wait; 0 for no end
-	// TTL of the lease; 0 for 10 s, or AtLeast where that is more.
+	// TTL is the TTL of the lease. 0 means 10 s, or AtLeast if AtLeast is longer.
 	TTL     time.Duration
 	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
-	Tick    time.Duration // run for the last multiple of it, once over all hosts; 0 for none
+	Tick    time.Duration // run once over all hosts for the last multiple of Tick; 0 for none
 	MaxHold time.Duration // the command is ended after this time; 0 for never
-	Label   string        // who holds it; "" for host name and process id
+	Label   string        // who holds the lock, for people; "" for host name and process id
 	Lead    bool          // as the leader of the election of that name
 	Restart bool          // with Lead: run the command again when it has ended
 
 	Held    int  // the status when the lock is held, StatusHeld for example
-	Tell    bool // that it is held
+	Tell    bool // report when the lock is held
 	Verbose bool
 }
 
-// Run runs the command, which has the standard input, output and error of this process, and
-// its terminal. Its error is nil or a [StatusError] when the command has run. The reason
-// for the status, if any, has been written to w, unless w blocked for a second: a blocked
-// writer keeps neither lock nor status. Run handles the signals of this process.
+// Run runs the command with the standard input, output and error of this process, and its
+// terminal. The error is nil or a [StatusError] when the command has run. Run writes the reason
+// for the status, if any, to w. It gives up if w blocks for a second. Run handles the signals
+// of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()
@@ -90,7 +90,7 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// notFound is the status that a shell has for a command that it does not find.
+// notFound is the status that a shell returns for a command that it cannot find or execute.
 func (l Locked) notFound(err error, out io.Writer) error {
 	fmt.Fprintf(out, "lockbench: %v\n", err)
 	if errors.Is(err, os.ErrPermission) {

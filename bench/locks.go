@@ -20,26 +20,26 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Locks are the locks of a store, which is asked through its plugin.
+// Locks gives access to the locks of one store through its plugin.
 type Locks struct {
 	Servers
 	Backend string    // by name, or the path of its plugin
 	Warn    io.Writer // gets warnings
 }
 
-// store is a backend whose locks are looked at.
+// store is an open backend whose locks are shown or broken.
 type store struct {
 	*core.Client
-	timed  bool // tokens are times, by the plugin's own claim
+	timed  bool // the plugin claims that its tokens are times
 	kind   *servers.Kind
 	prefix string
 }
 
-// locksTimeout bounds how long a store may be asked.
+// locksTimeout bounds the requests to a store.
 const locksTimeout = 30 * time.Second
 
-// with opens the backend, checks that its store answers, and does the work. A store whose
-// settings make the plugin refuse locks may still show the holders of existing ones.
+// with opens the backend, checks that its store answers, and calls work. It calls work even if the
+// store's settings make the plugin refuse new locks, because existing locks can still be shown.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Out
 	return o, err
 }
 
-// List shows the locks that are held whose names start with prefix.
+// List shows the held locks whose names start with prefix.
 func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
 		var all []driver.Holder
@@ -80,7 +80,7 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 		slices.SortFunc(all, func(a, b driver.Holder) int { return cmp.Compare(a.Name, b.Name) })
 		docs := []holderDoc{}
 		var b strings.Builder
-		// The names come last: they may be 512 bytes long.
+		// The names stand in the last column, because they may be 512 bytes long.
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "SINCE\tTOKEN\tTTL LEFT\tWAITERS\tHOLDER\tLOCK")
 		for _, h := range all {
@@ -95,8 +95,8 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 	})
 }
 
-// Names returns the names of held locks that start with prefix, for a shell to
-// complete. The list may be short when ctx ends early.
+// Names returns the names of held locks that start with prefix, for the
+// completion of a shell. The list may be incomplete when ctx ends early.
 func (l Locks) Names(ctx context.Context, prefix string) (names []string) {
 	l.Warn = io.Discard
 	_, _ = l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) { // a shell shows no error
@@ -133,8 +133,8 @@ func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 	})
 }
 
-// Break ends the lease of a lock under token, or under the one that it has now if
-// token is 0. It asks first.
+// Break ends the lease of a lock under token, or its current lease if token is 0.
+// It calls ask first, and breaks the lease only if ask returns true.
 func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(question string) bool) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
 		h, err := s.Client.Inspect(ctx, name)
@@ -151,7 +151,7 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 		if !ask(fmt.Sprintf("%q is held by %s under token %d, for another %v.\nBreak it? Its holder goes on until it notices.", name, holderOf(h), h.Token, left(h))) {
 			return nil, errors.New("not broken")
 		}
-		// The user may have taken any time to answer; the store compares the token again.
+		// The user may have taken a long time to answer, so the store compares the token again.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), locksTimeout)
 		defer cancel()
 		if err := s.Client.Break(ctx, name, h.Token); err != nil {
@@ -161,15 +161,15 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 	})
 }
 
-// sameGrant reports whether typed is a token of the grant that has token, or one that a
-// program has read as a double and rounded: two grants never have the same double, as
-// they are 1024 apart, and doubles below 2^62 at most 512.
+// sameGrant reports whether typed means the grant that has token. A program may have
+// rounded typed to a double. That is still unique, because the tokens of two grants are
+// at least 1024 apart, and doubles below 2^62 at most 512.
 func sameGrant(token, typed uint64) bool {
 	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
 }
 
-// foreign says how to remove a lock that no client of ours holds. It is "" when the
-// way is not known.
+// foreign says how to remove a lock whose holder is not a lockbench client. It
+// returns "" if lockbench does not know how.
 func (s store) foreign(name string) string {
 	if s.kind.Foreign == nil {
 		return ""
@@ -188,7 +188,7 @@ func holderOf(h driver.Holder) string {
 	return "owner " + printable(h.Owner)
 }
 
-// left is what remains of a lease, as text.
+// left is the remaining time of a lease, as text.
 func left(h driver.Holder) string {
 	if h.TTL < 0 {
 		return "no end"
@@ -196,7 +196,7 @@ func left(h driver.Holder) string {
 	return h.TTL.Round(time.Millisecond).String()
 }
 
-// printable quotes text that a terminal could take for a command.
+// printable quotes text with characters that a terminal could interpret as a command.
 func printable(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" {
 		return quoted
@@ -211,8 +211,8 @@ func waiters(h driver.Holder) string {
 	return strconv.Itoa(h.Waiters)
 }
 
-// granted is when the lease was granted, by the store's clock; nil when its token
-// does not say.
+// granted is when the lease was granted, by the store's clock. It is nil when the
+// token does not contain that time.
 func (s store) granted(h driver.Holder) *time.Time {
 	if !s.timed || h.Token == 0 {
 		return nil
@@ -220,7 +220,7 @@ func (s store) granted(h driver.Holder) *time.Time {
 	return new(time.UnixMicro(int64(core.GrantNumber(h.Token))).UTC())
 }
 
-// since is granted as text.
+// since returns the result of granted as text.
 func (s store) since(h driver.Holder) string {
 	if at := s.granted(h); at != nil {
 		return at.Format("2006-01-02 15:04:05Z")
@@ -228,14 +228,14 @@ func (s store) since(h driver.Holder) string {
 	return "unknown"
 }
 
-// holderDoc is a held lock as JSON has it.
+// holderDoc is the JSON form of a held lock.
 type holderDoc struct {
 	Name  string `json:"name"`
 	Held  bool   `json:"held"`
 	Label string `json:"label,omitempty"`
 	Owner string `json:"owner,omitempty"`
-	// Token stands in the JSON as text, too: programs that read numbers as doubles,
-	// as jq 1.6 does, round those above 2^53.
+	// Token is also written as text, because programs that read numbers as doubles,
+	// as jq 1.6 does, round numbers above 2^53.
 	Token     uint64     `json:"token,omitempty"`
 	TokenText string     `json:"token_text,omitempty"`
 	Since     *time.Time `json:"since"`            // by the store's clock; null when unknown

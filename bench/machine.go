@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// machine describes what this runs on, without names.
+// machine describes the machine that this process runs on, without its name.
 func machine() results.Machine {
 	return results.Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(),
@@ -36,11 +36,11 @@ func cpuModel() string {
 		}
 		return ""
 	}
-	b, _ := exec.Command("sysctl", "-n", "machdep.cpu.brand_string").Output() // a description is worth having without it
+	b, _ := exec.Command("sysctl", "-n", "machdep.cpu.brand_string").Output() // the model may be missing in the description
 	return strings.TrimSpace(string(b))
 }
 
-// kernel asks the kernel itself: an image from scratch has no uname program.
+// kernel asks the kernel itself, because a container image built from scratch has no uname program.
 func kernel() string {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -49,7 +49,8 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 }
 
-// checksums are the SHA-256 of this program and of others, given as paths by name.
+// checksums returns the SHA-256 of this program and of others, by name. The argument others maps
+// names to paths.
 func checksums(others map[string]string) (map[string]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -67,8 +68,7 @@ func checksums(others map[string]string) (map[string]string, error) {
 	return sums, nil
 }
 
-// Version is the version of the module of lockbench, or the commit of a build from a
-// checkout.
+// Version is the version of the lockbench module. For a build from a checkout it is the commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -99,31 +99,31 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// gauged holds the counters of the system at one moment.
+// gauged holds the counters of the operating system at one time.
 type gauged struct {
 	at          time.Time
-	wall        time.Time     // by the clock that may be set
+	wall        time.Time     // by the wall clock, which may be set
 	busy        time.Duration // of all CPUs, stolen time left out
 	all, stolen time.Duration
 	own         time.Duration // run time of this process and its descendants
 	throttled   time.Duration // of the control group
 }
 
-// gauge reads the counters of the system. It takes some milliseconds, and a counter
-// that cannot be read stays 0.
+// gauge reads the counters of the operating system. This takes some milliseconds. A
+// counter that cannot be read stays 0.
 func gauge() gauged {
 	g := gauged{at: time.Now(), own: ownTime()}
 	g.wall = g.at.Round(0)
 	g.cpus(readText("/proc/stat"))
 	for _, path := range []string{"/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"} {
-		// Version 2 counts microseconds, version 1 nanoseconds.
+		// Version 2 of control groups counts microseconds, version 1 nanoseconds.
 		g.throttled += time.Duration(valueOf(readText(path), "throttled_usec"))*time.Microsecond + time.Duration(valueOf(readText(path), "throttled_time"))
 	}
 	return g
 }
 
-// cpus reads the first line of /proc/stat: user, nice, system, idle, iowait, irq,
-// softirq and steal, of all CPUs (proc_stat(5)). The time of guests is part of user.
+// cpus reads the first line of /proc/stat, which has the times of all CPUs together: user, nice,
+// system, idle, iowait, irq, softirq and steal (proc_stat(5)). User time includes guest time.
 func (g *gauged) cpus(text string) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -158,17 +158,17 @@ func ownTime() time.Duration {
 	return sum
 }
 
-// watch observes the machine from now on. The function that it returns ends that, and
-// records how busy the machine was.
+// watch starts to observe the machine. The function that it returns stops observing
+// and records how busy the machine was.
 func watch() func(*results.Manifest) {
 	before := gauge()
 	return func(m *results.Manifest) { m.MachineLoad = before.until(gauge()) }
 }
 
-// until says how busy the machine was between two moments.
+// until says how busy the machine was between g and end.
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
-	// The later sum lacks processes that ended and that no parent waited for.
+	// The later sum lacks processes that ended before a parent waited for them.
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
 	return &results.MachineLoad{
 		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),
@@ -189,7 +189,7 @@ func readText(path string) string {
 	return string(b)
 }
 
-// valueOf is the number behind a key in lines "key value", or 0 without that key.
+// valueOf returns the number after key in lines of the form "key value", or 0 if key is missing.
 func valueOf(text, key string) int64 {
 	for line := range strings.Lines(text) {
 		if name, value, _ := strings.Cut(line, " "); name == key {

@@ -15,13 +15,13 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Named is something that a flag takes by its name.
+// Named is one of the named values that a flag takes.
 type Named struct {
 	Name string `json:"name"`
 	Does string `json:"does"` // in one line
 }
 
-// Choices are the names that the flag takes; none if it takes anything else.
+// Choices are the named values that the flag takes. There are none if the flag takes other values.
 func Choices(flag string) []Named {
 	switch flag {
 	case "scenarios":
@@ -49,7 +49,7 @@ func words(flag string) (names []string) {
 	return names
 }
 
-// checkNames returns an error for a name, given by a flag, that is none of its choices.
+// checkNames returns an error if one of names is not among the choices of the flag.
 func checkNames(flag, what string, names []string) error {
 	known := words(flag)
 	for _, name := range names {
@@ -60,7 +60,8 @@ func checkNames(flag, what string, names []string) error {
 	return nil
 }
 
-// ScenarioHelp says what each scenario measures, up to the first stop.
+// ScenarioHelp says what each scenario measures, with each description cut at its first colon or
+// semicolon.
 func ScenarioHelp() string {
 	var b strings.Builder
 	for _, s := range Choices("scenarios") {
@@ -89,8 +90,7 @@ func Names() *Outcome {
 	return listing(list{"scenarios", Choices("scenarios")}, list{"modes of takeover", Choices("modes")}, list{"baselines", Choices("baselines")})
 }
 
-// list names the faults, actions and reproducers that the plan chooses, and that
-// its backends know.
+// list names the faults, actions and reproducers that the plan chooses, and that its backends know.
 func (p FaultsPlan) list() (*Outcome, error) {
 	concerns := func(known func(backend string) bool) bool {
 		return len(p.Backends) == 0 || slices.ContainsFunc(p.Backends, known)
@@ -109,13 +109,13 @@ func (p FaultsPlan) list() (*Outcome, error) {
 	), nil
 }
 
-// list has names that belong together.
+// list is a titled list of names.
 type list struct {
 	Title string  `json:"title"`
 	Names []Named `json:"names"`
 }
 
-// listing shows lists of names, a line each.
+// listing shows lists of names, with one line for each name.
 func listing(lists ...list) *Outcome {
 	var b strings.Builder
 	for _, l := range lists {
@@ -127,8 +127,8 @@ func listing(lists ...list) *Outcome {
 	return &Outcome{data: lists, text: b.String()}
 }
 
-// freshFolder is a result folder that is named after this second, with a number added
-// when another run has that name.
+// freshFolder is the path of a new result folder, named after the current second. It
+// adds a number when another run has already used that name.
 func freshFolder() string {
 	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
 	fresh := dir

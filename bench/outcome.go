@@ -15,14 +15,15 @@ import (
 
 // Outcome is the result of a plan.
 type Outcome struct {
-	// Dir is the result folder that the outcome shows; "" for none.
+	// Dir is the result folder that the outcome shows; "" if it shows none.
 	Dir   string
 	text  string
 	data  any                                    // for JSON
-	write func(w io.Writer, format string) error // used in place of the fields above
+	write func(w io.Writer, format string) error // if set, used instead of text and data
 }
 
-// Write writes the outcome as "text", "md" or "json", and one with a folder also as "html".
+// Write writes the outcome as "text", "md" or "json". It can also write an outcome that has a
+// folder as "html".
 func (o *Outcome) Write(w io.Writer, format string) error {
 	switch {
 	case o.Dir != "":
@@ -42,14 +43,13 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 	return err
 }
 
-// These errors end a run without a failure of lockbench.
+// These errors end a run in which lockbench itself did not fail.
 var (
 	ErrUnsafe      = errors.New("safety violation")
 	ErrInterrupted = errors.New("interrupted")
 )
 
-// InvalidError is the error of a run in which a cell measured nothing, so that
-// neither figures nor verdict mean anything.
+// InvalidError is the error of a run whose figures or verdict mean nothing.
 type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return e.Err.Error() }
@@ -57,7 +57,7 @@ func (e *InvalidError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// hintedError adds what to do about an error.
+// hintedError adds a hint to an error.
 type hintedError struct {
 	err  error
 	hint string
@@ -66,10 +66,10 @@ type hintedError struct {
 func (e *hintedError) Error() string { return e.err.Error() }
 func (e *hintedError) Unwrap() error { return e.err }
 
-// Hinted is err with a hint that says what to do about it.
+// Hinted returns err with a hint that says what to do about it.
 func Hinted(err error, hint string) error { return &hintedError{err, hint} }
 
-// Hint says what to do about an error. It is "" when no hint is known.
+// Hint returns the hint that says what to do about an error, or "" if there is none.
 func Hint(err error) string {
 	var h *hintedError
 	var environment *EnvError
@@ -84,7 +84,7 @@ func Hint(err error) string {
 	return ""
 }
 
-// IsUsage reports whether the error is one of usage, so that the request must change.
+// IsUsage reports whether the error is a mistake in the request, which the user must correct.
 func IsUsage(err error) bool {
 	var usage *UsageError
 	return errors.As(err, &usage) || errors.Is(err, results.ErrNotEmpty) || errors.Is(err, results.ErrNotAFolder) || errors.Is(err, results.ErrLater)
@@ -101,12 +101,12 @@ func orInterrupted(ctx context.Context, err error) error {
 type result struct {
 	dir         string
 	verdict     check.Verdict
-	cells       int  // number of measured cells, in all runs of the plan
+	cells       int  // number of measured cells, over all runs of the plan
 	interrupted bool // ctx ended before the plan was done; what was measured until then is kept
 }
 
-// outcome returns the outcome of a run that ended with err, and the error that its
-// end means. A violation comes first.
+// outcome returns the outcome of a run that ended with err, and the error to
+// report. A violation takes precedence over err.
 func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	shown := &Outcome{Dir: r.dir}
 	if r.cells == 0 || err != nil && r.verdict.Granted() == 0 {
@@ -115,7 +115,7 @@ func (r result) outcome(ctx context.Context, err error) (*Outcome, error) {
 	return shown, judged(r.interrupted, r.verdict, err)
 }
 
-// judged is the error that the end of a run with this verdict means.
+// judged is the error to report for a run that ended with verdict v and error err.
 func judged(interrupted bool, v check.Verdict, err error) error {
 	err = ended(interrupted, v.Unsafe(), v.Granted(), err)
 	if cells := v.Invalid(); err == nil && len(cells) > 0 {
@@ -124,8 +124,8 @@ func judged(interrupted bool, v check.Verdict, err error) error {
 	return err
 }
 
-// ended is the error that the end of a run with so many violations and grants means.
-// A violation comes first.
+// ended is the error to report for a run with so many violations and grants. A
+// violation takes precedence over err.
 func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
 	case violations > 0:

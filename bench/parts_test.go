@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// together runs a function in n parts at once and returns their errors.
+// together runs the function part for n parts at once and returns their errors.
 func together(t *testing.T, n int, part func(i int, c *core.Client) error) []error {
 	t.Helper()
 	store := memory.NewStore()
@@ -30,8 +30,8 @@ func together(t *testing.T, n int, part func(i int, c *core.Client) error) []err
 	return errs
 }
 
-// TestDeadPartsAreNotMet: a part that was killed in an earlier rendezvous keeps its
-// place until its TTL is over, and is not taken for one of this rendezvous.
+// TestDeadPartsAreNotMet checks that a part that was killed in an earlier rendezvous keeps
+// its place until its TTL is over, but does not count as a part of this rendezvous.
 func TestDeadPartsAreNotMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewStore()
@@ -78,7 +78,7 @@ func TestPartsThatCannotMeet(t *testing.T) {
 			_, err := joinParts(t.Context(), c, "memory", 2, 0, fmt.Sprint(i))
 			return err
 		}) {
-			// The first that sees it leaves, and then the other is alone.
+			// The first part that sees the other plan leaves, and then the other part is alone.
 			if !IsUsage(err) && !apart(err) {
 				t.Errorf("another plan: part %d: %v", i, err)
 			}
@@ -94,7 +94,7 @@ func TestPartsThatCannotMeet(t *testing.T) {
 		errs := together(t, 2, func(i int, c *core.Client) error {
 			m, err := joinParts(t.Context(), c, "memory", 2, 0, "p")
 			if err != nil || i == 1 {
-				return err // the second ends here, without a word
+				return err // the second part ends here without an error
 			}
 			return m.next(t.Context(), false)
 		})

@@ -15,63 +15,62 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Plan says what to measure. [Run] calls [Plan.Check] first. A field for some scenarios
-// has no effect on others. The word all in Scenarios, Baselines or Modes means every
-// one.
+// Plan says what to measure. [Run] calls [Plan.Check] first. A field that belongs to
+// some scenarios has no effect on others. The word all in Scenarios, Baselines or Modes
+// stands for every name.
 type Plan struct {
-	// Backends are plugins by name. None means every plugin that is found and whose
-	// server can be started; a backend left out then is reported, and is no error.
+	// Backends are names of plugins. None means every plugin that is found and whose server can
+	// be started. A backend that is left out for that reason is reported, but is not an error.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out
-	Clients   []int    // concurrent callers of one host, each a cell; none: the scenario's own numbers
-	Hosts     []int    // host processes, each a cell, with as many callers in each of them; 1: in lockbench; none: the scenario's own
-	// Keys and Hold are the numbers of locks and the times for which they are held in
-	// scenario throughput, each a cell; none: its own. Scenarios contend and
-	// footprint use Hold, too.
+	Clients   []int    // concurrent callers of one host; each number is a cell; none: the scenario's default numbers
+	Hosts     []int    // host processes, each with Clients callers; each number is a cell; 1: lockbench itself; none: the scenario's defaults
+	// Keys and Hold are for scenario throughput: numbers of locks, and times for
+	// which they are held. Each value is a cell; none means the defaults. Scenarios
+	// contend and footprint also use Hold.
 	Keys []int
 	Hold []time.Duration
-	// RTT are times added to each round trip between host and store, beyond the
-	// network's own, from 0 to a second, each a cell; none: 0.
+	// RTT are delays added to each round trip between host and store, from 0 to
+	// one second. Each value is a cell; none means 0.
 	RTT []time.Duration
-	// Rate is how many cycles per second the open loop of scenario acquire
-	// offers; 0: half of what the closed loop of the same cell did.
+	// Rate is how many cycles per second the open loop of scenario acquire starts.
+	// 0 means half the rate that the closed loop of the same cell reached.
 	Rate float64
 	// Modes, Candidates and Tick are for scenario takeover. Modes are the ways in which leaders
-	// end, each a cell; Candidates is how many processes campaign; Tick is how often they ask.
-	// None and 0: kill-host, 2, and they wait until they are woken.
+	// end, each a cell (none: kill-host). Candidates is how many processes campaign (0: 2).
+	// Tick is how often candidates ask the store (0: they wait until they are woken).
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
 	// For is how long scenario ttl holds leases, in all runs together.
 	For time.Duration
-	// Stress loads processors and disk for as long as anything is measured.
+	// Stress loads processors and disk during the whole measurement.
 	Stress bool
 	Runs   int // repetitions of every cell
-	// Parts is how many runs of this plan, on as many machines, measure the same
-	// cells at the same time; they wait for each other on the store. 0: this one
-	// alone.
+	// Parts is how many runs of this plan, on as many machines, measure the same cells at
+	// the same time. The runs wait for each other on the store. 0 means this run alone.
 	Parts int
 	TTL   time.Duration
-	// WarmUp and Measure are for one cell in one run.
+	// WarmUp and Measure are the durations for one cell in one run.
 	WarmUp, Measure time.Duration
-	// Seed decides about the order of the cells; 0: a random one.
+	// Seed determines the order of the cells; 0 means a random seed.
 	Seed  uint64
 	Quick bool
 	MTLS  bool
-	// Env is where throwaway servers run, one of [Environments]; "" is wherever
-	// they are kept, else local.
+	// Env is where throwaway servers run, one of [Environments]. "" means the
+	// kept servers if there are any, else local ones.
 	Env string
 	Servers
 	// VS is a directory with another build of the plugins, which is measured
-	// interleaved with this one. "" for none.
+	// interleaved with this build. "" means none.
 	VS string
-	// Out is the directory of the result folder, new or empty; "" for one below
-	// results that is named after the time.
+	// Out is the directory of the result folder, new or empty. "" means a
+	// directory below results that is named after the time.
 	Out string
 }
 
-// The durations of one cell in one run.
+// These are durations and their limits, mostly for one cell in one run.
 const (
 	warmUp      = 200 * time.Millisecond
 	quickWarmUp = 50 * time.Millisecond
@@ -80,16 +79,16 @@ const (
 	maxMeasure = time.Hour
 	// maxHold is the longest time for which scenario footprint holds leases.
 	maxHold = time.Hour
-	// maxRTT is the farthest that a store may be away.
+	// maxRTT is the longest RTT that a plan may add.
 	maxRTT = time.Second
-	// usualFor and quickFor are how long scenario ttl takes, minFor to maxFor what a
-	// user may choose instead.
+	// usualFor and quickFor are the default durations of scenario ttl, and minFor to
+	// maxFor is the range that a user may choose from.
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
-	// QuickTTL is the TTL of scenario takeover in a quick plan that names no other.
-	// It is short, because half of the modes wait for the TTL a dozen times.
+	// QuickTTL is the TTL of scenario takeover in a quick plan that names no other. It
+	// is short, because half of the modes wait for the TTL to expire a dozen times.
 	QuickTTL = 3 * time.Second
-	// quickRuns is the fewest runs that have a confidence interval.
+	// quickRuns is the smallest number of runs that allows a confidence interval.
 	quickRuns = 6
 )
 
@@ -114,12 +113,12 @@ func DefaultPlan(quick bool) Plan {
 	return p
 }
 
-// filled is the plan with its zero values and the word all replaced by their meaning,
-// and without repeated names.
+// filled returns the plan with zero values and the word all replaced by what they
+// mean, and with repeated names removed.
 func (p Plan) filled() Plan {
 	for _, list := range []struct {
 		names *[]string
-		all   []string // none: the word all has no meaning
+		all   []string // empty if the list does not take the word all
 	}{
 		{&p.Backends, nil}, {&p.Scenarios, words("scenarios")}, {&p.Baselines, words("baselines")}, {&p.Modes, words("modes")},
 	} {
@@ -138,7 +137,7 @@ func (p Plan) filled() Plan {
 	return p
 }
 
-// near are the distances of a plan that names none.
+// near has the RTT of a plan that names none.
 var near = []time.Duration{0}
 
 // randomSeed is short enough to be typed again.
@@ -250,9 +249,9 @@ type group struct {
 }
 
 // rounds orders the cells of each run. Every run has every cell once, in an order
-// that differs by run and depends on the seed alone. The subjects of one scenario and
-// number of clients follow each other, in random order, so that compared subjects met
-// the same machine.
+// that differs by run and depends on the seed alone. The subjects that are compared
+// in one workload follow each other, in random order, so that they are measured under
+// the same conditions.
 func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	r := rand.New(rand.NewPCG(seed, 0x6c6f636b))
 	var groups [][]cell
@@ -276,7 +275,7 @@ func rounds(cells []cell, runs int, seed uint64) [][]cell {
 	return out
 }
 
-// recorded is the plan as run.json keeps it.
+// recorded returns the plan in the form of run.json.
 func (p Plan) recorded(backends, baselines []string) results.Plan {
 	if !slices.Contains(p.Scenarios, "ttl") {
 		p.For = 0 // no cell uses it
@@ -301,12 +300,13 @@ func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(f
 // Suggest returns the end of an error about an unknown name.
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
-// unknown is the error of a name that is not among known; what says what it names.
+// unknown is the error for a name that is not among known. The argument what says what kind of
+// thing the name stands for.
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }
 
-// maxCandidates bounds the processes of one cell.
+// maxCandidates bounds the candidates of one cell, each of which is a process.
 const maxCandidates = 32
 
 func (p Plan) checkTakeover() error {
@@ -319,8 +319,8 @@ func (p Plan) checkTakeover() error {
 	return checkNames("modes", "mode of takeover", p.Modes)
 }
 
-// keepsData reports whether the throwaway server of a backend must keep its data when
-// it is started again. If it forgot a leader, there would be two.
+// keepsData reports whether the throwaway server of a backend must keep its data over
+// a restart. If a server forgot the leader, there would be two leaders.
 func (p Plan) keepsData(backend string) bool {
 	return kinds.Of(backend).Forgets && slices.Contains(p.Modes, "server-restart")
 }

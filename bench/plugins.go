@@ -26,17 +26,17 @@ var errNoPlugins error = &EnvError{
 	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
 }
 
-// described is a plugin with what it says of itself and its configuration.
+// described is a plugin with its own description and the configuration for it.
 type described struct {
 	plugin.Found
 	says   plugin.Description
 	config driver.Config
 	ttl    time.Duration
 	ours   bool   // this run or "env up" started its servers
-	note   string // says that the TTL is not the one that was asked for
+	note   string // says that the TTL is not the requested one
 }
 
-// describe asks the plugin of every backend.
+// describe asks the plugin of every backend for its description.
 func (p Plan) describe(ctx context.Context) ([]described, error) {
 	found, err := p.find(p.Backends)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 }
 
 // ask asks a plugin binary for its description, and checks TTL and configuration
-// against that.
+// against it.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {
@@ -86,9 +86,9 @@ func (d described) takes(key string) *driver.Key {
 	return &d.says.Keys[i]
 }
 
-// ownPrefix gives a backend on the caller's servers its own prefix, below the
-// configured one, so that everything with that prefix can be removed afterwards. It
-// is "" for plugins without prefixes.
+// ownPrefix makes a new prefix below the configured one, for a backend on the
+// caller's servers, so that everything with that prefix can be removed afterwards.
+// It returns "" for a plugin without prefixes.
 func (d described) ownPrefix() string {
 	key := d.takes("prefix")
 	if key == nil {
@@ -99,7 +99,7 @@ func (d described) ownPrefix() string {
 }
 
 // checkConfig checks cfg against the keys that a plugin declares. Required keys may
-// be missing: a throwaway server's address comes later.
+// be missing, because a throwaway server's address is known only later.
 func checkConfig(d plugin.Description, cfg driver.Config) error {
 	spec := driver.Spec{Name: d.Name, Keys: slices.Clone(d.Keys)}
 	for i := range spec.Keys {
@@ -146,8 +146,8 @@ func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 	return o, nil
 }
 
-// DescribePlugin shows what a plugin claims, and which configuration it takes. It is
-// found by its name, in dirs first, or is the path of one.
+// DescribePlugin shows what a plugin claims, and which configuration it takes. The
+// plugin is given by its path, or by its name, which is looked up in dirs first.
 func DescribePlugin(ctx context.Context, nameOrPath string, dirs []string) (*Outcome, error) {
 	d, err := (&Servers{PluginDirs: dirs}).resolve(ctx, nameOrPath, nil)
 	if err != nil {
@@ -156,7 +156,7 @@ func DescribePlugin(ctx context.Context, nameOrPath string, dirs []string) (*Out
 	return &Outcome{data: d.says, text: d.text()}, nil
 }
 
-// text is a description for people.
+// text returns the description as text for people.
 func (d described) text() string {
 	var b strings.Builder
 	p := d.says.Properties
@@ -197,7 +197,7 @@ func (d described) text() string {
 	return b.String()
 }
 
-// part is one plugin or program that was looked for.
+// part is the result of looking for one plugin or program.
 type part struct {
 	Kind    string `json:"kind"` // "plugin", "program"
 	Name    string `json:"name"`
@@ -287,8 +287,8 @@ func partsText(parts []part) string {
 	return b.String()
 }
 
-// ttlFor is the TTL for a backend. Scenario takeover may ask for a TTL below the backend's
-// minimum; when it is the only scenario, the TTL is raised, and note says so.
+// ttlFor is the TTL for a backend. If takeover is the only scenario and the plan's TTL is
+// below the backend's minimum, ttlFor raises the TTL, and note says so.
 func (p Plan) ttlFor(d plugin.Description) (ttl time.Duration, note string) {
 	least, err := time.ParseDuration(d.Properties.TTLMin)
 	if err != nil || p.TTL >= least || p.TTL < time.Millisecond || !slices.Equal(p.Scenarios, []string{"takeover"}) {

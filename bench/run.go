@@ -24,24 +24,23 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Progress is told how a run goes on. Its methods are called from one
-// goroutine.
+// Progress receives the progress of a run. All calls come from one goroutine.
 type Progress interface {
-	// Begin is called once, with the number of steps and a guess of the time.
+	// Begin is called once, with the number of steps and an estimate of the total time.
 	Begin(steps int, guess time.Duration)
-	// Step is called before each.
+	// Step is called before each step.
 	Step(label string)
 	// End is called once after Begin, however the run ended.
 	End()
 }
 
-// Options are what a run does not record.
+// Options are settings that the run does not record.
 type Options struct {
 	Progress Progress
 	// Log gets the events of core and the plugins. Nil discards them.
 	Log *slog.Logger
 	// Lines gets texts for people that no progress bar shows, such as notes and the progress of
-	// search, replay and soak. Verbose asks for all of them. Nil discards them.
+	// search, replay and soak. Nil discards them. Verbose asks for all of these texts.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -55,16 +54,16 @@ func (o *Options) fill() {
 	}
 }
 
-// Main returns unless this process was started to be a host.
+// Main returns unless this process was started as a host or as another helper of lockbench.
 func Main() {
 	host.Main()
 	command.Main()
 	plugintest.HostMain()
 }
 
-// Run carries out a plan and writes its result folder. When ctx ends it keeps what was measured
-// until then. The outcome is nil if nothing was measured. Its errors are those of the plan, of
-// servers and plugins, and of the verdict: [ErrUnsafe] for a violation.
+// Run carries out a plan and writes its result folder. When ctx ends, the folder keeps what was
+// measured until then. The outcome is nil if nothing was measured. Its errors are those of the
+// plan, of servers and plugins, and of the verdict: [ErrUnsafe] for a violation.
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p = p.filled()
@@ -84,7 +83,7 @@ func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// carryOut carries out a plan that was checked.
+// carryOut carries out a plan that has been checked.
 func carryOut(ctx context.Context, p Plan, opts Options) (res result, err error) {
 	s, err := openSession(ctx, p, opts.Log)
 	if err != nil {
@@ -102,7 +101,7 @@ type runner struct {
 	checker    *check.Checker
 	folder     *results.Folder
 	measured   int         // cells, in all runs
-	rendezvous *rendezvous // nil: this run is alone
+	rendezvous *rendezvous // nil if this run is not a part
 }
 
 func (r *runner) run(ctx context.Context) (res result, err error) {
@@ -130,7 +129,7 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 		r.folder = folder
 		err := r.rounds(ctx, cells)
 		if err == nil {
-			// Everything is measured by now, so a part that cannot wait any more loses nothing.
+			// Everything is measured by now, so nothing is lost if this wait fails.
 			_ = r.rendezvous.next(ctx, true)
 		}
 		res.verdict, res.cells, res.interrupted = r.checker.Verdict(), r.measured, ctx.Err() != nil
@@ -140,8 +139,9 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 	return res, err
 }
 
-// fillFolder makes a folder, has work fill it and describe what it did, and closes it with a
-// record of how busy the machine was meanwhile. Work that ctx cuts off has not failed.
+// fillFolder creates a folder, calls work to fill it and the manifest, and closes the folder. The
+// manifest also records how busy the machine was meanwhile. If ctx interrupts work, that is not a
+// failure.
 func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*results.Folder, *results.Manifest) error) (results.Manifest, error) {
 	if m.Started.IsZero() {
 		m.Started = time.Now().UTC()
@@ -165,8 +165,8 @@ func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*
 	return m, errors.Join(err, folder.SetManifest(m), folder.Close(state))
 }
 
-// rounds runs every cell in every round. A failed cell costs only its own figures,
-// because the other cells may still tell something.
+// rounds runs every cell in every round. A failed cell loses only its own figures,
+// because the figures of the other cells are still useful.
 func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	order := rounds(cells, r.plan.Runs, r.plan.Seed)
 	steps, guess := 0, time.Duration(0)
@@ -192,13 +192,13 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	return r.failures.err()
 }
 
-// cells are all combinations that can be measured. Other combinations are skipped
-// with a reason.
+// cells returns all combinations that can be measured. It records the reason for
+// each combination that it skips.
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {
 		for _, name := range r.plan.Scenarios {
-			sc, _ := measure.ByName(name) // Check has refused names of no scenario
+			sc, _ := measure.ByName(name) // Check has refused unknown scenarios
 			switch {
 			case sub.call == nil:
 				out = append(out, r.cellsOf(sub, sc)...)
@@ -230,10 +230,10 @@ func (r *runner) cellsOf(sub *subject, sc measure.Scenario) []cell {
 	return out
 }
 
-// cell measures one cell once and records it, or that it failed. An error that it
-// returns ends the run.
+// cell measures one cell once, and records the figures or the failure. The run
+// ends if cell returns an error.
 func (r *runner) cell(ctx context.Context, c cell, run int) error {
-	runtime.GC() // collects the garbage of the cell before, outside of the measured time
+	runtime.GC() // collects the garbage of the previous cell, outside of the measured time
 	in := r.input(c, run)
 	if err := r.rendezvous.next(ctx, false); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, cmp.Or(c.Mode, c.scenario.Name), f))
 	}
 	if overlong(time.Duration(r.clock.Now()-met), r.takes(c)) && err == nil && !interrupted {
-		// The note is the same in all runs, so it is reported once.
+		// The text is the same in all runs, so it is reported only once.
 		late := fmt.Sprintf("%s, %s, took seconds longer than it should in some run: something stalled, before or after the measured time if no figure shows it", c.subject.Name, c.label())
 		if !slices.Contains(r.findings, late) {
 			r.findings = append(r.findings, late)
@@ -267,7 +267,7 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	return r.keep(measured)
 }
 
-// keep checks the record of a cell, or the records of its modes, and writes them to the folder.
+// keep checks the records of a cell, or of each of its modes, and writes them to the folder.
 func (r *runner) keep(c results.Cell) (err error) {
 	if len(c.Modes) == 0 {
 		r.checker.Add(c.Section, c.Attempts)
@@ -282,17 +282,17 @@ func (r *runner) keep(c results.Cell) (err error) {
 	return err
 }
 
-// overlong reports whether a cell took much longer than it should. A stall before or
-// after the measured time shows in no figure.
+// overlong reports whether a cell took much longer than it should. No figure shows a
+// stall before or after the measured time.
 func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }
 
-// classify separates two causes of an empty cell: a store that refuses or does not
-// answer, and any other reason.
+// classify returns an [EnvError] if a cell is empty because the store refuses
+// callers or does not answer.
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
-		// Callers wait for a store that is down until their time is over.
+		// If the store is down, callers wait for it until the measured time is over.
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		if down := sub.check(ctx); down != nil {
@@ -308,11 +308,11 @@ func classify(ctx context.Context, sub *subject, err error) error {
 	return err
 }
 
-// takes is about how long one execution of a cell takes.
+// takes is about how long it takes to execute a cell once.
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
-// input is what a cell gets in one run. Its seed depends on the plan's and on the
-// workload, not on the subject: subjects that are compared get the same schedule.
+// input returns what a cell gets in one run. The seed depends on the plan's seed and the
+// workload, but not on the subject, so that compared subjects get the same schedule.
 func (r *runner) input(c cell, run int) measure.Input {
 	n := max(c.Clients, c.Keys)
 	for i := len(c.subject.names); i < n; i++ {
@@ -336,7 +336,7 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 		m.Rendezvous = &results.Rendezvous{ID: r.rendezvous.said.All, Part: r.rendezvous.mine + 1}
 	}
 	for _, s := range r.subjects {
-		if m.Subject(s.Name).Name == "" { // a subject may occur at several distances
+		if m.Subject(s.Name).Name == "" { // a subject occurs once for each RTT
 			m.Subjects = append(m.Subjects, s.Subject)
 		}
 	}
@@ -344,8 +344,8 @@ func (r *runner) manifest() (m results.Manifest, err error) {
 	return m, err
 }
 
-// notPossible says why a cell with host processes cannot be measured, and names its
-// subject. It is "" when the cell can be.
+// notPossible says why a cell with host processes cannot be measured, and names the
+// subject. It returns "" when the cell can be measured.
 func (r *runner) notPossible(sub *subject, sc measure.Scenario, workload measure.Workload) string {
 	switch {
 	case !sc.Processes && sub.Kind != results.KindPlugin:
@@ -382,7 +382,7 @@ func (c cell) label() string {
 	if c.RTT > 0 {
 		out += fmt.Sprintf(", rtt %v", c.RTT)
 	}
-	if c.scenario.Processes { // its clients are locks
+	if c.scenario.Processes { // the clients of these scenarios are locks
 		return out
 	}
 	return fmt.Sprintf("%s, clients %d", out, c.Clients)

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestFailuresCostTheirOwnCells: a subject whose cell failed is asked before the
-// next one, the others are not, and it is measured again once it answers.
+// TestFailuresCostTheirOwnCells checks that only a subject whose cell failed is
+// checked before its next cell, and that it is measured again once it answers.
 func TestFailuresCostTheirOwnCells(t *testing.T) {
 	down := errors.New("connection refused")
 	asked := 0
@@ -44,7 +44,7 @@ func TestFailuresCostTheirOwnCells(t *testing.T) {
 	}
 }
 
-// TestFailuresOfBaselines are shown and fail no run.
+// TestFailuresOfBaselines checks that failures of baselines are shown, but fail no run.
 func TestFailuresOfBaselines(t *testing.T) {
 	var f failures
 	f.add(&subject{Subject: results.Subject{Name: "library", Kind: results.KindBaseline}}, "", 0, &EnvError{Backend: "library", Err: errors.New("refused")})

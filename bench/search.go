@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// These say how often a reproducer is played, and for how long it is shrunk.
+// These say how often a reproducer is played, and how long shrinking it may take.
 const (
 	reproducerRuns = 10
 	quickRunsOfOne = 3
@@ -25,15 +25,15 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// About how many leases a host of a soak keeps.
+// These say about how many leases each host of a soak keeps.
 const (
 	soakPool      = 500
 	quickSoakPool = 50
 )
 
-// search draws schedules for one backend after the other, or soaks all of them at the
-// same time, and writes what it finds to the plan's folder: a reproducer file for
-// each broken claim. When ctx ends it keeps what it has found.
+// search draws schedules for one backend after the other, or soaks all backends at
+// the same time. For each broken claim it writes a reproducer file to the plan's
+// folder. When ctx ends, search keeps what it has found.
 func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) {
 	actions := p.actions()
 	if len(actions) == 0 {
@@ -127,8 +127,8 @@ func foundText(found []faults.Found) string {
 	return b.String()
 }
 
-// writeUses shows the resources that the longest-lived processes of a soak use, and
-// what was left over in the end.
+// writeUses shows the resources that the longest-lived processes of a soak used,
+// and what was left over at the end.
 func writeUses(w io.Writer, f faults.Found) {
 	last := map[string]*faults.Usage{}
 	for _, u := range f.Uses {
@@ -155,8 +155,8 @@ type played struct {
 	Failure    string            `json:"failure,omitempty"` // why it could not be played
 }
 
-// replay plays reproducers, one after the other. If one cannot be played, the others
-// are played all the same.
+// replay plays reproducers, one after the other. If one reproducer cannot be played,
+// the others are still played.
 func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) {
 	chosen, err := p.reproducers()
 	if err != nil {
@@ -226,7 +226,7 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 	return &Outcome{text: playedText(all), data: all}, ended(ctx.Err() != nil, shown, grants, errors.Join(errs...))
 }
 
-// reproducers are the ones that the plan names, for its backends and with its actions.
+// reproducers returns those that the plan names, limited to its backends and actions.
 func (p FaultsPlan) reproducers() ([]faults.Reproducer, error) {
 	kept, err := faults.Kept()
 	if err != nil {

@@ -32,25 +32,24 @@ type session struct {
 	log         *slog.Logger
 	environment *environment
 	started     []*servers.Environment
-	relays      []*inject.Proxy // to the servers of subjects that are at a distance
+	relays      []*inject.Proxy // to the servers of subjects with an added RTT
 	subjects    []*subject
 	backends    []string
 	baselines   []string
 	skipped     []string
 	counters    []*servers.Counter
-	company     *core.Client // through which this part meets the others; nil without other parts
+	company     *core.Client // used for the rendezvous with other parts; nil without other parts
 	notes       []string
 	findings    []string
 	failures    failures
 	binaries    map[string]string // paths, by the names that are recorded
-	own         []described       // on servers of the caller's, under prefixes of their own
+	own         []described       // backends on the caller's servers, each under a new prefix
 }
 
-// closeTimeout bounds the orderly end of a session.
+// closeTimeout bounds how long it may take to close a session.
 const closeTimeout = 10 * time.Second
 
-// openSession opens all that the plan needs. After an error nothing is left
-// open.
+// openSession opens everything that the plan needs. After an error nothing stays open.
 func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error) {
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
 	kept, err := readKept()
@@ -76,7 +75,7 @@ func (s *session) openAll(ctx context.Context) error {
 		err := s.openBackend(ctx, d)
 		var dead *EnvError
 		if errors.As(err, &dead) && ctx.Err() == nil {
-			// The servers of the other backends may work.
+			// The servers of the other backends may still work.
 			s.failures.add(&subject{Subject: results.Subject{Name: d.Name, Kind: results.KindPlugin}}, "", 0, err)
 			continue
 		}
@@ -94,7 +93,7 @@ func (s *session) openAll(ctx context.Context) error {
 }
 
 // sweep removes what the run has left on the caller's servers. A run that is one of
-// several parts leaves its locks there, because the parts share them.
+// several parts does not remove its locks, because all parts share them.
 func (s *session) sweep(ctx context.Context) error {
 	var errs []error
 	for _, own := range s.own {
@@ -110,8 +109,8 @@ func (s *session) sweep(ctx context.Context) error {
 }
 
 // openBackend starts the servers and the plugin of one backend, its baselines and its
-// floor. A server that is not installed is a line in the report, unless the caller
-// named the backend.
+// floor. If a server is not installed, the report says so, and it is an error only if
+// the caller named the backend.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -152,9 +151,9 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 	return nil
 }
 
-// openAt opens the plugin of a backend whose servers run, its baselines and its
-// floor, at a distance from them. A backend whose connections cannot pass through a
-// relay is a line in the report.
+// openAt opens the plugin, the baselines and the floor of a backend whose servers
+// run. Each round trip to the servers takes rtt longer. If the connections of the
+// backend cannot pass through a relay, the report says so.
 func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, harm *servers.Server, own bool) (err error) {
 	first := len(s.relays)
 	if rtt > 0 {
@@ -169,7 +168,7 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	}
 	b, err := s.open(ctx, f)
 	if own && (err == nil || ctx.Err() != nil) {
-		s.own = append(s.own, f) // even an interrupted check may have written to the server
+		s.own = append(s.own, f) // the check may have written to the server, even if it was interrupted
 	}
 	if err != nil {
 		return err
@@ -184,7 +183,8 @@ func (s *session) openAt(ctx context.Context, f described, rtt time.Duration, ha
 	return s.openBaselines(ctx, sub, f.config)
 }
 
-// relayed is the configuration of a host that is rtt away from its servers.
+// relayed returns the configuration with addresses of relays, which add rtt to each round trip to
+// the servers.
 func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) (driver.Config, error) {
 	return kinds.Route(backend, cfg, func(address string) (string, error) {
 		relay, err := inject.NewProxy(address)
@@ -197,8 +197,8 @@ func (s *session) relayed(backend string, cfg driver.Config, rtt time.Duration) 
 	})
 }
 
-// openCounter connects to the counters of a backend's servers, when a scenario wants
-// them. Servers without counters are a line in the report.
+// openCounter connects to the command counters of a backend's servers, if a scenario
+// needs them. If the counters cannot be read, the report says so.
 func (s *session) openCounter(ctx context.Context, sub *subject) {
 	open := kinds.Of(sub.Name).Counter
 	if open == nil && len(sub.relays) > 0 {
@@ -221,10 +221,10 @@ func (s *session) openCounter(ctx context.Context, sub *subject) {
 	sub.counter = counter
 }
 
-// relayCounter counts what clients send through relays, where the servers have no
-// counter. Each piece of data that comes counts as one command.
+// relayCounter counts what clients send through relays, for servers without a
+// counter. Each piece of data that arrives counts as one command.
 func relayCounter(relays []*inject.Proxy) *servers.Counter {
-	c := &servers.Counter{End: func() error { return nil }} // counting ends when the relays are closed
+	c := &servers.Counter{End: func() error { return nil }} // counting stops when the relays are closed
 	for _, relay := range relays {
 		var sent atomic.Int64
 		relay.Observe(func(way inject.Direction) {
@@ -277,12 +277,12 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 	return nil
 }
 
-// floorPluginCall is the floor of all plugins. A call that finds nothing in the
-// memory plugin costs only the process boundary.
+// floorPluginCall is the floor of all plugins: a call to the memory plugin that
+// finds nothing. Its only cost is the process boundary.
 const floorPluginCall = "plugin-call"
 
-// openFloor adds the floor of all plugins. It needs the memory plugin, which asks no
-// server.
+// openFloor adds the floor of all plugins. The floor needs the memory plugin, which
+// has no server.
 func (s *session) openFloor(ctx context.Context) error {
 	if !slices.ContainsFunc(plugin.Discover(s.plan.PluginDirs), func(f plugin.Found) bool { return f.Name == memory.Kind.Name }) {
 		s.skipped = append(s.skipped, "floor "+floorPluginCall+": there is no "+memory.Kind.Name+" plugin")
@@ -303,8 +303,8 @@ func (s *session) openFloor(ctx context.Context) error {
 	return nil
 }
 
-// Close releases held locks, ends plugins, and then the servers. It has its own time
-// budget, because ctx may have ended.
+// Close releases held locks, ends the plugins, and then ends the servers. It has its
+// own time budget, because ctx may have ended.
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -312,8 +312,8 @@ func (s *session) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
 	for i, sub := range s.subjects {
 		closing.Go(func() {
-			// Libraries may complain about connections that a fault has broken. Only
-			// our own plugins must end in order.
+			// Libraries may return errors for connections that a fault has broken.
+			// Only our own plugins must close without an error.
 			if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
 				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
 			}
@@ -334,9 +334,9 @@ func (s *session) Close(ctx context.Context) error {
 	return errors.Join(append(errs, s.environment.close())...)
 }
 
-// harmed is the one server that may be harmed, always the same one. A restarted
-// server may have no vote for a while, and with three of five restarted no host could
-// lead. It is nil without servers of ours.
+// harmed picks the server that may be harmed, or returns nil if lockbench started
+// none. The session harms only that server. A restarted server may have no vote
+// for a while, so after restarts of three of five servers no host could lead.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
 		return nil
@@ -344,8 +344,8 @@ func harmed(all servers.Nodes) *servers.Server {
 	return all[rand.IntN(len(all))]
 }
 
-// openOther opens the plugin of the other build on the same servers, when the plan
-// has one. This lockbench drives both, so that only the plugins differ.
+// openOther opens the plugin of the other build on the same servers, if the plan has
+// another build. This lockbench drives both plugins, so that only the plugins differ.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

@@ -24,7 +24,7 @@ import (
 //go:embed skeleton
 var skeletons embed.FS
 
-// skeleton has the values for the templates.
+// skeleton holds the values that the templates use.
 type skeleton struct {
 	Name    string // of the backend: "my-store"
 	Package string // "mystore"
@@ -38,7 +38,7 @@ type skeleton struct {
 // Languages are the languages that have a skeleton.
 var Languages = []string{"go", "python"}
 
-// Descriptor is lock.proto as a file descriptor, a literal of Python.
+// Descriptor returns the file descriptor of lock.proto as a Python literal.
 func (s skeleton) Descriptor() (string, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(protodesc.ToFileDescriptorProto(lockpb.File_lock_proto))
 	var text strings.Builder
@@ -48,10 +48,10 @@ func (s skeleton) Descriptor() (string, error) {
 	return `b"` + text.String() + `"`, err
 }
 
-// NewPlugin writes the skeleton of a backend in one of [Languages], its plugin and its
-// test into dir; "" for one of its name. In Go, outside of a module, it makes one with
-// the path module, which builds against the checkout of lockbench at replace. The
-// outcome names the next steps.
+// NewPlugin writes the skeleton of a backend in one of [Languages], with its plugin
+// and its test, into dir. If dir is "", the directory has the backend's name. In Go,
+// outside of a module, it creates a module with the path module, which builds against
+// the checkout of lockbench at replace. The outcome names the next steps.
 func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to that of this build
 	s := skeleton{Name: name, lang: lang, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
@@ -122,7 +122,7 @@ func (s *skeleton) write(dir, module string) ([]string, error) {
 	return s.writeAll(dir, files)
 }
 
-// writeAll writes files, each by its template, and returns their paths.
+// writeAll writes files, each from its template, and returns their paths.
 func (s *skeleton) writeAll(dir string, files [][2]string) ([]string, error) {
 	var written []string
 	for _, f := range files {
@@ -145,7 +145,7 @@ func (s *skeleton) fill(target, name string) error {
 	}
 	mode := os.FileMode(0o644)
 	if t.Name() == "plugin.tmpl" {
-		mode = 0o755 // the file is run as it stands
+		mode = 0o755 // the file is executed directly
 	}
 	f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {

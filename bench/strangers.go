@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// stranger is a store whose servers lockbench does not know. It says how they are
+// stranger is a store that lockbench does not know. It says how the servers are
 // started, and what the store does not promise.
 type stranger struct {
 	command string // "" for a store that consists of files
@@ -27,8 +27,8 @@ type stranger struct {
 // ofBackend finds the backend that a command or a claim file is for.
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
-// readStrangers reads commands and claim files. One that names no backend is for the
-// only backend.
+// readStrangers reads commands and claim files. A command or file that names no
+// backend is for the only backend.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -70,7 +70,8 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits a flag's value. One without a backend is for the only backend.
+// forBackend splits a flag's value into backend and text. A value without a backend is for the only
+// backend.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -81,7 +82,7 @@ func forBackend(flag, text string, only []string) (backend, what string, err err
 	return only[0], text, nil
 }
 
-// placed are the keys with one of some places in their values.
+// placed returns the entries of cfg whose value contains one of the placeholders.
 func placed(cfg driver.Config, places ...string) driver.Config {
 	out := driver.Config{}
 	for key, value := range cfg {
@@ -92,7 +93,7 @@ func placed(cfg driver.Config, places ...string) driver.Config {
 	return out
 }
 
-// meetAll makes the stores of all strangers known.
+// meetAll registers the stores of all strangers with package kinds.
 func (s *Servers) meetAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.strangers)) {
 		found, err := s.find([]string{name})
@@ -110,12 +111,11 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// addressKeys are the keys that may hold the address, for a configuration without
-// "{port}".
+// addressKeys are the keys that may hold the address if no value of the configuration has "{port}".
 var addressKeys = []string{"address", "addresses"}
 
-// meet makes the store of the plugin that was found known, if it is a stranger. It
-// moves the keys that lead to its servers out of the configuration.
+// meet registers the store of a plugin with package kinds if the store is a stranger.
+// It removes the keys that say where the servers are from the configuration.
 func (s *Servers) meet(d described) error {
 	of := s.strangers[d.Name]
 	if of == nil {
@@ -171,7 +171,7 @@ func asking(ctx context.Context, d described, o *plugin.Options) (check func(con
 	return check, end, nil
 }
 
-// claims are the terms of a stranger, and nil for any other backend.
+// claims returns the claims of a stranger, and nil for any other backend.
 func (s *Servers) claims(backend string) *claim.Terms {
 	if of := s.strangers[backend]; of != nil {
 		return &of.claims

@@ -22,11 +22,10 @@ import (
 )
 
 const (
-	// startTimeout is how long a plugin may take to start, on a machine that has
-	// other things to do.
+	// startTimeout is how long a plugin may take to start on a busy machine.
 	startTimeout = 30 * time.Second
-	// openTimeout is how long a backend that exists may take until it answers.
-	// "Server down" must be reported within 5 s.
+	// openTimeout is how long a running backend may take to answer. It is below
+	// 5 s, because "server down" must be reported within 5 s.
 	openTimeout = 4 * time.Second
 )
 
@@ -34,24 +33,24 @@ const (
 type subject struct {
 	results.Subject
 	locker load.Locker                     // nil for a floor
-	call   func(ctx context.Context) error // the call that a floor makes; nil for others
-	check  func(ctx context.Context) error // whether its store answers; nil for a floor
+	call   func(ctx context.Context) error // the call that a floor measures; nil for other subjects
+	check  func(ctx context.Context) error // checks that the store answers; nil for a floor
 	close  func(ctx context.Context) error
 	names  []string // lock names, made as they are needed
 	series int64    // keeps the names of two builds apart
-	// counter counts the commands of its servers; nil when they do not count.
+	// counter counts the commands of its servers. It is nil if they have no counter.
 	counter *servers.Counter
-	// address is the configured address of its server, and may hold a password.
+	// address is the configured address of its server. It may contain a password.
 	address string
 	rtt     time.Duration   // added to each round trip to its store
-	relays  []*inject.Proxy // that its connections pass through
+	relays  []*inject.Proxy // the relays that its connections pass through
 	host    host.Spec       // for starting host processes; zero for a floor
 	ttl     time.Duration
 	server  *servers.Server // the server that may be harmed; nil for none
 }
 
-// commands reads the counter, and is nil without one. It does not know what libraries
-// have sent.
+// commands returns a function that reads the counter, or nil without a counter. Some
+// of its numbers are unknown (NaN) for a baseline.
 func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	if s.counter == nil {
 		return nil
@@ -66,8 +65,8 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 	}
 }
 
-// open starts the plugin of a backend and checks that its store answers. A plugin
-// without a path is found by its name.
+// open starts the plugin of a backend and checks that its store answers. It finds
+// a plugin without a path by its name.
 func (s *session) open(ctx context.Context, d described) (driver.Backend, error) {
 	b, err := plugin.Open(ctx, d.Name, &plugin.Options{
 		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,
@@ -85,7 +84,7 @@ func (s *session) open(ctx context.Context, d described) (driver.Backend, error)
 	return b, nil
 }
 
-// at adds the address to an error that does not name it.
+// at adds the server's address to an error that does not name it.
 func at(server string, err error) error {
 	addr := shownAddress(server)
 	if addr == "" || strings.Contains(err.Error(), addr) {
@@ -94,7 +93,7 @@ func at(server string, err error) error {
 	return fmt.Errorf("%s: %w", addr, err)
 }
 
-// pluginSubject wraps an open backend. It owns b.
+// pluginSubject returns a subject for an open backend. The subject owns b.
 func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 	p := b.Properties()
 	locker := load.NewCore(b, &core.Options{Logger: s.log})
@@ -113,7 +112,7 @@ func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 	}
 }
 
-// reference is the baseline that a backend is compared with in this plan.
+// reference is the baseline that a backend is compared with in this plan, or "".
 func (s *session) reference(backend string) string {
 	if ref := baseline.Reference(backend); slices.Contains(s.plan.Baselines, ref) {
 		return ref
@@ -121,7 +120,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens a baseline on the server of the backend that of is.
+// baselineSubject opens a baseline on the server of the backend of.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// Servers say where plugins and servers are, in the words of flags.
+// Servers says where plugins and servers are. The fields have the syntax of the flags.
 type Servers struct {
 	// Targets are the caller's servers, as BACKEND=ADDRESS, BACKEND=@FILE or
 	// BACKEND=env:VARIABLE. The other backends get throwaway servers.
 	Targets []string
-	// Config is further configuration: BACKEND.KEY=VALUE. It overrides the file of a
-	// target.
+	// Config is further configuration: BACKEND.KEY=VALUE. It overrides what the file
+	// of a target says.
 	Config []string
 	// Commands start throwaway servers of stores that lockbench does not know:
 	// BACKEND=COMMAND, or COMMAND where there is one backend. "{port}" and "{dir}" stand
-	// for a free port and a data directory, also in values of Config, which lead the
-	// plugin there. Without "{port}" in any value, key address does. A store of files
-	// has "{dir}" in Config, and no command.
+	// for a free port and a data directory, also in values of Config, which tell the
+	// plugin where the server is. If no value has "{port}", lockbench sets key address.
+	// A store that consists of files has "{dir}" in Config, and no command.
 	Commands []string
 	// Claims are files that say what these stores do not promise: BACKEND=FILE, or FILE.
 	Claims []string
@@ -36,16 +36,16 @@ type Servers struct {
 	PluginDirs []string
 
 	own    map[string]bool          // backends with a target
-	config map[string]driver.Config // of targets too
+	config map[string]driver.Config // includes the configuration of targets
 
 	starts    bool // the command starts throwaway servers, so Commands are allowed
-	noMTLS    bool // for the plugins that are asked whether servers answer
+	noMTLS    bool // applies to the plugins that check whether servers answer
 	strangers map[string]*stranger
 	claimed   []string // backends with claims
 }
 
-// These are the forms of targets and configuration. Text of another form may be part
-// of an address, and is never shown.
+// These are the forms of targets and configuration. Text of another form is never
+// shown, because it may be part of an address with a password.
 var (
 	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
@@ -60,9 +60,9 @@ func (s *Servers) configured() (keys []string) {
 	return keys
 }
 
-// read reads targets and configuration. It refuses a password in a target that the
-// process list would show, and warns of one elsewhere. The backends are the ones that
-// the caller has named.
+// read reads targets and configuration. It refuses a target with a password, because
+// the process list would show it, and warns of a password elsewhere. The argument
+// backends has the backends that the user named.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
 	for _, t := range s.Targets {
@@ -74,8 +74,8 @@ func (s *Servers) read(warn io.Writer, backends ...string) error {
 		if err != nil {
 			return err
 		}
-		// A file without an address means the backend's default, as it does for
-		// the application.
+		// If a file has no address, the backend uses its default address, as it
+		// does in an application.
 		s.own[parts[1]], s.config[parts[1]] = true, cfg
 	}
 	for _, c := range s.Config {
@@ -98,14 +98,15 @@ func (s *Servers) read(warn io.Writer, backends ...string) error {
 	return s.readStrangers(backends)
 }
 
-// of returns a copy of a backend's configuration, which the caller may change.
+// of returns a copy of a backend's configuration. The caller may change the copy.
 func (s Servers) of(backend string) driver.Config {
 	cfg := driver.Config{}
 	maps.Copy(cfg, s.config[backend])
 	return cfg
 }
 
-// stray finds a setting, named by what, for a backend that is not among backends.
+// stray finds a setting for a backend that is not among backends. It returns the kind of the
+// setting and that backend.
 func (s Servers) stray(backends []string) (what, backend string) {
 	all := slices.Concat(slices.Collect(maps.Keys(s.config)), slices.Collect(maps.Keys(s.strangers)))
 	slices.Sort(all)
@@ -123,7 +124,7 @@ func (s Servers) stray(backends []string) (what, backend string) {
 	return "", ""
 }
 
-// find resolves backends to binaries; none named means all that are found.
+// find returns the plugin binaries of backends, or all that it finds if backends is empty.
 func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	all := plugin.Discover(s.PluginDirs)
 	if len(all) == 0 {
@@ -147,9 +148,8 @@ func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	return out, nil
 }
 
-// resolve finds one plugin by its name, or takes the path of one. The plugin says
-// which backend it is; until it is asked, its file name does. Settings for another
-// backend are an error.
+// resolve finds one plugin by its name or by its path, and asks it for its
+// description. Settings for another backend are an error.
 func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer) (d described, err error) {
 	isPath := strings.ContainsRune(nameOrPath, '/')
 	d.Found = plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
@@ -228,8 +228,8 @@ func shownAddress(address string) string {
 // addressScheme finds the scheme of an address.
 var addressScheme = regexp.MustCompile(`^[a-z]+://`)
 
-// splitAddresses splits a list. A comma may also be part of a password. An "@" then
-// follows, with no scheme in between.
+// splitAddresses splits a list. A comma is part of a password if an "@" follows,
+// with no scheme in between.
 func splitAddresses(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {
@@ -247,12 +247,12 @@ func splitAddresses(list string) []string {
 	return out
 }
 
-// plainAddress is what remains of an address without user and query.
+// plainAddress matches an address without user and query.
 var plainAddress = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
 // withoutUser cuts "user:password@" and a query, which may hold a password too. It
-// shows nothing where an "@" may belong to either, or where the text looks like a
-// setting rather than an address.
+// returns only "..." if an "@" may belong to the query, or if the text looks like
+// a setting rather than an address.
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {
@@ -274,7 +274,7 @@ func hasSecret(address string) bool {
 			}
 		}
 		_, query, _ := strings.Cut(rest, "?")
-		values, _ := url.ParseQuery(query) // the readable part of it
+		values, _ := url.ParseQuery(query) // values that cannot be parsed are left out
 		if values.Has("password") {
 			return true
 		}

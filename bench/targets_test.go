@@ -10,14 +10,14 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// FuzzTargetNeedle: no error about a target or its configuration shows a
-// password, in whatever form it was given.
+// FuzzTargetNeedle checks that no error about a target or its configuration
+// shows a password, in whatever form it was given.
 func FuzzTargetNeedle(f *testing.F) {
 	for i := range configtest.Haystacks {
 		f.Add(uint(i), uint(0), byte(0))
 		f.Add(uint(i), uint(i), byte('='))
 	}
-	f.Add(uint(1), uint(30), byte('@')) // password=@, which names a file
+	f.Add(uint(1), uint(30), byte('@')) // password=@ names a file
 	file := filepath.Join(f.TempDir(), "target")
 	f.Fuzz(func(t *testing.T, form, at uint, sign byte) {
 		text := configtest.Mutate(configtest.Haystacks[form%uint(len(configtest.Haystacks))], at, sign)
@@ -30,7 +30,7 @@ func FuzzTargetNeedle(f *testing.F) {
 		} {
 			if len(flags.Targets) > 0 {
 				if _, value, _ := strings.Cut(flags.Targets[0], "="); strings.HasPrefix(value, "@") && value != "@"+file {
-					continue // the name of a file
+					continue // the target names a file
 				}
 			}
 			var shown strings.Builder
@@ -43,8 +43,8 @@ func FuzzTargetNeedle(f *testing.F) {
 	})
 }
 
-// TestPasswordAmongArguments: a password that the list of processes shows is warned
-// of, and the path of a file with one is not.
+// TestPasswordAmongArguments checks the warning about a password that the list of
+// processes shows. The path of a file with a password causes no warning.
 func TestPasswordAmongArguments(t *testing.T) {
 	for arg, warned := range map[string]bool{
 		"redis.password=" + configtest.Needle: true, "redis.sentinel_password=" + configtest.Needle: true,
@@ -87,8 +87,8 @@ func TestShownAddress(t *testing.T) {
 	}
 }
 
-// FuzzSecret: in whatever form a password stands in an address, it is seen to
-// be one, and never shown.
+// FuzzSecret checks that a password in an address is recognized in any form,
+// and never shown.
 func FuzzSecret(f *testing.F) {
 	f.Add("user", "hush-hush", "db:3306", byte(0))
 	f.Add("", "a,b?c@d:e/f", "[::1]", byte(1))

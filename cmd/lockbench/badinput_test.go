@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDeadBackendCostsItsOwnCells: the others are measured in every run, and the
-// run has failed all the same.
+// TestDeadBackendCostsItsOwnCells checks that the other backends are measured in
+// every run, although the run fails.
 func TestDeadBackendCostsItsOwnCells(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

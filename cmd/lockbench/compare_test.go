@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// paced builds a memory plugin whose operations take at least that long.
+// paced builds a memory plugin whose operations take at least the time d.
 func paced(t *testing.T, d time.Duration) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -34,8 +34,8 @@ func TestCompareBuilds(t *testing.T) {
 	ends(t, exitUsage, "lockplugin-memory", "run", "--backends", "memory", "--plugin-dir", fast, "--vs", t.TempDir())
 }
 
-// TestFootprintMergeCompare measures twice, and does with both folders what
-// takes two.
+// TestFootprintMergeCompare measures twice, and merges and compares both
+// folders.
 func TestFootprintMergeCompare(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

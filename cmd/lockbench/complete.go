@@ -13,12 +13,12 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// candidates are words that a shell may complete.
+// candidates returns the words with which a shell may complete.
 type candidates func(cmd *cobra.Command) []cobra.Completion
 
-// backendNames are the names of the plugins that are found.
+// backendNames returns the names of the plugins that are found.
 func backendNames(cmd *cobra.Command) []cobra.Completion {
-	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // without the flag, the usual places
+	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // a command without the flag searches the usual places
 	var out []cobra.Completion
 	for _, f := range plugin.Discover(dirs) {
 		out = append(out, cobra.CompletionWithDesc(f.Name, f.Path))
@@ -26,7 +26,8 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// choices are the names that a flag takes, with descriptions, and the word every.
+// choices returns the names that a flag takes, with their descriptions. Unless every is "", they
+// include the word all, described by every.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
@@ -38,7 +39,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed completes a backend's name followed by sign, and lets the word go on.
+// prefixed completes the name of a backend followed by sign. The user can then continue the word.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -50,7 +51,7 @@ func prefixed(sign string) cobra.CompletionFunc {
 	}
 }
 
-// firstBackend completes the first argument by the name of a backend, or by
+// firstBackend completes the first argument with the name of a backend, or with
 // what else directive allows.
 func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -64,22 +65,22 @@ func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 // completeFor bounds how long a shell waits for the names of locks.
 const completeFor = 2 * time.Second
 
-// lockNames completes the first argument by the name of a backend, and the second by
-// those of the locks that are held where the flags say.
+// lockNames completes the first argument with the name of a backend. It completes the second
+// with the names of held locks in the store that the flags name.
 func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return firstBackend(cobra.ShellCompDirectiveNoFileComp)(cmd, args, toComplete)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completeFor)
 	defer cancel()
-	targets, _ := cmd.Flags().GetStringArray("target") // every command with this completion has these flags
+	targets, _ := cmd.Flags().GetStringArray("target") // every command with this completion has both flags
 	config, _ := cmd.Flags().GetStringArray("config")
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir")
 	l := bench.Locks{Servers: bench.Servers{Targets: targets, Config: config, PluginDirs: dirs}, Backend: args[0]}
 	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// list completes the last word of a list with commas, and offers none twice.
+// list completes the last word of a comma-separated list. It offers no word twice.
 func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
 	chosen := strings.Split(before, ",")
@@ -92,19 +93,18 @@ func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]c
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// files is list, or the names of files.
+// files is like list, but also completes names of files.
 func (c candidates) files(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	out, _ := c.list(cmd, args, toComplete)
 	return out, cobra.ShellCompDirectiveDefault
 }
 
-// directories completes result folders and other directories.
+// directories completes names of directories, such as result folders.
 func directories(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completions are the completions of flags, by name. A flag has the same meaning in
-// every command.
+// completions are the completions of flags, by name. A flag has the same meaning in every command.
 var completions = map[string]cobra.CompletionFunc{
 	"backends":   candidates(backendNames).list,
 	"scenarios":  choices("scenarios", "every scenario").list,
@@ -119,7 +119,7 @@ var completions = map[string]cobra.CompletionFunc{
 	"vs":         directories,
 }
 
-// completeAll gives the flags of every command below root their completions.
+// completeAll adds completions to the flags of every command below root.
 func completeAll(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		completeAll(cmd)

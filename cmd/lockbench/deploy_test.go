@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestJobOfDeployIsTaken: the arguments of the Job of examples/deploy are flags
-// that lockbench has, and it has as many parts as pods.
+// TestJobOfDeployIsTaken checks that lockbench has the flags that the Job of
+// examples/deploy uses, and that the Job has as many parts as pods.
 func TestJobOfDeployIsTaken(t *testing.T) {
 	text, err := os.ReadFile("../../examples/deploy/bench-job.yaml")
 	if err != nil {

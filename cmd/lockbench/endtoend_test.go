@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// TestRunCheckReport measures for real, and then does with the folder what a
+// TestRunCheckReport measures on a real server, and then uses the folder as a
 // user does.
 func TestRunCheckReport(t *testing.T) {
 	dir := plugins(t)
@@ -57,7 +57,7 @@ func TestRunCheckReport(t *testing.T) {
 	})
 }
 
-// runJSON is what tests look at of a run.json.
+// runJSON has the fields of run.json that tests check.
 type runJSON struct {
 	State, Failure string
 	Plan           struct {
@@ -109,7 +109,7 @@ func checkManifest(t *testing.T) {
 	}
 }
 
-// TestOverHosts spreads the callers over processes.
+// TestOverHosts checks that callers can be spread over several host processes.
 func TestOverHosts(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -121,7 +121,7 @@ func TestOverHosts(t *testing.T) {
 		`"scenario":"contend","backend":"redis","hosts":2`:    true,
 		`"scenario":"contend","backend":"memory"`:             true,
 		`"scenario":"throughput","backend":"redis","hosts":2`: true,
-		`"backend":"memory","hosts":2`:                        false, // it belongs to one process
+		`"backend":"memory","hosts":2`:                        false, // its store lives in one process
 	} {
 		if strings.Contains(figures, figure) != want {
 			t.Errorf("%s: want %v\n%s", figure, want, stdout)

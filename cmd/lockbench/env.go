@@ -36,7 +36,7 @@ directory.`,
 	return cmd
 }
 
-// keptFlags adds the flags that say which servers are kept.
+// keptFlags adds the flags that say which servers to keep.
 func keptFlags(fl *pflag.FlagSet, p *bench.Plan) {
 	choiceVar(fl, &p.Env, "env", bench.EnvLocal, "where the servers run, `local|compose`", bench.Environments()...)
 	fl.StringSliceVar(&p.Backends, "backends", nil, "backends whose servers are meant, a `LIST` (default: all that can be)")
@@ -63,8 +63,8 @@ func envUpCommand() *cobra.Command {
 	return cmd
 }
 
-// up starts a process that keeps the servers and outlives this one, and returns its
-// description of them. A process that fails has written the reason to stderr.
+// up starts a process that keeps the servers and outlives this process. It returns that process's
+// description of the servers. If the process fails, it has written the reason to stderr.
 func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -76,7 +76,7 @@ func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err 
 	}
 	var said bytes.Buffer
 	cmd := exec.Command(self, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it outlives our terminal
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the process outlives our terminal
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -102,7 +102,7 @@ func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err 
 	return "", errors.Join(err, bench.StatusError(ended.ExitCode()))
 }
 
-// envKeepCommand is the process that keeps servers. It is not for people.
+// envKeepCommand is the command of the process that keeps servers. Users do not call it.
 func envKeepCommand() *cobra.Command {
 	var p bench.Plan
 	cmd := &cobra.Command{
@@ -112,7 +112,7 @@ func envKeepCommand() *cobra.Command {
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return bench.Keep(cmd.Context(), p, func(shown string) {
-				_ = json.NewEncoder(cmd.OutOrStdout()).Encode(shown) // the process that asked may have ended
+				_ = json.NewEncoder(cmd.OutOrStdout()).Encode(shown) // the process that waits for the answer may have ended
 			})
 		},
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestKeptServers starts servers with one command, uses them with another and
+// TestKeptServers starts servers with one command, uses them in another, and
 // ends them with a third.
 func TestKeptServers(t *testing.T) {
-	redisServer(t, nil) // or there is nothing to look at
+	redisServer(t, nil) // skips without a Redis server
 	dir, tmp := plugins(t), t.TempDir()
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	t.Chdir(t.TempDir())
@@ -38,7 +38,7 @@ func TestKeptServers(t *testing.T) {
 		}
 		return out
 	}
-	defer func() { _, _ = command("env", "down") }() // for a test that has failed
+	defer func() { _, _ = command("env", "down") }() // cleans up if the test has failed
 	shown := up()
 	if _, out, _ := lockbench(t, "env", "status"); out != shown {
 		t.Errorf("env status says %q, env up has said %q", out, shown)
@@ -62,7 +62,7 @@ func TestKeptServers(t *testing.T) {
 		t.Error("env down has returned, and servers are left")
 	}
 
-	// What keeps them may also be killed.
+	// The process that keeps the servers may also be killed.
 	up()
 	text, err := os.ReadFile(state)
 	var kept struct{ Pid int }
@@ -79,8 +79,8 @@ func TestKeptServers(t *testing.T) {
 	up()
 }
 
-// TestComposeFile holds what can be read without docker; with it, also that
-// compose takes the file.
+// TestComposeFile checks the compose file without docker. If docker is there,
+// it also checks that compose accepts the file.
 func TestComposeFile(t *testing.T) {
 	file, err := filepath.Abs("../../compose.yaml")
 	if err != nil {
@@ -111,9 +111,9 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
-// TestNoDocker: an environment of containers needs docker compose, and names the
-// package that has it here. No backend is measured or tried without it, the ones
-// that need no server included.
+// TestNoDocker checks that an environment of containers fails without docker
+// compose, and that the error names the package to install. No backend is then
+// measured or tried, not even one that needs no server.
 func TestNoDocker(t *testing.T) {
 	dir := plugins(t)
 	path := t.TempDir()

@@ -31,7 +31,7 @@ its locks are free only when their TTL is over.`,
 			return bench.Exec(args, grace, cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().SetInterspersed(false) // the flags after PROGRAM are its own
+	cmd.Flags().SetInterspersed(false) // flags after PROGRAM belong to PROGRAM
 	cmd.Flags().DurationVar(&grace, "grace", 5*time.Second, "longest time to stay when the program has ended")
 	return cmd
 }

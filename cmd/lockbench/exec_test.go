@@ -31,11 +31,11 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 		{"exit 0", "1s", 0, ""},
 		{"exit 9", "1s", 9, ""},
 		{"kill -9 $$", "1s", 137, ""},
-		{"(sleep 0.2; echo orphan) & exit 3", "30s", 3, "orphan"}, // exec has stayed for it
+		{"(sleep 0.2; echo orphan) & exit 3", "30s", 3, "orphan"}, // exec has waited for the orphan
 		{"sleep 60 >/dev/null 2>&1 & exit 4", "1s", 4, "still runs after"},
 	} {
 		cmd := exec.CommandContext(t.Context(), binary, "exec", "--grace", tt.grace, "--", "sh", "-c", tt.script)
-		out, _ := cmd.CombinedOutput() // the status is what is looked at
+		out, _ := cmd.CombinedOutput() // only the status and the output matter
 		if got := cmd.ProcessState.ExitCode(); got != tt.want || !strings.Contains(string(out), tt.text) {
 			t.Errorf("%q: status %d, want %d; %q", tt.script, got, tt.want, out)
 		}
@@ -48,7 +48,7 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 // namespace, as in a container.
 type container struct {
 	cmd  *exec.Cmd
-	app  int // process id of the holder, seen from here
+	app  int // process id of the holder, outside of its namespace
 	init int
 }
 
@@ -61,7 +61,7 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	}
 	c := &container{cmd: exec.Command("unshare", append(args, holder, redis, address, ttl.String())...)}
 	c.cmd.Stderr = os.Stderr
-	// Sockets of a container that was killed stay behind; their paths are short.
+	// A killed container leaves its sockets behind. Their paths must be short.
 	tmp, err := os.MkdirTemp("", "exec-")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	return c
 }
 
-// children are the child processes of pid.
+// children returns the child processes of pid.
 func children(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
@@ -115,7 +115,7 @@ func children(t *testing.T, pid int) (all []int) {
 }
 
 // TestExecAsInit kills an application in its container, and then a whole
-// container: how long others wait is what exec is for.
+// container. It checks how long the next holder waits, with exec and without.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		servers.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", servers.ErrNotInstalled, err, out))
@@ -132,7 +132,7 @@ func TestExecAsInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// waited is how long the next holder waits after what is done to c.
+	// waited returns how long the next holder waits after do was called.
 	waited := func(t *testing.T, do func()) time.Duration {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -158,7 +158,7 @@ func TestExecAsInit(t *testing.T) {
 		}
 	}
 
-	const patient = 50 * time.Second // a TTL that nobody waits for
+	const patient = 50 * time.Second // a TTL that no test waits for
 	t.Run("app killed under exec", func(t *testing.T) {
 		c := startContainer(t, redis, server.Addr(), patient, false)
 		if took := waited(t, kill(c.app, syscall.SIGKILL)); took > patient/2 {

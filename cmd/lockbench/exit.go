@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// The exit codes.
+// These are the exit codes.
 const (
 	exitOK          = 0
 	exitInternal    = 1 // also a conformance failure
@@ -22,7 +22,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCode is the exit code of the process for err. A violation outranks everything.
+// exitCode returns the exit code of the process for err. A violation comes before other errors.
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError
@@ -54,7 +54,7 @@ func usagef(format string, args ...any) error {
 	return &bench.UsageError{Msg: fmt.Sprintf(format, args...)}
 }
 
-// complain writes an error as one line, and its hint as another.
+// complain writes an error as one line, and its hint as another line.
 func complain(w io.Writer, err error) {
 	var status bench.StatusError
 	if err == nil || errors.As(err, &status) {

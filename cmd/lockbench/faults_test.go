@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFaults plays one fault on one backend, and then does with the folder what a
-// reader does who does not believe it.
+// TestFaults plays one fault on one backend. It then judges the folder again, as
+// it is and with a planted violation.
 func TestFaults(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
-	redisServer(t, nil) // or there is nothing to judge
+	redisServer(t, nil) // skips without a Redis server
 	stdout, _ := ends(t, exitOK, "kill-host|redis    held|not run: memory under kill-host|safe:|lockbench faults --backends=",
 		"faults", "--backends", "memory,redis", "--faults", "kill-host", "--runs", "1",
 		"-o", "out", "--plugin-dir", dir)
@@ -26,7 +26,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("exit %d; the text differs from that of the run:\n%s", code, again)
 	}
 	ends(t, exitOK, "held", "check", "out")
-	// The first holder, which was killed, believed for an hour longer.
+	// The first holder, which was killed, now seems to have believed in its lock for one more hour.
 	path := filepath.Join("out", "rounds.jsonl")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestFaults(t *testing.T) {
 	ends(t, exitUnsafe, "two holders at once|lock 0", "check", "out")
 }
 
-// TestReplay plays a kept reproducer, and the reproducer that it writes.
+// TestReplay plays a kept reproducer, and checks the reproducer file that it then writes.
 func TestReplay(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -52,8 +52,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestSoak lets hosts live under mixed faults for some seconds, on the backends that
-// start at once.
+// TestSoak runs a soak of a few seconds, on backends that start quickly.
 func TestSoak(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -61,7 +60,7 @@ func TestSoak(t *testing.T) {
 	ends(t, exitOK, "memory: no claim was broken|redis: no claim was broken", "faults", "--soak", "5s", "--quick", "--backends", "memory,redis", "--seed", "1", "--plugin-dir", dir, "-v")
 }
 
-// TestFaultsFlagsFitEveryMode: no mode refuses a flag of another one.
+// TestFaultsFlagsFitEveryMode checks that no mode refuses a flag of another mode.
 func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	values := map[string]string{
 		"backends": "redis", "faults": "kill-host", "actions": "kill-host", "runs": "2", "seed": "7", "host-program": "lockbench",
@@ -85,8 +84,8 @@ func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	}
 }
 
-// TestOldSpellings: what "lockbench run" played before is played, and said to be
-// played elsewhere.
+// TestOldSpellings checks that old command lines of "lockbench run" still play
+// faults, and name the new command.
 func TestOldSpellings(t *testing.T) {
 	for line, want := range map[string]string{
 		"--scenarios safety --quick --faults restart,evict":                 "--faults=restart --faults=evict --quick=true",

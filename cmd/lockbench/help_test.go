@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
 
-// commands are all but those that cobra makes and those that are not for people.
+// commands returns all commands except those of cobra and the hidden commands.
 func commands(root *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{root}
 	for _, c := range root.Commands() {
@@ -29,8 +29,8 @@ func commands(root *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// TestHelp: every command shows how it is used, within 80 columns where it is
-// prose.
+// TestHelp checks that every command shows how it is used, and that prose fits
+// into 80 columns.
 func TestHelp(t *testing.T) {
 	for _, c := range commands(newRoot()) {
 		if strings.Contains(c.UsageString(), "(default [])") {
@@ -52,7 +52,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpIsShort: it is read on one screen, or on two.
+// TestHelpIsShort checks that the help fits on one screen, or on two.
 func TestHelpIsShort(t *testing.T) {
 	for name, most := range map[string]int{"run": 80, "faults": 60} {
 		_, help, _ := lockbench(t, name, "--help")
@@ -62,15 +62,15 @@ func TestHelpIsShort(t *testing.T) {
 	}
 }
 
-// TestExamplesParse: the flags in the examples exist, and so do the keys that they
-// configure.
+// TestExamplesParse checks that the flags in the examples exist, and also the
+// configuration keys.
 func TestExamplesParse(t *testing.T) {
 	specs := map[string]driver.Spec{"redis": redis.Spec, "redlock": redlock.Spec, "mysql": mysql.Spec, "postgres": postgres.Spec, "etcd": etcd.Spec}
 	for _, c := range commands(newRoot()) {
 		for line := range strings.Lines(c.Example) {
 			line, _, _ = strings.Cut(line, " && ")
 			line, _, _ = strings.Cut(line, " > ")
-			line, _, _ = strings.Cut(line, " -- ") // what follows is another program's
+			line, _, _ = strings.Cut(line, " -- ") // the rest belongs to another program
 			args := strings.Fields(strings.NewReplacer("'", "", `"`, "").Replace(line))
 			if len(args) < 2 {
 				continue

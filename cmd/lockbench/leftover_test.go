@@ -22,8 +22,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// contents are the servers of users, each with how to list what is in it, and with
-// something of the user's in it already.
+// contents starts a server of a user, which already has some data of the user. It
+// returns the address, and a function that lists what the server has.
 func contents(t *testing.T, backend string) (address string, list func() []string) {
 	t.Helper()
 	fail := func(err error) {
@@ -98,10 +98,10 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 	}
 }
 
-// TestTargetsAreLeftClean: on a server of the user's, run and conform leave what was
-// there and nothing else, also when they are interrupted.
+// TestTargetsAreLeftClean checks that run and conform leave a user's server as it
+// was, even when they are interrupted.
 func TestTargetsAreLeftClean(t *testing.T) {
-	dir := t.TempDir() // of its own: other tests measure all plugins of theirs
+	dir := t.TempDir() // a separate directory, because other tests measure all plugins in theirs
 	for _, name := range []string{"redis", "mysql", "postgres", "etcd"} {
 		build := exec.Command("go", "build", "-o", dir+"/", "github.com/lockbench/lockbench/plugins/"+name+"/lockplugin-"+name)
 		if out, err := build.CombinedOutput(); err != nil {
@@ -134,7 +134,7 @@ func TestTargetsAreLeftClean(t *testing.T) {
 				ended := make(chan error, 1)
 				var out strings.Builder
 				go func() { ended <- run(ctx, command, &out, &out) }()
-				// What a lock leaves has come.
+				// Wait until a lock has left something on the server.
 				for deadline := time.Now().Add(time.Minute); len(list()) < 2 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 				}
 				interrupt()

@@ -23,8 +23,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// guarded is what commands under a lock are tested with: the binary, a store, and a
-// client that is another host.
+// guarded has what tests of commands under a lock need: the binary, a store, and a
+// client that acts as another host.
 type guarded struct {
 	binary, dir string
 	server      *servers.Server
@@ -43,15 +43,15 @@ func startGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// command is a lockbench command line of words, with the script behind it.
+// command returns a lockbench command line with the given words, which runs script.
 func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	words = append(words, "--target", "redis="+g.server.Addr(), "--plugin-dir", g.dir, "--", "sh", "-c", script)
 	cmd := exec.Command(g.binary, words...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a shell with job control does
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a shell with job control does the same
 	return cmd
 }
 
-// acquire acquires a lock as the other host, and gives it back.
+// acquire acquires a lock as the other host, calls granted, and releases the lock.
 func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	t.Helper()
 	l, err := g.rival.Lock(name, nil)
@@ -70,7 +70,7 @@ func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	}
 }
 
-// marked are the processes that run whose arguments contain mark, but for lockbench.
+// marked returns the running processes whose arguments contain mark, except lockbench.
 func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	for pid, s := range proc.All() {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -81,9 +81,9 @@ func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	return pids
 }
 
-// start starts a command that leaves daemons behind: one in a session of its own, and
-// one that has forked twice with neither descriptors nor environment. It returns when
-// all five processes are there, with what they have in their arguments.
+// start starts a command that leaves daemons behind: one in a new session, and one
+// that has forked twice and has neither descriptors nor environment. It returns when
+// all five processes run. mark is a text in the arguments of all of them.
 func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	mark = fmt.Sprintf("%d.%d", time.Now().UnixNano(), os.Getpid())
@@ -98,19 +98,19 @@ func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark stri
 	return cmd, mark
 }
 
-// start starts cmd, which is killed at the end of the test.
+// start starts cmd, and kills it at the end of the test.
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // most tests have ended it
+		_ = cmd.Process.Kill() // in most tests cmd has already ended
 		_ = cmd.Wait()
 	})
 }
 
-// sleeper is a lockbench command line whose command sleeps, and needs no other process.
+// sleeper is a lockbench command line whose command is one sleeping process.
 type sleeper struct {
 	*exec.Cmd
 	keeper, command int
@@ -132,13 +132,13 @@ func (g *guarded) sleep(t *testing.T, stderr io.Writer, words ...string) *sleepe
 	return s
 }
 
-// ended is how cmd ends, which it must before the test's patience does.
+// ended waits until cmd has ended, and returns its state. The test fails if that takes too long.
 func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	t.Helper()
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_ = cmd.Wait() // the state says how
+		_ = cmd.Wait() // the state says how cmd ended
 	}()
 	eventually(t, "lockbench ends", func() bool {
 		select {
@@ -151,13 +151,13 @@ func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	return cmd.ProcessState
 }
 
-// keeperOf is the process that keeps the lock for cmd.
+// keeperOf returns the process that keeps the lock for cmd.
 func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often is how many times a test does something: all only with LOCKBENCH_LONG.
+// often returns how many times a test does something: all with LOCKBENCH_LONG, few without.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few
@@ -165,11 +165,11 @@ func often(few, all int) int {
 	return all
 }
 
-// rounds are for tests with a kill in them.
+// rounds is the number of rounds of tests that kill processes.
 func rounds() int { return often(2, 20) }
 
-// TestKilledLock is the claim of the command: whichever of its processes is killed,
-// the next holder finds nothing of what it has run, and needs not wait for the TTL.
+// TestKilledLock checks the claim of the command: whichever of its processes is killed,
+// the next holder finds no process of the command, and does not wait for the TTL.
 func TestKilledLock(t *testing.T) {
 	g := startGuarded(t)
 	for _, name := range []string{"front", "keeper", "group", "front that is stopped"} {
@@ -212,7 +212,7 @@ func TestKilledLock(t *testing.T) {
 	}
 }
 
-// TestLockOutlivesPlugin: a plugin that is killed takes neither lease nor command with it.
+// TestLockOutlivesPlugin checks that lease and command survive when the plugin is killed.
 func TestLockOutlivesPlugin(t *testing.T) {
 	g := startGuarded(t)
 	type round struct {
@@ -231,7 +231,7 @@ func TestLockOutlivesPlugin(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Longer than the TTL: the new plugins renew, too.
+	// Wait longer than the TTL, because the new plugins must renew, too.
 	killed := time.Now()
 	eventually(t, "the TTL is over", func() bool { return time.Since(killed) > 4*time.Second })
 	for _, r := range all {
@@ -242,13 +242,13 @@ func TestLockOutlivesPlugin(t *testing.T) {
 	}
 }
 
-// pluginOf is the plugin of a keeper, 0 for none.
+// pluginOf returns the process id of a keeper's plugin, or 0 for none.
 func pluginOf(keeper int) int { return pidOf(keeper, "lockplugin-") }
 
-// pidOf is a child of parent with that in its arguments, 0 for none.
+// pidOf returns a child of parent with text in its arguments, or 0 for none.
 func pidOf(parent int, text string) int {
 	for _, child := range proc.Children(parent) {
-		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)) // it may have ended
+		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)) // the child may have ended
 		if bytes.Contains(args, []byte(text)) {
 			return child
 		}
@@ -256,8 +256,8 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// TestKilledAtOnce: the kernel ends the command when both of its keepers are killed, and
-// the lease lives until its TTL is over.
+// TestKilledAtOnce checks that the kernel ends the command when front and keeper are
+// killed at once, and that the lease lasts until its TTL is over.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second
@@ -283,7 +283,7 @@ func TestKilledAtOnce(t *testing.T) {
 	}
 }
 
-// TestKeeperKilledUnread: nothing waits for the reader of standard error.
+// TestKeeperKilledUnread checks that no process waits for a reader of standard error.
 func TestKeeperKilledUnread(t *testing.T) {
 	g := startGuarded(t)
 	for range rounds() {
@@ -292,7 +292,7 @@ func TestKeeperKilledUnread(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		_ = w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // a pipe has deadlines
+		_ = w.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // pipes support deadlines
 		for err == nil {
 			_, err = w.Write(make([]byte, 4096))
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestLockIsLost: the command ends before its lease has, whatever it makes of SIGTERM.
+// TestLockIsLost checks that the command ends before its lease does, even if it ignores SIGTERM.
 func TestLockIsLost(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 2 * time.Second
@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				// Note: its arguments are those of what starts the keeper, too, for a moment.
+				// Note: for a short time the process that starts the keeper has the same arguments.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil
@@ -76,9 +76,9 @@ func TestLockIsLost(t *testing.T) {
 	}
 }
 
-// TestSuspendedLock: a machine that slept beyond the TTL ends the command as soon as it
-// wakes, and what the next holder has done meanwhile stays. All processes of the
-// command line stand still here, which is what a suspended machine looks like to others.
+// TestSuspendedLock checks that a machine which slept beyond the TTL ends the command as
+// soon as it wakes, and leaves the next holder's lock alone. The test freezes all processes
+// of the command line, because that looks to other hosts like a suspended machine.
 func TestSuspendedLock(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = time.Second
@@ -94,7 +94,7 @@ func TestSuspendedLock(t *testing.T) {
 		}
 		g.acquire(t, "slept", func() {})
 		woken := time.Now()
-		slices.Reverse(all) // the command first
+		slices.Reverse(all) // the command is resumed first
 		for _, pid := range all {
 			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -109,7 +109,7 @@ func TestSuspendedLock(t *testing.T) {
 	t.Logf("the command had ended %v after the machine woke, or sooner", longest.Round(time.Millisecond))
 }
 
-// TestWaitersInOrder: waiters on many hosts are served in the order in which they came.
+// TestWaitersInOrder checks that waiters on many hosts are served in the order of their arrival.
 func TestWaitersInOrder(t *testing.T) {
 	g := startGuarded(t)
 	file := filepath.Join(t.TempDir(), "served")
@@ -136,7 +136,7 @@ func TestWaitersInOrder(t *testing.T) {
 	}
 }
 
-// eventuallyWait returns when so many wait for a lock.
+// eventuallyWait returns when the given number of waiters wait for a lock.
 func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", waiters), func() bool {
@@ -145,8 +145,8 @@ func (g *guarded) eventuallyWait(t *testing.T, name string, waiters int) {
 	})
 }
 
-// TestInterruptedWaiter: one that waits for a lock ends with the status of its signal,
-// and leaves neither process nor place in the queue.
+// TestInterruptedWaiter checks that a signal ends a waiting lockbench with the status
+// of the signal, and that neither a process nor a queue entry is left.
 func TestInterruptedWaiter(t *testing.T) {
 	g := startGuarded(t)
 	g.start(t, "lock", "redis", "busy")
@@ -174,8 +174,8 @@ func TestInterruptedWaiter(t *testing.T) {
 	}
 }
 
-// TestManyLocks starts many commands at once, and then many in a row. Each has the lock
-// alone, and nothing is left of them.
+// TestManyLocks starts many commands at once, and then many in a row. It checks that
+// only one holds the lock at a time, and that nothing is left of them.
 func TestManyLocks(t *testing.T) {
 	g := startGuarded(t)
 	atOnce, inRow := often(10, 100), often(5, 1000)

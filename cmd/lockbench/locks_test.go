@@ -16,7 +16,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// holder is an application that holds locks on the server at addr.
+// holder returns the client of an application, for locks on the server at addr.
 func holder(t *testing.T, dir, addr string) *core.Client {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), "redis", &plugin.Options{Dirs: []string{dir}, Config: map[string]string{"address": addr}, StartTimeout: timeout})
@@ -25,7 +25,7 @@ func holder(t *testing.T, dir, addr string) *core.Client {
 	}
 	c := core.New(b, &core.Options{Label: "billing-1", Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() {
-		_ = c.Close(context.WithoutCancel(t.Context())) // it tells of the lease that was broken
+		_ = c.Close(context.WithoutCancel(t.Context())) // the error is about the lease that was broken
 	})
 	return c
 }
@@ -73,19 +73,19 @@ func TestLocks(t *testing.T) {
 	ask(exitOK, "billing-1", "inspect", "redis", "jobs/refresh")
 	ask(exitOK, "nothing is free", "inspect", "redis", "nothing")
 
-	// Neither without an answer nor under another token.
+	// Nothing is broken without an answer, or under another token.
 	ask(exitUsage, "--yes", "break", "redis", "jobs/refresh")
 	ask(exitInternal, "not 7", "break", "redis", "jobs/refresh", "--yes", "--token", "7")
 	if !lease.Valid() {
 		t.Fatal("the lease was broken nevertheless")
 	}
-	rounded := strconv.FormatFloat(float64(lease.Token()), 'f', -1, 64) // as jq 1.6 prints it
+	rounded := strconv.FormatFloat(float64(lease.Token()), 'f', -1, 64) // the form in which jq 1.6 prints the token
 	ask(exitOK, "broke the lease", "break", "redis", "jobs/refresh", "--yes", "--token", rounded)
 	ask(exitInternal, "is not held", "break", "redis", "jobs/refresh", "--yes")
 }
 
-// TestBreakForeign: a lock that no client of ours holds is not broken, and the key
-// is named with the command that removes it.
+// TestBreakForeign checks that lockbench does not break a lock whose holder is not
+// a lockbench client, but names its key and the command that removes it.
 func TestBreakForeign(t *testing.T) {
 	dir := plugins(t)
 	s := redisServer(t, nil)
@@ -109,7 +109,7 @@ func TestDoctor(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, filepath.Join(dir, "lockplugin-redis")) {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
-	// Its client is there, and nobody whom it could ask.
+	// The client of docker is installed, but there is no daemon.
 	path := t.TempDir()
 	client := "#!/bin/sh\n[ \"$1\" = --version ] && echo Docker version 27.1 && exit\necho Cannot connect to the daemon >&2\nexit 1\n"
 	if err := os.WriteFile(filepath.Join(path, "docker"), []byte(client), 0o700); err != nil {
@@ -125,7 +125,7 @@ func TestDoctor(t *testing.T) {
 	ends(t, exitEnvironment, "make build", "env", "doctor")
 }
 
-// A binary may have any name; which backend it is, it says itself.
+// TestLocksOfARenamedPlugin checks that a plugin says which backend it is, whatever its name.
 func TestLocksOfARenamedPlugin(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, nil)

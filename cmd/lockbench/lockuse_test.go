@@ -24,7 +24,7 @@ func TestLockStatus(t *testing.T) {
 	for _, tt := range []struct {
 		args, script string
 		want         int
-		text         string // of all output; "" for none
+		text         string // a text in the output; "" for no output
 	}{
 		{"lock redis free", "exit 0", 0, ""},
 		{"lock redis free", "exit 9", 9, ""},
@@ -32,7 +32,7 @@ func TestLockStatus(t *testing.T) {
 		{"lock redis free", "cat; echo $LOCKBENCH_LOCK; test $LOCKBENCH_TOKEN -gt 0 && date -d $LOCKBENCH_LEASE_UNTIL >/dev/null", 0, "typed\nfree\n"},
 		{"lock redis free", g.binary + " lock redis inner --target redis=" + g.server.Addr() + " --plugin-dir " + g.dir + " -- sh -c 'echo $LOCKBENCH_LOCK'", 0, "inner\n"},
 		{"lock redis free -v", "exit 0", 0, "released"},
-		{"lock redis free", "sleep 0.3 & exit 5", 5, ""}, // it stays for what is left behind
+		{"lock redis free", "sleep 0.3 & exit 5", 5, ""}, // lockbench waits for the process that is left behind
 		{"lock redis free --max-hold 100ms", "sleep 600", 79, "longest time"},
 		{"lock redis busy --try", "exit 0", 75, ""},
 		{"lock redis busy --try --conflict-exit-code 0", "exit 1", 0, ""},
@@ -51,7 +51,7 @@ func TestLockStatus(t *testing.T) {
 			cmd.Args = slices.Delete(cmd.Args, i-1, i+1)
 		}
 		cmd.Stdin = strings.NewReader("typed\n")
-		out, _ := cmd.CombinedOutput() // the status is what is looked at
+		out, _ := cmd.CombinedOutput() // the status is checked below
 		got := cmd.ProcessState.ExitCode()
 		if got != tt.want || !strings.Contains(string(out), tt.text) || tt.text == "" && len(out) > 0 {
 			t.Errorf("%s -- %s: status %d, want %d and %q; %s", tt.args, tt.script, got, tt.want, tt.text, out)
@@ -69,7 +69,7 @@ func TestLockStatus(t *testing.T) {
 	}
 }
 
-// TestLockAtLeast: a lock stays taken for so long although its command has ended.
+// TestLockAtLeast checks that a lock stays taken after its command has ended.
 func TestLockAtLeast(t *testing.T) {
 	g := startGuarded(t)
 	for _, status := range []int{0, 75} {
@@ -81,9 +81,9 @@ func TestLockAtLeast(t *testing.T) {
 	}
 }
 
-// TestLockTick: of those that ask for one tick the first runs, and is told which it is;
-// what is killed in it is not run again. The tick has begun minutes ago, and does not end
-// for as long.
+// TestLockTick checks that only the first command for a tick runs, that it is told the
+// tick, and that a killed command does not run again in its tick. The chosen tick has
+// begun minutes ago, and does not end for minutes.
 func TestLockTick(t *testing.T) {
 	g := startGuarded(t)
 	tick := time.Hour
@@ -102,7 +102,7 @@ func TestLockTick(t *testing.T) {
 	}
 }
 
-// TestLockNamesAreCompleted: the names of the locks that are held, where the flags say.
+// TestLockNamesAreCompleted checks that names of held locks are completed.
 func TestLockNamesAreCompleted(t *testing.T) {
 	dir := plugins(t)
 	s := redisServer(t, nil)
@@ -117,7 +117,7 @@ func TestLockNamesAreCompleted(t *testing.T) {
 	}
 }
 
-// TestManualPages: each command has one, and each shell its completions.
+// TestManualPages checks that each command has a manual page, and each shell its completions.
 func TestManualPages(t *testing.T) {
 	dir := t.TempDir()
 	ends(t, exitOK, "", "man", dir)

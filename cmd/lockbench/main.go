@@ -29,13 +29,13 @@ func main() {
 	}()
 	select {
 	case <-told:
-	case <-time.After(time.Second): // a full pipe without a reader is no reason to stay
+	case <-time.After(time.Second): // a full pipe without a reader must not keep the process
 	}
 	os.Exit(exitCode(err))
 }
 
-// run carries out one command line. Results go to stdout; progress, warnings
-// and hints to stderr.
+// run carries out one command line. Results go to stdout. Progress, warnings
+// and hints go to stderr.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root := newRoot()
 	root.SetArgs(args)
@@ -92,7 +92,7 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// guideLost makes help, and commands that only have subcommands, refuse unknown
+// guideLost makes help, and commands that have only subcommands, refuse unknown
 // names.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
@@ -113,10 +113,10 @@ func guideLost(cmd *cobra.Command) {
 	}
 }
 
-// pluginDirs refuses missing directories. Otherwise plugins would be found elsewhere,
-// and the wrong ones measured.
+// pluginDirs refuses missing directories, because plugins from another place would be
+// measured otherwise.
 func pluginDirs(cmd *cobra.Command, _ []string) error {
-	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // none without the flag
+	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // empty if the command lacks the flag
 	for _, dir := range dirs {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			return usagef("--plugin-dir %s is not a directory", dir)
@@ -125,8 +125,8 @@ func pluginDirs(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// parentOnly shows the help of a command that only has commands below it, or
-// says which of them was meant.
+// parentOnly shows the help of a command that has only subcommands. With an
+// argument it returns an error that suggests a subcommand.
 func parentOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -144,7 +144,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// noArgs refuses arguments, and knows where one usually comes from.
+// noArgs refuses arguments. If the argument is a baseline, its error has a hint.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -156,7 +156,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs demands between least and most arguments; what names them.
+// needs requires between least and most arguments. The argument what describes them in errors.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -166,7 +166,7 @@ func needs(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// flagError turns what pflag says into a usage error that suggests similar flags.
+// flagError turns an error of pflag into a usage error that suggests similar flags.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {

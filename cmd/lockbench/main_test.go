@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// forgetKeptServers hides the servers that the developer keeps, which are not
-// for tests.
+// forgetKeptServers hides servers that the developer keeps, so that tests do
+// not use them.
 func forgetKeptServers() {
 	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
-// timeout bounds what a test waits for on a machine that is busy.
+// timeout bounds how long a test waits, also on a busy machine.
 const timeout = 30 * time.Second
 
 // plugins builds the shipped plugins and returns their directory.
@@ -44,7 +44,7 @@ func plugins(t *testing.T) string {
 	return dir
 }
 
-// lockbench runs a command line in a directory of its own.
+// lockbench runs a command line in this process.
 func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -53,8 +53,8 @@ func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return exitCode(err), out.String(), errs.String()
 }
 
-// ends runs a command line, which must end with the exit code and say all of wants,
-// which "|" separates.
+// ends runs a command line, which must end with the exit code and write all texts
+// of wants, which are separated by "|".
 func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	got, stdout, stderr := lockbench(t, args...)
@@ -66,8 +66,8 @@ func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr 
 	return stdout, stderr
 }
 
-// promptly is lockbench, which must end within 10 s of the time in which this
-// process runs.
+// promptly is like lockbench, but the command line must end within 10 s, not
+// counting stalls of this process.
 func promptly(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	took := proc.Ran(func() { code, stdout, stderr = lockbench(t, args...) })
@@ -89,7 +89,7 @@ func TestUsageErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("EMPTY", "")
 	for _, tt := range []struct {
-		args string // "|" stands between arguments
+		args string // arguments, separated by "|"
 		want []string
 	}{
 		{"rum", []string{`"rum"`, "did you mean run?"}},
@@ -201,7 +201,7 @@ func TestEnvironmentErrors(t *testing.T) {
 	if err := frozen.Freeze(); err != nil {
 		t.Fatal(err)
 	}
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never says a word
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, but never answers
 	if err != nil {
 		t.Fatal(err)
 	}

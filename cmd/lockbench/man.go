@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// manCommand is for those who make packages, and does not show.
+// manCommand is a hidden command for people who make packages.
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
@@ -26,7 +26,7 @@ func manCommand() *cobra.Command {
 			if err := os.MkdirAll(pages, 0o755); err != nil {
 				return err
 			}
-			root.DisableAutoGenTag = true // the same pages from the same sources
+			root.DisableAutoGenTag = true // the same sources then give the same pages
 			header := &doc.GenManHeader{Section: "1", Source: "lockbench " + bench.Version(), Manual: "lockbench"}
 			return errors.Join(doc.GenManTree(root, header, pages),
 				completion(filepath.Join(share, "bash-completion", "completions", "lockbench"), func(path string) error { return root.GenBashCompletionFileV2(path, true) }),
@@ -36,7 +36,7 @@ func manCommand() *cobra.Command {
 	}
 }
 
-// completion writes a file, and makes its directory.
+// completion makes the directory of path, and calls write to write the file.
 func completion(path string, write func(path string) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// TestNewPluginCompiles writes a skeleton into this module, and lets the tools
-// look at it and the plugin describe itself.
+// TestNewPluginCompiles writes a skeleton into this module. It then runs the Go
+// tools on it, and lets the plugin describe itself.
 func TestNewPluginCompiles(t *testing.T) {
 	dir, err := os.MkdirTemp(".", "skeleton-test-")
 	if err != nil {
@@ -54,7 +54,7 @@ func TestNewPluginOutsideOfAModule(t *testing.T) {
 	}
 }
 
-// pythonWithGRPC puts a python3 first in the PATH that has what the skeleton needs.
+// pythonWithGRPC changes PATH so that python3 has the modules that the skeleton needs.
 func pythonWithGRPC(t *testing.T) {
 	t.Helper()
 	for _, dirs := range []string{os.Getenv("PATH"), "/usr/bin:" + os.Getenv("PATH")} {
@@ -66,8 +66,8 @@ func pythonWithGRPC(t *testing.T) {
 	servers.Missing(t, "python", &servers.NotInstalledError{Program: "grpc for python3", Debian: "python3-grpcio python3-protobuf", Homebrew: "python"})
 }
 
-// TestNewPluginInPython holds the skeleton in Python to the contract. It speaks version
-// 1 of the protocol alone, so it is also the test that hosts go on to use such plugins.
+// TestNewPluginInPython checks the Python skeleton against the contract. The skeleton speaks
+// only version 1 of the protocol, so this also checks that hosts still support such plugins.
 func TestNewPluginInPython(t *testing.T) {
 	pythonWithGRPC(t)
 	dir := filepath.Join(t.TempDir(), "store")
@@ -85,7 +85,7 @@ func TestNewPluginInPython(t *testing.T) {
 	}, inPython...)
 }
 
-// inPython are cases that say the most in the least time.
+// inPython are the cases that check most in the shortest time.
 var inPython = []string{
 	"K2 a refused try leaves nothing behind", "K2 try decides once and says who holds", "K3 a withdrawn owner is refused",
 	"K6 names are kept as they are and never collide", "L6 tokens rise over release", "L7 release compares the token",

@@ -12,7 +12,7 @@ import (
 )
 
 // oldFlags adds the flags of "lockbench run" that now belong to "lockbench faults".
-// They are read for one more release.
+// Lockbench accepts them for one more release.
 func oldFlags(fl *pflag.FlagSet) {
 	fl.StringSlice("faults", nil, "")
 	fl.StringSlice("actions", nil, "")
@@ -27,17 +27,17 @@ func oldFlags(fl *pflag.FlagSet) {
 // newNames are the new names of renamed flags.
 var newNames = map[string]string{"reproducer": "replay", "recorder": "host-program"}
 
-// faultsArgs are the arguments of "lockbench faults" that do the same as an old
-// command line of "lockbench run". old is false for any other command line.
+// faultsArgs returns the arguments of "lockbench faults" that do the same as an old
+// command line of "lockbench run". old is false if the command line is not an old one.
 func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
 	fl := cmd.Flags()
-	scenarios, _ := fl.GetStringSlice("scenarios") // it is one
+	scenarios, _ := fl.GetStringSlice("scenarios") // the flag has this type
 	searches := slices.Equal(scenarios, []string{"explore"})
 	old = searches || slices.Equal(scenarios, []string{"safety"})
 	if searches && !fl.Changed("reproducer") {
 		length := 10 * time.Minute
 		if fl.Changed("for") {
-			length, _ = fl.GetDuration("for") // it is one
+			length, _ = fl.GetDuration("for") // the flag has this type
 		}
 		args = append(args, "--search="+length.String())
 	}
@@ -57,7 +57,7 @@ func faultsArgs(cmd *cobra.Command) (args []string, old bool) {
 	return args, old
 }
 
-// runFaults runs "lockbench faults", and says that it was meant.
+// runFaults runs "lockbench faults", and tells the user to use that command.
 func runFaults(cmd *cobra.Command, args []string) error {
 	say := "lockbench faults"
 	for _, mode := range []string{"--search=", "--replay="} {

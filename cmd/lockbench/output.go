@@ -24,8 +24,8 @@ func show(o *bench.Outcome, format string, cmd *cobra.Command) error {
 	return o.Write(cmd.OutOrStdout(), format)
 }
 
-// showRun ends the progress of a run that ended with err, and shows its outcome and
-// its folder.
+// showRun ends the progress of a run that ended with err. It shows the outcome and
+// names the result folder.
 func showRun(o *bench.Outcome, format string, cmd *cobra.Command, p *progress, err error) error {
 	p.End()
 	unshown := show(o, format, cmd)
@@ -43,11 +43,11 @@ func isTerminal(w any) bool {
 // choice is the value of a flag that takes one of a few words.
 type choice struct {
 	word  *string
-	usual string // may be none of the words
+	usual string // need not be one of the words
 	words []string
 }
 
-// choiceVar adds a flag that takes one of words to fl.
+// choiceVar adds to fl a flag that takes one of words.
 func choiceVar(fl *pflag.FlagSet, word *string, name, usual, usage string, words ...string) {
 	*word = usual
 	fl.Var(&choice{word, usual, words}, name, usage)
@@ -65,5 +65,5 @@ func (c *choice) Set(word string) error {
 // String implements pflag.Value.
 func (c *choice) String() string { return *c.word }
 
-// Type implements pflag.Value: help shows it as it shows other words.
+// Type implements pflag.Value. Help shows the flag like other flags with text.
 func (c *choice) Type() string { return "string" }

@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestKilledRunLeavesNothing kills lockbench in the middle of each scenario:
-// neither servers nor plugins nor hosts nor their files stay, and the folder
-// can be judged.
+// TestKilledRunLeavesNothing kills lockbench in the middle of each scenario. It
+// checks that no servers, plugins, hosts or files of theirs are left, and that
+// the folder can be judged.
 func TestKilledRunLeavesNothing(t *testing.T) {
-	redisServer(t, nil) // or there is nothing to look at
+	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	for _, s := range bench.Choices("scenarios") {
@@ -33,8 +33,8 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	})
 }
 
-// killedIn kills it when the file of its folder has the text, which is when
-// something has been measured.
+// killedIn kills lockbench as soon as a file of its folder contains text,
+// because something has been measured then.
 func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 	tmp := t.TempDir()
 	out := filepath.Join(t.TempDir(), "out")
@@ -71,10 +71,10 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Logf("gone after %v", time.Since(killed).Round(time.Millisecond))
 }
 
-// TestKilledSearchLeavesNothing kills lockbench while a process is
-// frozen by it, which cannot end by itself.
+// TestKilledSearchLeavesNothing kills lockbench while it has frozen a process,
+// which cannot end by itself.
 func TestKilledSearchLeavesNothing(t *testing.T) {
-	redisServer(t, nil) // or there is nothing to look at
+	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
 	binary := plugintest.Build(t, "github.com/lockbench/lockbench/cmd/lockbench")
 	for _, action := range []string{"freeze-host", "freeze-plugin", "lost-directory"} {
@@ -91,7 +91,7 @@ func TestKilledSearchLeavesNothing(t *testing.T) {
 				marks = filepath.Join(tmp, "*", "play-*", "*", "*.away")
 			}
 			eventually(t, "it has done "+action, func() bool {
-				found, _ := filepath.Glob(marks) // the pattern is good
+				found, _ := filepath.Glob(marks) // the pattern is valid
 				return len(found) > 0
 			})
 			killAndLook(t, cmd, tmp)
@@ -99,7 +99,7 @@ func TestKilledSearchLeavesNothing(t *testing.T) {
 	}
 }
 
-// processesWith lists the processes whose TMPDIR is tmp or in it, where the
+// processesWith lists the processes whose TMPDIR is tmp or below it, if the
 // system shows that.
 func processesWith(tmp string) []string {
 	var found []string
@@ -121,7 +121,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestConform: one line for each rule, in their order.
+// TestConform checks that there is one line for each rule, in the order of the rules.
 func TestConform(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")

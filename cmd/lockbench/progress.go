@@ -10,28 +10,28 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// logEvery is how often a long task writes a line into a log. A task of at least
-// logFrom also writes one when it begins.
+// logEvery is how often a long task writes a line to a log. A task of at least
+// logFrom also writes a line when it begins.
 const (
 	logEvery = 30 * time.Second
 	logFrom  = 10 * time.Second
 )
 
-// progress shows how far a task of more than two seconds is, with the time left.
-// Where w is no terminal, for instance a container's log, it writes a line now and
-// then.
+// progress shows the progress of a task of more than two seconds, with the time
+// left. If w is not a terminal, for instance a container's log, it writes a line
+// every logEvery.
 type progress struct {
 	w           io.Writer
-	pool        *mpb.Progress // nil: w is no terminal
-	wait        *mpb.Bar      // while it is unknown how much there is to do
+	pool        *mpb.Progress // nil: w is not a terminal
+	wait        *mpb.Bar      // shown while the amount of work is unknown
 	bar         *mpb.Bar
 	label       atomic.Value // string; read by the goroutine that draws
 	steps, done int
-	began, last time.Time // last: when a line was written
+	began, last time.Time // last: when the last line was written
 	guess       time.Duration
 }
 
-// newProgress shows that a task is being prepared, until Begin. The caller must call
+// newProgress shows until Begin that a task is being prepared. The caller must call
 // End.
 func newProgress(w io.Writer, preparing string) *progress {
 	p := &progress{w: w}
@@ -71,7 +71,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft is the time left. Until a step is done it relies on the guess, if there is one.
+// timeLeft returns the time left. Until the first step is done, it depends on guess.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {
@@ -82,8 +82,8 @@ func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	return max(0, left).Round(time.Second).String()
 }
 
-// Step implements bench.Progress. In a log it writes a line if the last one is long
-// ago.
+// Step implements bench.Progress. In a log it writes a line if logEvery has passed
+// since the last line.
 func (p *progress) Step(label string) {
 	p.label.Store(label)
 	if now := time.Now(); p.bar == nil && p.steps > 0 && now.Sub(p.last) >= logEvery {
@@ -97,7 +97,7 @@ func (p *progress) Step(label string) {
 	p.done++
 }
 
-// End implements bench.Progress. It may be called at any time, and again.
+// End implements bench.Progress. It may be called at any time, and more than once.
 func (p *progress) End() {
 	if p.pool == nil {
 		return
@@ -109,8 +109,8 @@ func (p *progress) End() {
 	p.pool.Wait()
 }
 
-// above is the writer for lines to w while the bar is shown. On a terminal they are
-// drawn above the bar.
+// above returns the writer for lines to w while the bar is shown. On a terminal the
+// lines appear above the bar.
 func (p *progress) above(w io.Writer) io.Writer {
 	if p.pool == nil || !isTerminal(w) {
 		return w

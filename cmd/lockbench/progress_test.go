@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestProgressInALog: what is short says nothing, what is long a line at its
-// begin and then one now and then.
+// TestProgressInALog checks that a short task writes nothing. A long task
+// writes a line at its begin, and then a line every logEvery.
 func TestProgressInALog(t *testing.T) {
 	for _, tt := range []struct {
 		step  time.Duration

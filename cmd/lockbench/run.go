@@ -57,7 +57,7 @@ says what scenarios, modes and baselines are:
 	fl.IntSliceVar(&p.Hosts, "hosts", nil, "host processes in throughput and contend, a `LIST` (default 1, and 2,8)")
 	fl.IntSliceVar(&p.Keys, "keys", nil, "locks in throughput, a `LIST` (default 1024, and 8)")
 	fl.DurationSliceVar(&p.Hold, "hold", nil, "how long locks are held in throughput, contend and footprint, a `LIST`")
-	fl.Lookup("hold").DefValue = "" // else its help ends with "(default [])"
+	fl.Lookup("hold").DefValue = "" // otherwise the help of the flag ends with "(default [])"
 	fl.DurationSliceVar(&p.RTT, "rtt", nil, "round trips to stores to add, a `LIST`")
 	fl.Lookup("rtt").DefValue = ""
 	fl.DurationVar(&p.Measure, "measure", p.Measure, "measured `TIME` of a cell (150ms with --quick)")
@@ -96,8 +96,8 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	return showRun(shown, f.format, cmd, progress, err)
 }
 
-// options are those of a run that takes a while, and its progress, which the caller
-// ends.
+// options returns the options of a long run, and its progress. The caller must call
+// End.
 func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 	stderr := cmd.ErrOrStderr()
 	progress := newProgress(stderr, "starting servers and plugins")
@@ -108,7 +108,7 @@ func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 	return opts, progress
 }
 
-// plan turns flags into a plan. All its errors are of usage.
+// plan turns the flags into a plan. All its errors are usage errors.
 func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	p = f.given
 	p.MTLS = f.mtls == "on"
@@ -124,7 +124,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	switch {
 	case changed("runs"):
 	case slices.Equal(p.Scenarios, []string{"ttl"}):
-		p.Runs = 1 // one long run meets the stalls of several short ones, and longer TTLs
+		p.Runs = 1 // one long run sees as many stalls as several short runs, and allows longer TTLs
 	default:
 		p.Runs = usual.Runs
 	}
@@ -137,7 +137,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	return p, errors.Join(namesSome(cmd, "backends", p.Backends), namesSome(cmd, "modes", p.Modes), checkFolder(p.Out))
 }
 
-// namesSome refuses a flag that was given without a name.
+// namesSome refuses a flag that was given an empty list.
 func namesSome(cmd *cobra.Command, flag string, names []string) error {
 	if cmd.Flags().Changed(flag) && len(names) == 0 {
 		return usagef("--%s names none", flag)
@@ -145,7 +145,7 @@ func namesSome(cmd *cobra.Command, flag string, names []string) error {
 	return nil
 }
 
-// checkFolder refuses a name that means standard output elsewhere.
+// checkFolder refuses "-", which means standard output in other commands.
 func checkFolder(out string) error {
 	if out != "-" {
 		return nil

@@ -17,8 +17,8 @@ import (
 
 const secret = "correct-horse-battery"
 
-// TestSecretIsNowhere measures a server with a password, looks at every process
-// meanwhile, and searches everything that is left.
+// TestSecretIsNowhere measures a server with a password. It searches for the
+// password in every process meanwhile, and in everything that is left.
 func TestSecretIsNowhere(t *testing.T) {
 	server := redisServer(t, &redisserver.Options{Password: secret})
 	dir, work := plugins(t), t.TempDir()
@@ -38,7 +38,7 @@ func TestSecretIsNowhere(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // its status is in ProcessState
+		_ = cmd.Wait() // the status is in ProcessState
 	}()
 	looked := 0
 	for running := true; running; {
@@ -82,7 +82,7 @@ func TestSecretIsNowhere(t *testing.T) {
 
 // lookAtProcesses searches the arguments and the environment of each process
 // that was started with TMPDIR=tmp, and of their plugins, which inherit it. It
-// returns how many there were.
+// returns the number of these processes.
 func lookAtProcesses(t *testing.T, tmp string) int {
 	t.Helper()
 	dirs := processesWith(tmp)

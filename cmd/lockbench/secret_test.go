@@ -12,8 +12,8 @@ import (
 // hush is a password that must never be seen.
 const hush = "hush-hush"
 
-// The file that an application mounts is the file of a target too, and where
-// it is wrong its password is not shown.
+// TestTargetIsTheApplicationsFile checks that a target can be the file that an
+// application mounts. If the file is wrong, its password is not shown.
 func TestTargetIsTheApplicationsFile(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, &redisserver.Options{Password: hush})
@@ -38,7 +38,7 @@ func TestTargetIsTheApplicationsFile(t *testing.T) {
 			{"run", "--backends", "redis", "--runs", "1", "--clients", "1", "--measure", "100ms", "-o", filepath.Join(t.TempDir(), "out")},
 		} {
 			if args[0] == "run" && tt.code == exitOK && strings.HasPrefix(tt.text, "{") {
-				continue // as the lines
+				continue // the form with lines tests the same
 			}
 			code, stdout, stderr := lockbench(t, append(args, "--target", "redis=@"+file, "--plugin-dir", dir)...)
 			if code != tt.code || strings.Contains(stdout+stderr, hush) {

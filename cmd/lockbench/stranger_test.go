@@ -8,10 +8,10 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestStranger: a store that lockbench does not know is started by a command, broken,
-// and held to all that its claims do not except, also when its folder is judged again.
+// TestStranger checks that a command can start a store that lockbench does not know. Faults are
+// played on it, and everything that its claim file does not except is judged, also from the folder.
 func TestStranger(t *testing.T) {
-	redisServer(t, nil) // or there is nothing to start
+	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()
 	text, err := os.ReadFile(plugintest.Build(t, "github.com/lockbench/lockbench/bench/internal/faults/planted"))
 	t.Chdir(dir)
@@ -29,7 +29,7 @@ func TestStranger(t *testing.T) {
 	if err := os.WriteFile("claims.json", []byte(claims), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Its tokens begin anew with its data, which shows however soon the holder learns.
+	// Its tokens begin again with its data, even if the holder learns of the loss in time.
 	base := []string{"faults", "--backends", "stranger", "--plugin-dir", dir, "--config", "stranger.bug=token", "--runs", "1", "--server", command}
 	ends(t, exitUnsafe, "restart-wiped  stranger  broken", append(base, "--faults", "restart-wiped", "-o", "bare")...)
 	ends(t, exitOK, "broken as documented|it forgets|restart: its claims say that it keeps no data|--server='redis-server --port {port}",
@@ -40,7 +40,7 @@ func TestStranger(t *testing.T) {
 		"--modes", "partition,server-restart", "--ttl", "1s", "--server", "stranger="+command+" --appendonly yes --appendfsync always", "--config", "stranger.address=localhost:{port}", "-o", "run")
 }
 
-// TestStrangerIsRefused: what cannot be meant is said before anything is started.
+// TestStrangerIsRefused checks that mistakes in the flags are reported before anything is started.
 func TestStrangerIsRefused(t *testing.T) {
 	dir := plugins(t)
 	lost := filepath.Join(t.TempDir(), "claims.json")

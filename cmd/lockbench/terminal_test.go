@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a shell with job control on a terminal of its own.
+// terminal is a shell with job control on a new terminal.
 type terminal struct {
 	t      *testing.T
-	fd     int // of the master; the File's own Fd would make it block, and its end wait
+	fd     int // of the master; File.Fd is not used, because it makes the File block, and Close wait
 	master *os.File
 	mu     sync.Mutex
 	shown  bytes.Buffer
@@ -48,7 +48,7 @@ func startTerminal(t *testing.T) *terminal {
 	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	shell.Env = append(os.Environ(), "PS1=", "ENV=")
-	// Under nohup it is ignored, and would be in the shell.
+	// If this test runs under nohup, SIGHUP is ignored, and the shell would inherit that.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -63,13 +63,13 @@ func startTerminal(t *testing.T) *terminal {
 			c.mu.Lock()
 			c.shown.Write(b[:n])
 			c.mu.Unlock()
-			if err != nil { // no process has the other end
+			if err != nil { // no process has the other end open
 				return
 			}
 		}
 	})
 	t.Cleanup(func() {
-		_ = shell.Process.Kill() // it has jobs, and would not end by itself
+		_ = shell.Process.Kill() // the shell has jobs, and would not end by itself
 		_ = shell.Wait()
 		reading.Wait()
 		master.Close()
@@ -77,7 +77,7 @@ func startTerminal(t *testing.T) *terminal {
 	return c
 }
 
-// types types keys, and waits until the terminal shows text after that.
+// types types keys, and then waits until the terminal shows text.
 func (c *terminal) types(keys, text string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -93,7 +93,7 @@ func (c *terminal) types(keys, text string) {
 	})
 }
 
-// TestLockOnTerminal: a command under a lock is a job as it would be without.
+// TestLockOnTerminal checks that job control works as for a command without a lock.
 func TestLockOnTerminal(t *testing.T) {
 	g := startGuarded(t)
 	const ctrlC, ctrlD, ctrlZ = "\x03", "\x04", "\x1a"
@@ -101,7 +101,7 @@ func TestLockOnTerminal(t *testing.T) {
 		return g.binary + " lock redis tty --target redis=" + g.server.Addr() + " --plugin-dir " + g.dir + " -- " + command + "\n"
 	}
 	c := startTerminal(t)
-	// What is typed is shown twice: by the terminal, and by cat.
+	// Typed text is shown twice: by the terminal, and by cat.
 	c.types(under("sh -c 'echo ready; exec cat'"), "\nready")
 	c.types("one\n", "one\r\none\r\n")
 	c.types(ctrlZ, "Stopped")
@@ -109,12 +109,12 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types("two\n", "two\r\ntwo\r\n")
 	c.types(ctrlD, "status 0")
 	c.types(under("sh -c 'echo ready; sleep 600; true'"), "\nready")
-	c.types(ctrlC, "^C") // and what was typed ahead is gone
+	c.types(ctrlC, "^C") // this also discards what was typed ahead
 	c.types("echo st''atus $?\n", "status 130")
-	// The command stops itself, and not its group.
+	// The command stops only itself, not its process group.
 	c.types(under("sh -c 'kill -STOP $$; exit 4'"), "Stopped")
 	c.types("fg; echo st''atus $?\n", "status 4")
-	// In the background, and with a window that changes.
+	// The size of the window changes, and then the command runs in the background.
 	c.types(under("sh -c 'trap \"stty size\" WINCH; echo ready; while :; do sleep 0.05; done'"), "\nready")
 	if err := unix.IoctlSetWinsize(c.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 99}); err != nil {
 		t.Fatal(err)
@@ -125,8 +125,8 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types("kill %1; fg; echo st''atus $?\n", "status 143")
 }
 
-// TestLockWithoutItsTerminal: a connection of ssh -t that is lost ends the command with
-// all of its group, as it would without a lock.
+// TestLockWithoutItsTerminal checks that a lost connection of ssh -t ends the command
+// and its process group, as it would without a lock.
 func TestLockWithoutItsTerminal(t *testing.T) {
 	g := startGuarded(t)
 	c := startTerminal(t)

@@ -1,10 +1,9 @@
 // Package baseline holds what a user would pick instead of a plugin: the usual
-// libraries, the bare client, and our own libraries without the process, all
-// in the process of lockbench. It also measures floors: what the cheapest
-// possible call costs on the same path.
+// libraries, the bare client, and our own libraries without the plugin process.
+// All of them run in the process of lockbench. It also measures floors: the
+// cost of the cheapest possible call on the same path.
 //
-// It is the only package of the bench that imports backends and other lock
-// libraries.
+// No other package of the bench imports backends or other lock libraries.
 package baseline
 
 import (
@@ -30,19 +29,19 @@ import (
 
 // Baseline is a library that is measured beside a backend, on the same server.
 type Baseline struct {
-	Name    string // in reports and results.txt
+	Name    string // as reports and results.txt show it
 	Doc     string // one line
-	Backend string // the backend whose server and configuration it uses
+	Backend string // the backend whose server and configuration the baseline uses
 	Module  string // Go module path, for the version in run.json
-	// NoTokens reports whether its grants have no tokens. Otherwise it is the
-	// backend's own library, with the backend's tokens.
+	// NoTokens reports whether its grants have no tokens. A baseline with
+	// tokens has those of the store or of our own library.
 	NoTokens bool
-	// Renews reports whether its leases are renewed without the holder's help, and
-	// Frees whether a lease ends when its host crashes.
+	// Renews reports whether the library renews leases without the holder's help.
+	// Frees reports whether a lease ends when its host crashes.
 	Renews, Frees bool
-	// Reference reports whether the backend is compared with this baseline.
+	// Reference reports whether this is the baseline that the backend is compared with.
 	Reference bool
-	// Open connects. cfg is the checked configuration of the backend.
+	// Open connects to the server. cfg is the configuration of the backend, already checked.
 	Open func(ctx context.Context, cfg driver.Config) (load.Locker, error)
 }
 
@@ -70,8 +69,8 @@ func All() []Baseline {
 	}
 }
 
-// Prefix begins all keys and tables that the baselines of a backend leave. It is ""
-// when they lie below the prefix of the backend.
+// Prefix is the prefix of all keys and tables that the baselines of a backend
+// create. It is "" when the baselines use the prefix of the backend.
 func Prefix(backend string) string {
 	switch backend {
 	case redis.Spec.Name, redlock.Spec.Name:
@@ -86,7 +85,7 @@ func under(prefix string) func(driver.Config) string {
 	return func(driver.Config) string { return prefix }
 }
 
-// ByName finds a baseline.
+// ByName returns the baseline with a name, and whether there is one.
 func ByName(name string) (Baseline, bool) {
 	i := slices.IndexFunc(All(), func(b Baseline) bool { return b.Name == name })
 	if i < 0 {
@@ -95,7 +94,7 @@ func ByName(name string) (Baseline, bool) {
 	return All()[i], true
 }
 
-// Reference is the baseline that a backend is compared with, "" for none.
+// Reference is the name of the baseline that a backend is compared with, or "" for none.
 func Reference(backend string) string {
 	for _, b := range All() {
 		if b.Backend == backend && b.Reference {
@@ -112,11 +111,12 @@ const (
 	tablePrefix = "lockbench_baseline_"
 )
 
-// discard silences libraries in process: their events are measured, not read.
+// discard discards the log of libraries that run in process.
 var discard = slog.New(slog.DiscardHandler)
 
-// inProcess is our own library of a backend without the plugin process. Its keys
-// begin with the result of prefix for the configuration of the backend.
+// inProcess returns a baseline: our own library of a backend, without the plugin process. The
+// function prefix takes the configuration of the backend and returns the prefix for the library's
+// keys.
 func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	return Baseline{
 		Name:    spec.Name + "-in-process",
@@ -135,10 +135,10 @@ func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	}
 }
 
-// locks prepares the lock name for one caller, as [load.Locker] does.
+// locks is a function that prepares the lock name for one caller, as [load.Locker] does.
 type locks func(name string, ttl time.Duration) (load.Lock, error)
 
-// locker is a [load.Locker] that has nothing to release.
+// locker is a [load.Locker] whose Close has no locks to release.
 type locker struct {
 	lock  locks
 	close func() error
@@ -163,12 +163,12 @@ func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Conte
 	}
 }
 
-// acquire is a [load.Lock] that consists of its Acquire alone.
+// acquire is a [load.Lock] that has only an Acquire function.
 type acquire func(context.Context) (load.Lease, error)
 
 func (a acquire) Acquire(ctx context.Context) (load.Lease, error) { return a(ctx) }
 
-// lease is a [load.Lease] made of calls of its library.
+// lease is a [load.Lease] that calls functions of its library.
 type lease struct {
 	token          uint64
 	renew, release func(context.Context) error
@@ -180,7 +180,7 @@ func (l lease) Renew(ctx context.Context) error { return l.renew(ctx) }
 
 func (l lease) Release(ctx context.Context) error { return l.release(ctx) }
 
-// untimed is a lease that renews itself, or has no TTL; see [load.Untimed].
+// untimed is a lease that the library renews, or that has no TTL; see [load.Untimed].
 type untimed struct{ lease }
 
 func (untimed) Untimed() {}

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// TestBaselines holds every baseline to what a scenario takes for granted.
+// TestBaselines checks that every baseline has the properties that scenarios assume.
 func TestBaselines(t *testing.T) {
 	s, err := redisserver.Start(t.Context(), &redisserver.Options{Password: "hush"})
 	servers.Keep(t, "redis", s, err)
@@ -23,8 +23,8 @@ func TestBaselines(t *testing.T) {
 	testExclusion(t, "redis", plain, url)
 }
 
-// testExclusion holds the baselines of a backend to it, each by two configurations of
-// one server.
+// testExclusion checks that the baselines of a backend exclude other holders. Each
+// uses two configurations for the same server.
 func testExclusion(t *testing.T, backend string, plain, url driver.Config) {
 	t.Helper()
 	for _, bl := range All() {
@@ -66,7 +66,7 @@ func excludes(t *testing.T, bl Baseline, plain, url driver.Config) {
 	}
 }
 
-// opened is a locker that the end of the test closes.
+// opened returns a locker that is closed at the end of the test.
 func opened(t *testing.T, bl Baseline, cfg driver.Config) load.Locker {
 	t.Helper()
 	l, err := bl.Open(t.Context(), cfg)
@@ -99,6 +99,6 @@ func TestBaselinesOnNodes(t *testing.T) {
 	if err := servers.Init(t.Context(), plugin, "password=hush", "address="+nodes.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	cfg := driver.Config{"address": nodes.Addr(), "password": "hush", "node_timeout": "300ms"} // of a busy machine
+	cfg := driver.Config{"address": nodes.Addr(), "password": "hush", "node_timeout": "300ms"} // the timeout suits a busy machine
 	testExclusion(t, "redlock", cfg, cfg)
 }

@@ -23,9 +23,8 @@ const (
 	etcdDialTimeout = 5 * time.Second
 )
 
-// dialEtcd makes the client of all baselines from the configuration of the etcd
-// backend, whose tls keys it does not read: a https:// address is enough for a
-// server that the system trusts.
+// dialEtcd makes the client of all baselines from the configuration of the etcd backend. It ignores
+// the tls keys, because an https:// address is enough for a server that the system trusts.
 func dialEtcd(cfg driver.Config) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: cfg.List("address"), Username: cfg["username"], Password: cfg["password"],
@@ -59,11 +58,11 @@ var etcdMutexBaseline = Baseline{
 	},
 }
 
-// mutexUnlocked is the key that a mutex reports once it has deleted its own.
+// mutexUnlocked is what Mutex.Key returns once the mutex has deleted its key.
 const mutexUnlocked = "\x00"
 
-// sessions are the callers' sessions, which are reused. Each serves one lock at a
-// time, because a session does not exclude two users of itself.
+// sessions are the callers' sessions, which are reused. A session serves one lock
+// at a time, because two users of the same session would not exclude each other.
 type sessions struct {
 	client *clientv3.Client
 	prefix string
@@ -89,7 +88,7 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	if err := m.Lock(ctx); err != nil {
 		return nil, errors.Join(err, l.giveBack(s, ttl, m.Key() == mutexUnlocked))
 	}
-	return untimed{lease{ // the session renews it too
+	return untimed{lease{ // the session renews the lease by itself, too
 		// Users of the mutex take the store's revision at the grant as the token.
 		token: uint64(m.Header().Revision),
 		renew: renewing(s, m.Key()),
@@ -100,9 +99,9 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	}}, nil
 }
 
-// giveBack keeps a clean session for the next lock, and ends any other. The library
-// does not delete a key whose write ctx has cut off, and no other client would get the
-// lock while the session lives.
+// giveBack keeps a clean session for the next lock, and ends any other session. If ctx
+// interrupts the write of a key, the library does not delete the key, and no other
+// client gets the lock while the session lives.
 func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean bool) error {
 	if !clean {
 		return l.end(l.client.Ctx(), s)
@@ -113,8 +112,7 @@ func (l *sessions) giveBack(s *concurrency.Session, ttl time.Duration, clean boo
 	return nil
 }
 
-// take returns an idle session, or a new one. It drops idle sessions that have
-// expired.
+// take returns an idle session, or a new one. It drops idle sessions that have expired.
 func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Session, error) {
 	l.mu.Lock()
 	for idle := l.idle[ttl]; len(idle) > 0; idle = l.idle[ttl] {
@@ -126,7 +124,8 @@ func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Se
 		}
 	}
 	l.mu.Unlock()
-	// NewSession would not do, because its ctx is for the whole life of the session.
+	// Note: NewSession cannot make this request, because its ctx is for the whole life of the
+	// session.
 	granted, err := l.client.Grant(ctx, int64(ttl/time.Second))
 	if err != nil {
 		return nil, err
@@ -141,7 +140,8 @@ func (l *sessions) take(ctx context.Context, ttl time.Duration) (*concurrency.Se
 	return s, nil
 }
 
-// end releases the locks held in s, and makes the store refuse later writes to s.
+// end revokes the lease of s. This releases the locks held in s, and makes the store refuse later
+// writes with the lease.
 func (l *sessions) end(ctx context.Context, s *concurrency.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdDialTimeout)
 	defer cancel()
@@ -168,8 +168,8 @@ func (l *sessions) Close(ctx context.Context) error {
 	return errors.Join(ended, l.client.Close())
 }
 
-// renewing renews as the session does by itself, and looks for the key, because the
-// session's lease lives on after a lock was released or broken.
+// renewing returns a function that renews the session's lease and then checks that
+// the key exists, because that lease outlives a released or broken lock.
 func renewing(s *concurrency.Session, key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := s.Client().KeepAliveOnce(ctx, s.Lease()); err != nil {

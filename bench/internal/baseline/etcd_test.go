@@ -20,8 +20,8 @@ func TestEtcdBaselines(t *testing.T) {
 	testExclusion(t, "etcd", cfg, cfg)
 }
 
-// TestCancelledCallsLeaveNoKey: the library leaves that of a call whose write was cut
-// off, and nobody else would get the lock.
+// TestCancelledCallsLeaveNoKey checks that interrupted calls leave no key. The
+// library leaves it, and no other client would get the lock.
 func TestCancelledCallsLeaveNoKey(t *testing.T) {
 	s, err := etcdserver.Start(t.Context(), nil)
 	servers.Keep(t, "etcd", s, err)

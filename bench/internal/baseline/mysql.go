@@ -16,9 +16,9 @@ import (
 	mysqlserver "github.com/lockbench/lockbench/internal/servers/mysql"
 )
 
-// leaseRowBaseline is the lock that an application with a database usually writes
-// itself. One upsert takes an expired row, one update gives it back, and a caller
-// that finds it taken asks again after 10 ms. It has no token and no queue.
+// leaseRowBaseline is the lock that an application with a database usually writes itself.
+// One upsert takes a free or expired row, and one update gives the row back. A caller that
+// finds the row taken asks again after 10 ms. There are no tokens and no queue.
 var leaseRowBaseline = Baseline{
 	Name:      "lease-row",
 	Doc:       "a plain lease row in a table, asking every 10 ms",
@@ -52,7 +52,7 @@ type leaseRow struct {
 	ttl        time.Duration
 }
 
-// leaseStatements are the statements about one row. Each reports whether it has changed the row.
+// leaseStatements are the SQL statements on one row. Each reports whether it has changed the row.
 type leaseStatements interface {
 	acquire(ctx context.Context, owner string, ttl time.Duration) (bool, error)
 	renew(ctx context.Context, owner string, ttl time.Duration) (bool, error)
@@ -75,8 +75,8 @@ func (l *leaseRow) Acquire(ctx context.Context) (load.Lease, error) {
 	}
 }
 
-// TryAcquire implements load.Trier. The end of ctx does not cut the statement off,
-// because the server would go on with it and no client would release the row.
+// TryAcquire implements load.Trier. The end of ctx does not interrupt the statement,
+// because the server could still complete it, and no client would release the row.
 func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (l *leaseRow) TryAcquire(ctx context.Context) (load.Lease, error) {
 	return held, nil
 }
 
-// there returns an error if a statement has changed no row.
+// there returns ErrNotHeld if a statement has changed no row.
 func there(changed bool, err error) error {
 	if err == nil && !changed {
 		return driver.ErrNotHeld
@@ -108,7 +108,7 @@ func there(changed bool, err error) error {
 	return err
 }
 
-// mysqlLeaseRow are the statements of MySQL.
+// mysqlLeaseRow has the statements for MySQL.
 type mysqlLeaseRow struct {
 	db   *sql.DB
 	name []byte
@@ -135,9 +135,9 @@ func (l mysqlLeaseRow) exec(ctx context.Context, statement string, args ...any) 
 	return n > 0, err
 }
 
-// getLockBaseline is the server's own advisory lock. It lives as long as its
-// connection, without a TTL. It writes nothing and so is as fast as a round trip; a
-// lost machine keeps it until the server gives the connection up.
+// getLockBaseline is the server's own advisory lock, which lives as long as its
+// connection and has no TTL. It costs only a round trip, because it writes nothing. If
+// a host's machine dies, the lock stays taken until the server gives up the connection.
 var getLockBaseline = Baseline{
 	Name:     "get-lock",
 	Doc:      "GET_LOCK on a connection for each lease; no TTL, no token, nothing written",
@@ -145,10 +145,10 @@ var getLockBaseline = Baseline{
 	Module:   "github.com/go-sql-driver/mysql",
 	NoTokens: true,
 	Renews:   true, // it has no TTL
-	Frees:    true, // its connection ends
+	Frees:    true, // its connection ends with the host
 	Open: onMySQL(func(_ context.Context, db *sql.DB) (locks, error) {
 		return func(name string, _ time.Duration) (load.Lock, error) {
-			sum := sha256.Sum256([]byte(name)) // the server allows 64 characters, and folds their case
+			sum := sha256.Sum256([]byte(name)) // the server allows 64 characters, and ignores their case
 			key := hex.EncodeToString(sum[:])
 			return acquire(func(ctx context.Context) (load.Lease, error) { return getLock(ctx, db, key) }), nil
 		}, nil
@@ -176,7 +176,7 @@ func getLock(ctx context.Context, db *sql.DB, name string) (load.Lease, error) {
 		return nil, err
 	}
 	held := connLease{conn, name}
-	// A day stands for ever, because MariaDB takes -1 as no time at all.
+	// The timeout is a day and not -1 (no limit), because MariaDB does not wait at all with -1.
 	if err := held.ask(ctx, "SELECT GET_LOCK(?, 86400)"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -188,8 +188,8 @@ type connLease struct {
 	name string
 }
 
-// renew asks whether the connection still has the lock, which has no TTL. The lock is
-// gone when the connection is.
+// renew asks whether the connection still has the lock, which has no TTL. If the
+// connection is gone, so is the lock.
 func (l connLease) renew(ctx context.Context) error {
 	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {

@@ -33,7 +33,7 @@ var pgLeaseRowBaseline = Baseline{
 	}),
 }
 
-// pgLeaseRow are the statements of a lease row; see [leaseStatements].
+// pgLeaseRow has the statements for PostgreSQL; see [leaseStatements].
 type pgLeaseRow struct {
 	pool *pgxpool.Pool
 	name []byte
@@ -59,8 +59,8 @@ func (l pgLeaseRow) exec(ctx context.Context, statement string, args ...any) (ch
 	return tag.RowsAffected() > 0, err
 }
 
-// pgAdvisoryBaseline is the server's own lock of a session, as most libraries for
-// PostgreSQL take it. It lives as long as its connection, without a TTL.
+// pgAdvisoryBaseline is the server's own session-level advisory lock, which most
+// libraries for PostgreSQL use. It lives as long as its connection and has no TTL.
 var pgAdvisoryBaseline = Baseline{
 	Name:     "pg-advisory",
 	Doc:      "pg_advisory_lock on a connection for each lease; no TTL, no token, nothing written",
@@ -74,7 +74,7 @@ var pgAdvisoryBaseline = Baseline{
 	}),
 }
 
-// pgAdvisoryTxBaseline is the lock of a transaction, which is open for as long as the lease.
+// pgAdvisoryTxBaseline is an advisory lock of a transaction that is open as long as the lease.
 var pgAdvisoryTxBaseline = Baseline{
 	Name:     "pg-advisory-tx",
 	Doc:      "pg_advisory_xact_lock in a transaction for each lease; no TTL, no token, nothing written",
@@ -88,7 +88,7 @@ var pgAdvisoryTxBaseline = Baseline{
 	}),
 }
 
-// keyOf is the number that stands for a name, because advisory locks have numbers.
+// keyOf returns the number for a lock name, because advisory locks have numbers.
 func keyOf(name string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // a hash never fails
@@ -117,7 +117,7 @@ func advisory(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease, e
 		return nil, err
 	}
 	if _, err := c.Exec(ctx, "SELECT pg_advisory_lock($1)", key); err != nil {
-		c.Release() // a connection whose statement was cut off is closed by it, and the lock goes with it
+		c.Release() // an interrupted statement closes the connection, which releases the lock
 		return nil, err
 	}
 	return untimed{lease{
@@ -148,7 +148,7 @@ func advisoryTx(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease,
 	}}, nil
 }
 
-// lives returns err as an error of a lock that ended with its connection.
+// lives wraps err in ErrNotHeld, because the lock has ended with its connection.
 func lives(err error) error {
 	if err == nil {
 		return nil

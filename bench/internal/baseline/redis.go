@@ -38,8 +38,8 @@ var goredisBaseline = Baseline{
 	Open:     onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
 }
 
-// pipelinedBaseline shows the gain of batching without a plugin process and without
-// tokens, which is the most that a client can reach.
+// pipelinedBaseline shows what batching gains without a plugin process and without
+// tokens. No client can gain more.
 var pipelinedBaseline = Baseline{
 	Name:     "go-redis-pipelined",
 	Doc:      "the bare client, which sends what callers ask for at the same time in one pipeline",
@@ -99,8 +99,8 @@ func (l *goredisLock) run(ctx context.Context, script *goredis.Script, args ...a
 	return err
 }
 
-// Note: this is v0.9.4, because v0.10 obtains by MSETNX and PEXPIRE and is slower.
-// The faster version is the bar.
+// Note: this is v0.9.4, because v0.10 acquires by MSETNX and PEXPIRE and is
+// slower. We compare with the faster version.
 var redislockBaseline = Baseline{
 	Name:      "redislock",
 	Doc:       "bsm/redislock, retrying every 100 ms",
@@ -267,9 +267,9 @@ func (l *rueidisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) 
 			return nil, err
 		}
 		return untimed{lease{
-			// The library renews by itself, at half the TTL; held ends with the lease.
+			// The library renews by itself at half the TTL. The context held ends with the lease.
 			renew: func(context.Context) error { return held.Err() },
-			// Release returns when the key is deleted.
+			// The library's release returns when the key is deleted.
 			release: func(context.Context) error {
 				release()
 				return nil

@@ -14,8 +14,7 @@ import (
 // Class is the verdict on one backend under one fault.
 type Class string
 
-// These are the classes. Only ClassBroken is a violation; a cell without a grant gets
-// none of the others.
+// These are the classes. Only ClassBroken is a violation. A cell without a grant is ClassInvalid.
 const (
 	ClassHeld       Class = "held"
 	ClassToken      Class = "held by token only"
@@ -25,48 +24,48 @@ const (
 	ClassInvalid    Class = "invalid"
 )
 
-// Cell is the findings about one backend under one fault, over all rounds. Times are
-// nanoseconds.
+// Cell holds the findings about one backend under one fault, over all rounds. Times
+// are in nanoseconds.
 type Cell struct {
 	Backend string `json:"backend"`
 	Fault   string `json:"fault"`
 	Class   Class  `json:"verdict"`
-	// Why says what a cell that was not run lacks, why its rounds failed, or what is
-	// documented.
+	// Why says what was missing if the cell was not run, why its rounds failed, or
+	// which documented exception applies.
 	Why     string `json:"why,omitempty"`
 	Control bool   `json:"control,omitempty"`
 	Rounds  int    `json:"rounds"`
 	Hits    int    `json:"locks_hit"`
 	Grants  int    `json:"grants"`
-	// The violations of each rule.
+	// These four fields count the violations of each rule.
 	Overlaps int `json:"overlaps"`
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond counts the violations of Linear that are wrong even for a store that may have
-	// forgotten its grants when the fault was injected. No documentation covers them.
+	// Beyond counts the histories in Linear that are wrong even for a store that may have
+	// forgotten its grants when the fault was injected. No documented exception covers them.
 	Beyond int `json:"beyond_forgetting,omitempty"`
-	// Undecided are the histories whose order was not found in time.
+	// Undecided counts the histories for which the search for an order ran out of time.
 	Undecided int `json:"undecided,omitempty"`
-	// Belief is the longest time in which two holders believed that they had the lock.
+	// Belief is the longest time during which two holders both believed that they had the lock.
 	Belief int64 `json:"belief_overlap_max_ns"`
-	// Margin is the smallest time, out of Margins, between learning of a loss and the
-	// next grant.
+	// Margin is the shortest time between the holder learning of a loss and the next
+	// grant. Margins counts the measured times.
 	Margin  int64 `json:"lost_signal_margin_min_ns"`
 	Margins int   `json:"lost_signal_margins"`
-	// StaleGuarded and StaleBare count late writes that went through, with the guard
-	// and without. Refused counts late writes that the guard refused.
+	// StaleGuarded and StaleBare count stale writes that succeeded, with and without
+	// the guard. Refused counts late writes that the guard refused.
 	StaleGuarded int `json:"stale_writes_guarded"`
 	StaleBare    int `json:"stale_writes_unguarded"`
 	Refused      int `json:"stale_writes_refused"`
-	// FalseLosses counts leases lost to a fault that should cost no lease.
+	// FalseLosses counts leases that were lost in a fault that should cost no lease.
 	FalseLosses int `json:"false_losses"`
-	// Unserved counts the FalseLosses that break a claim, and free locks that were
-	// granted late.
+	// Unserved counts the FalseLosses that break a claim, and the free locks that
+	// were granted too late.
 	Unserved int `json:"unserved,omitempty"`
 	// Unavailable is the longest time from the injection to the next grant of a lock.
-	// Recovery is the longest time from the end of the fault to a grant that it had
-	// held up.
+	// Recovery is the longest time from the end of the fault to the first grant of a
+	// lock that the fault hit.
 	Unavailable int64 `json:"unavailable_max_ns,omitempty"`
 	Recovery    int64 `json:"recovery_max_ns,omitempty"`
 	// Violations describe holders and times, at most three for each rule.
@@ -96,8 +95,8 @@ func (v Verdict) Invalid() []string {
 	return out
 }
 
-// Cells judges the rounds of a run, in the order in which its cells were
-// begun.
+// Cells judges the rounds of a run. It returns the cells in the order in which
+// they were begun.
 func Cells(rounds []results.Round) []Cell {
 	var out []*Cell
 	index := map[[2]string]*Cell{}
@@ -176,14 +175,14 @@ func (c *Cell) conclude() {
 	}
 }
 
-// table is one round of the table of faults, and the cell that sums it up.
+// table is one round of the table of faults, and the cell that the round belongs to.
 type table struct {
 	*Cell
 	round results.Round
 	ttl   time.Duration
 }
 
-// violation records a violation with its details; it keeps a few for each rule.
+// violation records a violation with its details. It keeps at most three for each rule.
 func (t *table) violation(rule claim.Rule, name int, format string, args ...any) {
 	const keepEach = 3
 	if t.kept == nil {
@@ -195,7 +194,7 @@ func (t *table) violation(rule claim.Rule, name int, format string, args ...any)
 	}
 }
 
-// stood returns the times in which a host did not run.
+// stood returns the periods in which a host did not run.
 func (t *table) stood(host int) []Span {
 	var all []Span
 	for _, h := range t.round.Halts {
@@ -208,7 +207,7 @@ func (t *table) stood(host int) []Span {
 	return all
 }
 
-// died is when a host was killed; 0 if it was not.
+// died returns when a host was killed, or 0 if it was not killed.
 func (t *table) died(host int) int64 {
 	for _, h := range t.round.Halts {
 		if h.Host == host && h.Why == results.HaltKilled {
@@ -252,8 +251,8 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects names the first two successive grants without a known end between them.
-// For a history that is wrong in another way it names the first and the last grant.
+// suspects names the first two successive grants without a known end of the first
+// before the second. If there are none, it names the first and the last grant.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {
@@ -267,7 +266,7 @@ func suspects(holds []results.Hold) string {
 		HostName(first.Host), first.Token, at(first.GrantedNs), HostName(next.Host), next.Token, at(next.GrantedNs))
 }
 
-// handover judges a grant and the one that follows it.
+// handover judges whether the holder of first learned of its loss before the grant next.
 func (t *table) handover(first, next results.Hold) {
 	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
 		t.Belief = max(t.Belief, first.ValidNs-next.GrantedNs)
@@ -301,11 +300,11 @@ func (t *table) windows(holds []results.Hold) {
 	}
 }
 
-// longTTL is the TTL from which on no lease may be lost for want of time.
+// longTTL is the shortest TTL at which a lost lease breaks a claim.
 const longTTL = 10 * time.Second
 
-// keeps judges a lease under a fault that should cost no lease. A lease granted in an
-// outage is not promised to outlast it.
+// keeps judges a lease under a fault that should cost no lease. A lease that was
+// granted in an outage need not survive the outage.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs
@@ -319,8 +318,8 @@ func (t *table) keeps(h results.Hold) {
 	}
 }
 
-// prompt judges one grant of a lock for which a caller waits from the injection on.
-// Once the store is back, the caller must get a free lock.
+// prompt judges grant number i of a lock that a caller waits for. Once the store is
+// back, the caller must get a free lock within the bound of claim Woken.
 func (t *table) prompt(holds []results.Hold, i int) {
 	h, free := holds[i], t.round.BackNs
 	if free == 0 || h.GrantedNs < t.round.InjectedNs {
@@ -351,8 +350,8 @@ func (t *table) prompt(holds []results.Hold, i int) {
 }
 
 // effects counts the stale writes. A write is stale if another write to the same resource, with a
-// higher token, had come back before it was sent. It takes O(n^2) for each round, which has few
-// writes.
+// higher token, had returned before the stale write was sent. The function takes O(n^2) time, but
+// a round has few writes.
 func (t *table) effects() {
 	for _, w := range t.round.Writes {
 		if w.Refused {

@@ -1,12 +1,11 @@
 // Package check judges the holds that hosts reported: which host had which lock,
 // under which token, from when to when.
 //
-// There is one judge, with two views. A [Checker] reads the records that every run
-// has, and a [Cell] sums up one backend under one fault. Both need files only, so
-// that a saved run can be judged again. [Judge] judges one schedule as it was played,
-// by all claims. The rules are sound: they compare moments that the holders saw
-// themselves. A grant counts from its return and an end from before its sending, so
-// that a violation is never an artefact of a slow reply.
+// A [Checker] judges the records that every run has, and a [Cell] sums up one backend
+// under one fault. Both need only files, so a saved run can be judged again. [Judge]
+// judges one played schedule by all claims. The rules compare times that the holders
+// saw themselves. A hold counts from the return of its grant until just before its
+// release is sent, so a slow reply never looks like a violation.
 package check
 
 import (
@@ -22,8 +21,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// keep bounds how many violations of each rule by one subject are kept with
-// their details.
+// keep is how many violations of each rule by one subject are kept with their details.
 const keep = 5
 
 // Violation is a claim that a backend has broken, with who did what and when.
@@ -36,7 +34,8 @@ type Violation struct {
 // String describes the violation in one line.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
-// both says how two holds break a rule. who names a holder by its number.
+// both describes how two holds break a rule. The function who returns the name of the holder with a
+// number.
 func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
 	if rule == claim.Token {
@@ -50,7 +49,7 @@ func both(rule claim.Rule, first, second results.Hold, who func(n int) string) s
 
 func at(ns int64) string { return time.Duration(ns).String() }
 
-// Subject sums up what was seen of one subject.
+// Subject sums up the attempts and violations of one subject.
 type Subject struct {
 	Backend string       `json:"backend"`
 	Kind    results.Kind `json:"kind"`
@@ -61,7 +60,8 @@ type Subject struct {
 	Refused   int `json:"refused"`
 	Cancelled int `json:"cancelled"`
 	Failed    int `json:"failed"`
-	// Overlaps and Tokens count the violations of each rule, kept or not.
+	// Overlaps and Tokens count all violations of each rule, including those whose details were
+	// dropped.
 	Overlaps int `json:"overlaps"`
 	Tokens   int `json:"tokens_not_rising"`
 }
@@ -72,7 +72,7 @@ type Verdict struct {
 	Violations []Violation // at most five of each rule by each subject
 	// Cells are the cells of the table of faults, in the order of the run.
 	Cells []Cell
-	// Truncated says why the events end early; nil when they are whole.
+	// Truncated says why the file of events ends early. It is nil when the file is complete.
 	Truncated error
 }
 
@@ -89,8 +89,8 @@ func (v Verdict) Granted() int {
 }
 
 // Unsafe counts the violations of backends, and the cells in which one of their
-// claims is broken. Violations of baselines are shown and not counted, because
-// lockbench makes no claims for them.
+// claims is broken. Violations of baselines are shown but not counted, because
+// lockbench makes no claims for baselines.
 func (v Verdict) Unsafe() int {
 	n := 0
 	for _, s := range v.Subjects {
@@ -106,7 +106,7 @@ func (v Verdict) Unsafe() int {
 	return n
 }
 
-// Checker judges sections as they come. One goroutine uses it.
+// Checker judges the sections of a run as they are added. Only one goroutine may use it.
 type Checker struct {
 	subjects map[string]*Subject
 	names    map[[2]string]*grants // by backend and name
@@ -118,8 +118,8 @@ func New() *Checker {
 	return &Checker{subjects: map[string]*Subject{}, names: map[[2]string]*grants{}}
 }
 
-// Add judges one section, in O(n log n) of its attempts. Sections of one
-// subject are added in the order of their times.
+// Add judges one section in O(n log n) time for n attempts. Sections of one
+// subject must be added in the order of their times.
 func (c *Checker) Add(s results.Section, attempts []results.Attempt) {
 	sub := c.subjects[s.Backend]
 	if sub == nil {
@@ -175,8 +175,8 @@ func (c *Checker) Verdict() Verdict {
 	return v
 }
 
-// Dir judges the folder dir. Events that end early are judged up to the cut,
-// and Verdict.Truncated says so.
+// Dir judges the result folder dir. If the file of events ends early, Dir
+// judges the events up to there, and Verdict.Truncated says so.
 func Dir(dir string) (Verdict, error) {
 	f, err := os.Open(filepath.Join(dir, results.EventsFile))
 	if err != nil {

@@ -18,7 +18,7 @@ var section = results.Section{
 	CellName: results.CellName{Backend: "redis", Scenario: "acquire"}, Kind: results.KindPlugin, Fencing: "durable", Run: 1, Names: []string{"a", "b"},
 }
 
-// held is a grant that was asked, answered, ended at the given times.
+// held returns a granted attempt that was asked, answered and ended at the given times.
 func held(client int32, name int32, asked, answered, ended int64, token uint64) results.Attempt {
 	return results.Attempt{
 		Client: client, Name: name, Asked: asked, Answered: answered, Ended: ended, Done: ended + 1,
@@ -75,8 +75,8 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-// TestViolationsAcrossSections: a violation between two cells is found, and says who
-// did what and when. That of a baseline is shown and not counted.
+// TestViolationsAcrossSections checks that a violation between two cells is found, and
+// says who did what and when. A violation of a baseline is shown but not counted.
 func TestViolationsAcrossSections(t *testing.T) {
 	for _, kind := range []results.Kind{results.KindPlugin, results.KindBaseline} {
 		s, c := section, New()
@@ -96,8 +96,8 @@ func TestViolationsAcrossSections(t *testing.T) {
 	}
 }
 
-// TestAgainstPairs compares both checks with the definition, pair by pair, on
-// random histories.
+// TestAgainstPairs compares both checks on random histories with a check of all
+// pairs of holds.
 func TestAgainstPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var unsafe int
@@ -137,8 +137,8 @@ func pairs(attempts []results.Attempt) (overlap, token bool) {
 	return overlap, token
 }
 
-// TestFolder: a folder is judged by what stands in its files, edited by hand or not,
-// and one that is cut by what is left.
+// TestFolder checks that a folder is judged by the content of its files, even if
+// they were edited. If a file was cut, the rest is judged.
 func TestFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	f, err := results.Create(dir, results.Manifest{Started: time.Now()})
@@ -186,8 +186,8 @@ func TestFolder(t *testing.T) {
 
 const ms = int64(time.Millisecond)
 
-// lease is a grant of lock 0 to a host, with times in milliseconds. It was
-// lost at done, or released from release on, whichever is not 0.
+// lease returns a hold of lock 0 by a host, with times in milliseconds. It was lost
+// at done if done is not 0. It was released from release on if release is not 0.
 func lease(host int, token uint64, asked, granted, valid, done, release int64, renewals ...int64) results.Hold {
 	l := results.Hold{
 		Host: host, Token: token, AskedNs: asked * ms, GrantedNs: granted * ms, ValidNs: valid * ms,
@@ -226,7 +226,7 @@ func TestCells(t *testing.T) {
 		halts  []results.Halt
 		writes []results.Write
 		class  Class
-		rule   claim.Rule // of the first violation
+		rule   claim.Rule // the rule of the first violation
 	}{
 		{"released, then granted", round("latency", lease(0, 1, 0, 2, 90, 0, 100), lease(1, 2, 50, 101, 190, 0, 200)), nil, nil, ClassHeld, ""},
 		{"expired while frozen", round("freeze-host", lease(0, 1, 0, 2, 990, 4001, 0, 700), lease(1, 2, 50, 2705, 4300, 0, 5000)), frozen, nil, ClassHeld, ""},
@@ -276,8 +276,8 @@ func TestCellCounts(t *testing.T) {
 	}
 }
 
-// TestAvailabilityIsJudged: a long lease that is lost, and a free lock that is
-// granted late, break a claim of their own.
+// TestAvailabilityIsJudged checks that a lost long lease and a free lock that
+// is granted late each break a claim.
 func TestAvailabilityIsJudged(t *testing.T) {
 	back := func(leases ...results.Hold) results.Round {
 		r := round("demotion", leases...)
@@ -289,7 +289,7 @@ func TestAvailabilityIsJudged(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		round    results.Round
-		starved  int64 // from when to 3500 ms host 1 does not run; 0 for not
+		starved  int64 // host 1 does not run from then until 3500 ms; 0 if it always runs
 		short    bool
 		unserved int
 	}{

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// documented are the double grants of each backend under each fault that are
-// written down; of all other cells it is promised that there is none.
+// documented has the double grants that are documented for each backend under
+// each fault. All other cells promise that there is none.
 var documented = map[string]map[string]check.Class{
 	"redis": {
 		"restart-wiped": check.ClassToken, "failover": check.ClassToken, "failover-wait": check.ClassToken, "clock-forward": check.ClassToken,
@@ -25,7 +25,7 @@ var documented = map[string]map[string]check.Class{
 	"etcd":     {"restart-wiped": check.ClassToken, "pause-leader": check.ClassToken},
 }
 
-// TestDoubleGrantsAreJudged: a double grant gets the class that is documented.
+// TestDoubleGrantsAreJudged checks that a double grant gets the documented class.
 func TestDoubleGrantsAreJudged(t *testing.T) {
 	for _, of := range kinds.All() {
 		backend := of.Name
@@ -44,7 +44,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 	}
 }
 
-// twoHolders is a round in which the store forgets a grant when the fault
+// twoHolders returns a round in which the store forgets a grant when the fault
 // is injected.
 func twoHolders(backend string, f faults.Fault) results.Round {
 	const ms = 1_000_000

@@ -9,18 +9,18 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// grants is the state with which later holds of a name are compared.
+// grants is what is kept of earlier holds of a name, for the comparison with later holds.
 type grants struct {
 	lastEnd  results.Hold // of the holds so far, the one that ended last
 	maxToken results.Hold // of the holds so far, the one with the highest token
 	any      bool
 }
 
-// breach is called with the two holds that break a rule.
+// breach is a function that is called with two holds that break a rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges holds of one name. No two may overlap, and tokens must rise, if there
-// are tokens.
+// add judges further holds of one name. No two holds may overlap. If tokens is
+// set, tokens must rise.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
 		return
@@ -32,8 +32,8 @@ func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	g.any = true
 }
 
-// overlaps sweeps over holds in the order of their grants, and compares each with the
-// hold so far that lasts longest.
+// overlaps goes through holds in the order of their grants, and compares each hold
+// with the earlier hold that ended last.
 func (g *grants) overlaps(holds []results.Hold, report breach) {
 	last, any := g.lastEnd, g.any
 	for _, h := range inOrder(holds) {
@@ -52,12 +52,12 @@ func inOrder(holds []results.Hold) []results.Hold {
 	return slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) })
 }
 
-// tokens judges that tokens rise, over the store's grants and over the hand-overs of
-// each grant inside its host.
+// tokens checks that tokens rise from one grant of the store to the next, and from
+// one hand-over to the next inside the host of a grant.
 //
-// A hand-over is as old as its grant. A host that does not know yet that the store
-// has lost its lease may hand it on, while another host has had a later grant and may
-// even have ended it. A resource refuses the lower token, as it should.
+// Hand-overs are compared by the time of their grant. A host that does not know yet
+// that the store has lost its lease may still hand the lease over, while another host
+// has a later grant or has even ended it. A resource correctly refuses the lower token.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	for from := 0; from < len(of); {
@@ -84,14 +84,13 @@ func (g *grants) tokens(holds []results.Hold, report breach) {
 	}
 }
 
-// byToken orders holds by token, and those with the same token by time.
+// byToken orders holds by token, and holds with the same token by the time of their request.
 func byToken(a, b results.Hold) int { return cmp.Or(cmp.Compare(a.Token, b.Token), byAsked(a, b)) }
 
 func byAsked(a, b results.Hold) int { return cmp.Compare(a.AskedNs, b.AskedNs) }
 
-// rising compares each hold, in the order of asking, with the highest token among
-// those that had been granted by then. Holds whose times say nothing about their
-// order must still differ.
+// rising checks that each hold has a higher token than all holds that had been
+// granted when it was requested.
 func (g *grants) rising(holds []results.Hold, report breach) {
 	answered := inOrder(holds)
 	highest, any := g.maxToken, g.any
@@ -109,8 +108,8 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 	}
 }
 
-// repeats finds equal tokens of holds that were asked for at the same time. For holds
-// one after the other the order already finds them.
+// repeats finds equal tokens of holds that were requested concurrently. The method
+// rising finds equal tokens of all other holds.
 func repeats(holds []results.Hold, report breach) {
 	ordered := slices.SortedFunc(slices.Values(holds), byToken)
 	for i := 1; i < len(ordered); i++ {

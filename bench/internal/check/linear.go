@@ -10,14 +10,14 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// judging bounds the search for an order. The search is short for histories of a few
-// holders.
+// judging bounds the time of the search for an order. The search is short if a
+// history has few holders.
 const judging = 10 * time.Second
 
-// operation is what happened to one lock.
+// operation is one operation on a lock.
 type operation struct {
 	kind  opKind
-	lease int // the lease that it concerns: the number of the grant within its name
+	lease int // the number of the lease among the grants of its name
 }
 
 type opKind uint8
@@ -25,16 +25,16 @@ type opKind uint8
 const (
 	opAcquire opKind = iota
 	opRenew
-	opFree // release, expiry, or clean-up by a client that knows that the lease is over
+	opFree // a release, an expiry, or a clean-up by a client that knows that the lease is over
 )
 
-// nobody is the state of a lock without a holder; a held lock has its grant's number
-// as its state.
+// nobody is the state of a lock without a holder. The state of a held lock is the
+// number of its grant.
 const nobody = -1
 
-// lockModel is a lock with one holder. An opFree without a return may have happened
-// at any time from some moment on, or never. It has no effect when another grant
-// holds the lock.
+// lockModel is a lock with at most one holder. An opFree without a return may have
+// happened at any time after its call, or never. It has no effect when another
+// grant holds the lock.
 var lockModel = porcupine.Model{
 	Init: func() any { return nobody },
 	Step: func(state, input, _ any) (bool, any) {
@@ -56,9 +56,9 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear judges the holds of one name. died says when a host was killed, 0 for never.
-// From forgets on, unless it is 0, the store may have forgotten any hold. decided is
-// false when the search was given up. first is [claim.Setting]'s FirstSpan.
+// linear reports whether the holds of one name fit a lock with one holder. died returns when a host
+// was killed, 0 for never. Unless forgets is 0, the store may forget any hold from that time on.
+// decided is false if the search ran out of time. first is [claim.Setting]'s FirstSpan.
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
@@ -89,13 +89,13 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 	return false, false
 }
 
-// rounding allows for a store that counts in milliseconds, and for the moment
-// between the reading of the clock and the sending.
+// rounding allows for a store that counts in milliseconds, and for the time
+// between reading the clock and sending the request.
 const rounding = 5 * time.Millisecond
 
-// freeFrom is the first moment at which a hold without an observed release may be
-// over. It is when the hold expires by its last confirmed request, or when its holder
-// began to release it, learned of its loss, or died.
+// freeFrom is the earliest time at which a hold without a confirmed release may be over. It
+// is the time when the hold expires after its last confirmed request. If the holder began
+// to release, learned of its loss, or died before, that earlier time counts.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

@@ -15,50 +15,49 @@ import (
 type Span [2]int64
 
 // Play is the record of one schedule played on one backend, with the effects of its
-// events. All times are by one clock.
+// events. All times are from the same clock.
 type Play struct {
 	Backend, Fencing string
 	Terms            claim.Terms // of the backend
-	Began, Stopped   int64       // the callers were told to
+	Began, Stopped   int64       // when the callers were told to begin and to stop
 	Names            []Name
 	Hosts            []Host
 	Events           []Span            // the time of each event, from its injection to its end
-	Made             []claim.Condition // by events that did not concern one host alone
-	// Starved reports whether the machine gave the processes too little time for
-	// claims that have times.
+	Made             []claim.Condition // conditions made by events that did not concern a single host
+	// Starved reports whether the machine was too busy to judge claims with a time limit.
 	Starved bool
 	Probes  []Probe
 	Left    []string // leftovers, and where they were found
 }
 
-// Name is one lock: how it is used, and what the bounds of claims on it depend on.
+// Name is one lock: how callers use it, and the settings that the bounds of claims depend on.
 type Name struct {
 	Op      results.Op
-	AtLeast time.Duration // how long it stays taken at least
+	AtLeast time.Duration // the shortest time that the lock stays taken
 	claim.Setting
 }
 
 // Host is the report of one host, with the effects of events on it.
 type Host struct {
 	results.Seen
-	Alive bool  // it lived at the end, and ended in order
-	Ended int64 // when an event has ended it; 0 if none has
+	Alive bool  // the host lived until the end, and then ended in order
+	Ended int64 // when an event ended the host; 0 if none did
 	Made  []claim.Condition
-	// Unserved are times in which the store may have granted it nothing, Silent times in which
-	// the store may not have served it at all, and Stood times in which it did not run.
+	// Unserved are periods in which the store may have granted the host nothing. In Silent
+	// ones it may not have served the host at all. In Stood ones the host did not run.
 	Unserved, Silent, Stood []Span
 }
 
-// Probe is the state of a name after every host had ended.
+// Probe is the attempt to acquire a name after every host had ended.
 type Probe struct {
 	Name  int
-	Took  time.Duration // until it was granted to a new host
-	Error string        // why it was not
+	Took  time.Duration // until the name was granted to a new host
+	Error string        // why the name was not granted
 }
 
 // Judgement is the result of judging one play.
 type Judgement struct {
-	// Violations break a claim. The documentation says that Exempt ones may happen.
+	// Violations break a claim. Exempt violations may happen according to the documentation.
 	Violations, Exempt []Violation
 	Grants             int
 	Starved            bool
@@ -67,14 +66,14 @@ type Judgement struct {
 	Unjudged bool
 }
 
-// judge is the state of one judgement.
+// judge is the state while one play is judged.
 type judge struct {
 	Play
 	holds map[int][]results.Hold // by name, in the order of their grants
 	out   Judgement
 }
 
-// Judge judges a play by the claims of its backend.
+// Judge judges a play by the claims for its backend.
 func Judge(p Play) Judgement {
 	j := &judge{Play: p, out: Judgement{Starved: p.Starved}}
 	var all []results.Hold
@@ -105,11 +104,11 @@ func byName(holds []results.Hold) map[int][]results.Hold {
 // HostName is the name of a host in texts for people: A, B, ...
 func HostName(n int) string { return string(rune('A' + n)) }
 
-// everywhere stands for all hosts, because an action on one host excuses no other host.
+// everywhere stands for all hosts. Exceptions for an action on a single host do not apply there.
 const everywhere = -1
 
-// broken notes a claim that does not hold on a host, or everywhere, unless the claim
-// is exempt.
+// broken records a violation of a claim on a host, or everywhere. If the claim is
+// exempt, broken records it as Exempt.
 func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	v := Violation{rule, j.Backend, fmt.Sprintf(format, args...)}
 	made := j.Made
@@ -123,7 +122,8 @@ func (j *judge) broken(host int, rule claim.Rule, format string, args ...any) {
 	j.out.Violations = append(j.out.Violations, v)
 }
 
-// late notes a broken claim with a time limit. On a starved machine it counts as unjudged.
+// late records a violation of a claim with a time limit. On a starved machine it sets Unjudged
+// instead.
 func (j *judge) late(host int, rule claim.Rule, format string, args ...any) {
 	if j.Starved {
 		j.out.Unjudged = true
@@ -136,8 +136,8 @@ func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
 
 func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
 
-// exclusion judges that no lock is granted while another host has it, that tokens
-// rise, and that a host which loses a lock learns of it and does not renew it.
+// exclusion checks that no lock is granted while another host has it, and that tokens rise.
+// It also checks that a host which loses a lock learns of the loss and does not renew.
 func (j *judge) exclusion() {
 	for name, holds := range j.holds {
 		for i := 1; i < len(holds); i++ {
@@ -160,9 +160,8 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal is how long after the next grant a confirmed renewal of the first was
-// sent. It is 0 without such a renewal, or where tokens do not say which grant is the
-// store's later one.
+// staleRenewal is how long after the grant next a confirmed renewal of first was sent. It
+// is 0 without such a renewal, or if the tokens do not show that next is the later grant.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0
@@ -173,9 +172,9 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 	return ns
 }
 
-// margin is how long before the next grant the holder of the first learned of its
-// loss. It is known only for a lost lock of a host that could run for some time
-// before the grant.
+// margin is how long before the grant next the holder of first learned of its
+// loss. It is known only if the lock was lost, and if its host ran without a
+// stop just before that grant, for the duration before.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -184,7 +183,7 @@ func margin(first, next results.Hold, stood []Span, before time.Duration) (ns in
 }
 
 // ends judges how holds have ended. No lock may be released while a function runs
-// under it, and leases must live through short interruptions.
+// under it, and leases must survive short interruptions.
 func (j *judge) ends() {
 	for name, holds := range j.holds {
 		of := j.Names[name]
@@ -196,7 +195,7 @@ func (j *judge) ends() {
 				if of.Op == results.OpDo {
 					j.broken(h.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
 				}
-			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // its first renewal had not come back
+			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // its first renewal had not returned
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
 				if out < claim.Survives.Within(of.Setting) {
@@ -208,7 +207,7 @@ func (j *judge) ends() {
 	}
 }
 
-// overlap is how much of the span in is covered by spans, which may overlap each other.
+// overlap is how much of the period in is covered by spans, which may overlap each other.
 func overlap(spans []Span, in Span) time.Duration {
 	sorted := slices.SortedFunc(slices.Values(spans), func(a, b Span) int { return cmp.Compare(a[0], b[0]) })
 	var sum int64
@@ -223,18 +222,18 @@ func overlap(spans []Span, in Span) time.Duration {
 	return time.Duration(sum)
 }
 
-// Interrupted reports whether an event happened in a span.
+// Interrupted reports whether any event took place during the period in.
 func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }
 
-// freeAt is when a hold was over for every host.
+// freeAt is the time from which on other hosts can get the lock of a hold.
 func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {
 	case h.ReleasedNs > 0:
 		return max(h.ReleasedNs, h.GrantedNs+int64(j.Names[h.Name].AtLeast))
-	case h.ReleaseNs > 0: // its answer is not known
+	case h.ReleaseNs > 0: // the reply to the release is not known
 		return max(h.ReleaseNs, h.ValidNs) + ttl
 	case h.DoneNs > 0:
 		return h.DoneNs + ttl/4
@@ -244,8 +243,8 @@ func (j *judge) freeAt(h results.Hold) int64 {
 	return math.MaxInt64
 }
 
-// calls judges that calls come back in time, that no host which was served once gives
-// up a wait or a release, and that no host ends by itself.
+// calls checks that calls return in time, that no call of a client that was
+// granted a lock before gives up too early, and that no host ends by itself.
 func (j *judge) calls() {
 	for on, h := range j.Hosts {
 		for _, c := range h.Calls {
@@ -261,8 +260,8 @@ func (j *judge) calls() {
 	}
 }
 
-// gaveUp reports whether a call failed with time left. A release has time until its
-// lease is over, which is soon if the lease could not be renewed before.
+// gaveUp reports whether a call failed although it had time left. A release has time
+// until its lease is over, which is soon if the lease could not be renewed before.
 func (j *judge) gaveUp(h Host, c results.Call) bool {
 	until := min(c.LimitNs-int64(claim.Slack), j.Stopped)
 	switch {
@@ -284,7 +283,7 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 }
 
 // unconfirmed reports whether a release concerns a grant that the store may have made
-// by itself and whose first renewal did not come back. Such a lease ends early.
+// by itself, and whose first renewal was not confirmed. Such a lease ends early.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
 		age := release.SentNs - l.GrantedNs
@@ -293,7 +292,7 @@ func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	})
 }
 
-// deadline judges the end of one call.
+// deadline checks that one call returned in time.
 func (j *judge) deadline(on int, c results.Call) {
 	grace := claim.CloseGrace
 	switch c.Op {
@@ -313,7 +312,7 @@ func (j *judge) deadline(on int, c results.Call) {
 	}
 }
 
-// stalls judges that a free and wanted lock is granted.
+// stalls checks that a free lock is granted to a caller that waits for it.
 func (j *judge) stalls() {
 	for name, holds := range j.holds {
 		for i, h := range holds {
@@ -328,7 +327,7 @@ func (j *judge) stalls() {
 	}
 }
 
-// stall judges one period in which a lock was free.
+// stall judges the period from free to next, in which a lock was free.
 func (j *judge) stall(name int, free, next int64) {
 	s := j.Names[name].Setting
 	for on, h := range j.Hosts {
@@ -356,7 +355,7 @@ func (j *judge) stall(name int, free, next int64) {
 	}
 }
 
-// probes judges that every lock is free when all hosts have ended.
+// probes checks that every lock becomes free when all hosts have ended.
 func (j *judge) probes() {
 	for _, p := range j.Probes {
 		s := j.Names[p.Name].Setting

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// TestJudge: each change of a play in which all is well breaks one claim, and the
-// machine, an event or a documented condition may excuse it.
+// TestJudge takes a play without violations and changes it. It checks that each change breaks
+// one claim, unless a starved machine, an event or a documented condition excuses it.
 func TestJudge(t *testing.T) {
 	failed := results.Call{Op: results.OpRelease, SentNs: 4990 * ms, BackNs: 5100 * ms, LimitNs: 9000 * ms, Served: true, Outcome: results.CallFailed}
 	for _, tt := range []struct {
@@ -63,7 +63,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// lose has the hold of a host end by a loss.
+// lose makes the hold of a host end by a loss.
 func lose(h *Host, at int64, cause string) {
 	l := &h.Holds[0]
 	l.ValidNs, l.DoneNs, l.Cause, l.ReleaseNs, l.ReleasedNs = min(l.ValidNs, at), at, cause, 0, 0

@@ -6,34 +6,34 @@
 //	   └─ CMD ARG...       the command, in the front's group: terminal and job control need nobody between
 //	      └─ ...           what it starts
 //
-// Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER): whatever the command has
-// started, in whatever session and however often it has forked, has the keeper among
-// its ancestors while that lives, and the front when it does not.
+// Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER). Every process that the
+// command has started has the keeper among its ancestors, in any session and after
+// any number of forks. When the keeper has died, the front is among them.
 //
-// The claim: the lock is free only when no process of the command is left.
+// The package claims that the lock is free only when no process of the command is left:
 //
 //   - The front is killed: its pipe to the keeper ends. The keeper kills all of its
-//     children but the plugin until it has none ([tree]), and then releases. It renews
+//     descendants except the plugin ([tree]), and then releases the lock. It renews
 //     until then, so a process that cannot be killed (in the kernel, or another user's)
 //     keeps the lock.
-//   - The keeper is killed: its plugin gives nothing back (plugin.Policy, Abandon),
-//     because that could come before the end of the command. The front inherits
-//     the command, kills it the same way, and then breaks the lease by its token.
-//   - The keeper is stopped: the front kills it, and does the same.
-//   - The plugin is killed: the keeper starts another one; the lease lives.
+//   - The keeper is killed: its plugin releases nothing (plugin.Policy, Abandon),
+//     because the command may still run. The front inherits the command, kills it
+//     in the same way, and then breaks the lease by its token.
+//   - The keeper is stopped: the front kills the keeper, and then does the same.
+//   - The plugin is killed: the keeper starts another plugin, and the lease survives.
 //   - Front and keeper are killed at once, or the keeper while the front is stopped: the
-//     kernel ends the command itself (PR_SET_PDEATHSIG), and nothing ends what the
-//     command has started; the lease ends with its TTL. A kill by name cannot hit both:
-//     the keeper's name is lockkeeper, and it has no arguments.
+//     kernel kills the command itself (PR_SET_PDEATHSIG), but nothing ends the processes
+//     that it has started. The lease ends with its TTL. A kill by name cannot hit both,
+//     because the keeper's name is lockkeeper and it has no arguments.
 //   - The lease is not renewed: the command gets SIGTERM when a quarter of the TTL is
 //     left, SIGKILL when a tenth is. If the lease is over by then (it was broken, or the
 //     machine slept), the command gets SIGKILL at once.
 //
 // Processes that another process starts for the command are outside its tree, for instance those of
-// a service manager, a container engine or a remote shell. So are processes on another kernel.
+// a service manager, a container engine or a remote shell. Processes on another kernel are, too.
 //
-// Elsewhere than on Linux no process adopts orphans: a command that leaves its
-// children behind outlives its lock there.
+// On other systems than Linux no process adopts orphans, so processes that a
+// command leaves behind can outlive the lock.
 //
 // # Where is what
 //

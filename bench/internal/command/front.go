@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// breakBudget is for freeing the lock of a keeper that was killed.
+	// breakBudget bounds the time for breaking the lease of a killed keeper.
 	breakBudget = 10 * time.Second
-	// leaveBudget is for a keeper that has nothing left to do.
+	// leaveBudget bounds the time in which a keeper without further work may end.
 	leaveBudget = 5 * time.Second
-	// lookPart of the TTL passes between two looks at the keeper.
+	// lookPart says how often the front checks whether the keeper is stopped: each TTL/lookPart.
 	lookPart = 10
 	// stdioFrom is the lowest number that the command's standard descriptors may have in the
 	// keeper. Lower numbers are for descriptors that the command inherits from the caller.
 	stdioFrom = 100
 )
 
-// ignored are the signals that the caller wants ignored, as nohup and a shell without
-// job control do. They must be read before the first signal.Notify.
+// ignored are the signals that the caller has set to be ignored, as nohup and a shell
+// without job control do. They must be read before the first call of signal.Notify.
 var ignored = func() (all []syscall.Signal) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) {
@@ -41,8 +41,8 @@ var ignored = func() (all []syscall.Signal) {
 	return all
 }()
 
-// handedOn are the signals that the front hands on to the command. Other signals of a
-// terminal reach the command directly, through its group.
+// handedOn are the signals that the front forwards to the command. Other signals of a
+// terminal reach the command directly, through its process group.
 var handedOn = []os.Signal{
 	syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT,
 }
@@ -54,14 +54,14 @@ type front struct {
 	lines   chan line // of the keeper
 	out     *Out
 	token   uint64 // of the last lease
-	plugin  plug   // of the keeper, when it got that lease
-	stopped bool   // the keeper was stopped when we last looked
-	leads   bool   // the session of a terminal
-	hungUp  bool   // a hang-up has been sent to the group, and comes back to us
+	plugin  plug   // the keeper's plugin when the keeper got that lease
+	stopped bool   // the keeper was stopped at the last check
+	leads   bool   // this process leads the session of a terminal
+	hungUp  bool   // a hang-up has been sent to the group, and this process will receive it, too
 }
 
 // Run runs s to its end. It writes messages to out meanwhile. It handles the signals
-// of this process, which must start no other child.
+// of this process, and the caller must not start other children.
 func Run(s Spec, out *Out) End {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
@@ -70,11 +70,11 @@ func Run(s Spec, out *Out) End {
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(handedOn), func(s os.Signal) bool {
 		return slices.Contains(ignored, s.(syscall.Signal))
 	})...)
-	signal.Ignore(syscall.SIGPIPE) // the reader of our standard error may go; the command has its default
+	signal.Ignore(syscall.SIGPIPE) // the reader of our standard error may end; the command gets the default action
 	s.Group, s.Ignored = syscall.Getpgrp(), ignored
 	for i := range s.Stdio {
 		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD, stdioFrom)
-		if err != nil { // the descriptor is closed, and stays so for the command
+		if err != nil { // the descriptor is closed, and is also closed for the command
 			fd = -1
 		}
 		s.Stdio[i] = uintptr(fd)
@@ -88,7 +88,7 @@ func Run(s Spec, out *Out) End {
 	return f.serve(signals)
 }
 
-// serve carries out the keeper's lines until the keeper is done.
+// serve handles the keeper's lines until the keeper is done.
 func (f *front) serve(signals <-chan os.Signal) End {
 	look := time.NewTicker(min(max(f.spec.TTL/lookPart, killPause), lookEvery))
 	defer look.Stop()
@@ -109,7 +109,7 @@ func (f *front) serve(signals <-chan os.Signal) End {
 	}
 }
 
-// signal hands a signal on to the command.
+// signal forwards a signal to the command.
 func (f *front) signal(sig syscall.Signal) {
 	knows := fromTerminal(sig)
 	if sig == syscall.SIGHUP && f.hungUp {
@@ -117,16 +117,16 @@ func (f *front) signal(sig syscall.Signal) {
 		return
 	}
 	if sig == syscall.SIGHUP && f.leads && !leadsTerminal() {
-		// The kernel tells only the leader that the terminal is gone, and tells the leader's
-		// group when the leader ends. We end after every process that the command has started.
+		// The kernel sends SIGHUP to the leader only, and to its group when the leader ends.
+		// That is too late, because this process ends after all processes of the command.
 		f.leads, f.hungUp, knows = false, true, true
-		_ = syscall.Kill(0, sig) // we are in that group
+		_ = syscall.Kill(0, sig) // the group includes this process
 	}
 	_ = f.keeper.Send(order{sig, knows}) // it fails when the keeper has ended
 }
 
-// leadsTerminal reports whether this process leads the front leads the session of a
-// terminal, as the command of ssh -t does.
+// leadsTerminal reports whether this process leads the session of a terminal,
+// as the command of ssh -t does.
 func leadsTerminal() bool {
 	if sid, err := unix.Getsid(0); err != nil || sid != os.Getpid() {
 		return false
@@ -138,17 +138,17 @@ func leadsTerminal() bool {
 	return tty.Close() == nil
 }
 
-// look kills a keeper that was found stopped by a signal twice in a row. Such a keeper
-// does not renew, and could not end the command in time.
+// look kills a keeper that was stopped by a signal at two checks in a row. Such a
+// keeper does not renew, and cannot end the command in time.
 func (f *front) look() {
 	s, _ := proc.Of(f.keeper.Pid())
 	if f.stopped && s.Stopped() {
-		_ = syscall.Kill(f.keeper.Pid(), syscall.SIGKILL) // it may have ended
+		_ = syscall.Kill(f.keeper.Pid(), syscall.SIGKILL) // the keeper may have ended
 	}
 	f.stopped = s.Stopped()
 }
 
-// take carries out one line of the keeper.
+// take handles one line from the keeper.
 func (f *front) take(l line) {
 	switch {
 	case l.Say != "" && f.spec.Verbose, l.Warn != "":
@@ -156,25 +156,25 @@ func (f *front) take(l line) {
 	case l.Token != 0:
 		f.token, f.plugin = l.Token, l.Plugin
 	case l.Stopped != 0:
-		// A terminal has stopped us, too, so the line may be old, and both may run again by now.
+		// A terminal stops this process, too. The line may be old, and both may run again by now.
 		if s, ok := proc.Of(l.Stopped); ok && s.Stopped() {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it cannot fail
 		}
 	}
 }
 
-// leave waits for the keeper, which has nothing left to do.
+// leave waits for the end of the keeper, which has no further work.
 func (f *front) leave(e End) End {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveBudget)
 	defer cancel()
-	_ = f.keeper.Close(ctx) // it is killed then
+	_ = f.keeper.Close(ctx) // an error means that the keeper was killed
 	return e
 }
 
-// replace does the work of a keeper that was killed. It ends the command, and only
-// then the lease. With AtLeast the lease goes on to its end.
+// replace does the work of a keeper that was killed. It first ends the command,
+// and then breaks the lease. With AtLeast it lets the lease expire instead.
 func (f *front) replace() End {
-	for len(f.lines) > 0 { // the channel has all lines of the keeper
+	for len(f.lines) > 0 { // the channel already holds all remaining lines of the keeper
 		l := <-f.lines
 		if l.End != nil {
 			return *l.End
@@ -183,8 +183,8 @@ func (f *front) replace() End {
 			f.token, f.plugin = l.Token, l.Plugin
 		}
 	}
-	// The keeper's plugin has nothing to release, and ends by itself or with the rest. Note:
-	// the disk may delay the plugin while it removes its directory, once by half a second.
+	// The keeper's plugin has nothing to release. It ends by itself or is killed. Note: the
+	// disk may delay the plugin while it removes its directory, once by half a second.
 	defer tree{func() int { return 0 }}.kill()
 	tree{f.plugin.running}.kill()
 	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
@@ -213,9 +213,9 @@ func (f *front) free() error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// fromTerminal reports whether the command has got sig, too, because a terminal sends
-// it to its whole foreground group. Note: a signal from elsewhere then looks the same,
-// and is not handed on.
+// fromTerminal reports whether the command has received sig, too, because a terminal
+// sends it to the whole foreground group. Note: a signal from another sender looks the
+// same then, and is not forwarded.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// A command whose lease is not renewed is asked to end when TTL/termPart is left,
-	// and killed when TTL/killPart is left.
+	// A command whose lease is not renewed gets SIGTERM when TTL/termPart is left,
+	// and is killed when TTL/killPart is left.
 	termPart, killPart = 4, 10
-	// maxHoldGrace is for a command that is asked to end because of MaxHold.
+	// maxHoldGrace is the time from SIGTERM to SIGKILL when MaxHold is over.
 	maxHoldGrace = 10 * time.Second
-	// lookEvery bounds the time until a machine that slept is noticed.
+	// lookEvery bounds the time until run notices that the machine slept.
 	lookEvery = time.Second
-	// leftAfter is how long processes that the command left may run unreported.
+	// leftAfter is how long processes that the command left run before they are reported.
 	leftAfter = time.Second
 )
 
@@ -34,18 +34,18 @@ type run struct {
 	start time.Time
 
 	status *syscall.WaitStatus // of the command, when it has ended
-	over   time.Time           // when it has
-	told   bool                // the processes that it left behind were reported
+	over   time.Time           // when the command has ended
+	told   bool                // the processes that the command left behind were reported
 	lost   string              // why the command must end early; "" when it need not
 	termed bool
 	killAt time.Time // when the command, asked to end, is killed; zero for never
 	deny   bool      // a process that cannot be killed was reported
 }
 
-// hold runs the command under h until no process of it is left, and gives h back.
+// hold runs the command under h until none of its processes is left, and then releases h.
 //
-// Every way out of hold first empties the tree, and then releases. That keeps the
-// claim of this package for every end but the keeper's.
+// Every return from hold first waits until the tree is empty, and then releases
+// h. This keeps the claim of this package unless the keeper itself dies.
 func (k *keeper) hold(h held) End {
 	r := &run{keeper: k, held: h, start: time.Now(), tree: tree{func() int {
 		pid, _ := plugin.ProcessOf(k.backend)
@@ -66,7 +66,7 @@ func (k *keeper) hold(h held) End {
 		return k.failed(started)
 	case started != nil:
 		return notStarted(k.spec.Argv[0], started)
-	case r.status == nil: // another goroutine has waited for it
+	case r.status == nil: // another goroutine has waited for the command
 		return End{Kind: Failed, Reason: "the command has ended with an unknown status"}
 	case r.status.Signaled():
 		return End{Status: 128 + int(r.status.Signal())}
@@ -81,7 +81,7 @@ func notStarted(name string, err error) End {
 	return End{Status: 126, Reason: fmt.Sprintf("%s: %v", name, err)}
 }
 
-// begin starts the command, in the front's group.
+// begin starts the command in the front's process group.
 func (r *run) begin() error {
 	// A grant that the store made by itself has a short deadline until its first renewal.
 	for time.Until(r.held.Deadline()) <= r.spec.TTL/termPart && r.wanted.Err() == nil && r.held.Err() == nil {
@@ -98,7 +98,7 @@ func (r *run) begin() error {
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: r.spec.Group}
 	dieWithParent(attr)
-	// A command under another lock already has such variables; the last ones count.
+	// If this process runs under another lock, it already has such variables. The last ones count.
 	env := (&exec.Cmd{Env: append(os.Environ(),
 		"LOCKBENCH_LOCK="+r.spec.Name,
 		"LOCKBENCH_TOKEN="+strconv.FormatUint(r.held.Token(), 10),
@@ -113,7 +113,7 @@ func (r *run) begin() error {
 	return err
 }
 
-// took notes the end of a child.
+// took records that a child has ended or was stopped.
 func (r *run) took(pid int, status syscall.WaitStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,8 +162,8 @@ func (r *run) look(now time.Time) {
 	}
 }
 
-// end has the command killed at the time at, or sooner if an earlier call said so. The
-// first reason counts.
+// end sets the time at which the command is killed, unless an earlier call has set an
+// earlier time. The reason of the first call counts.
 func (r *run) end(reason string, at time.Time) {
 	if r.lost == "" {
 		r.lost = reason
@@ -173,7 +173,7 @@ func (r *run) end(reason string, at time.Time) {
 	}
 }
 
-// wait waits until something may have changed.
+// wait waits until the state of the run may have changed.
 func (r *run) wait() {
 	now := time.Now()
 	pause := min(lookEvery, time.Until(r.held.Deadline())-r.spec.TTL/termPart)
@@ -186,7 +186,7 @@ func (r *run) wait() {
 	timer := time.NewTimer(max(pause, killPause))
 	defer timer.Stop()
 	fronted, wanted, done := r.fronted.Done(), r.wanted.Done(), r.held.Done()
-	if !r.killAt.IsZero() && !now.Before(r.killAt) { // no news of these matters any more
+	if !r.killAt.IsZero() && !now.Before(r.killAt) { // the command is being killed, so these no longer matter
 		fronted, wanted, done = nil, nil, nil
 	}
 	select {

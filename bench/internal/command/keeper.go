@@ -23,7 +23,7 @@ import (
 
 const (
 	startTimeout = 30 * time.Second
-	// closeBudget is for the release, the last thing that a keeper does.
+	// closeBudget bounds the release of the lock, which is the last thing that a keeper does.
 	closeBudget = 10 * time.Second
 	// betweenTerms is the pause before a command that has ended is run again.
 	betweenTerms = time.Second
@@ -32,7 +32,7 @@ const (
 // Main makes this process a keeper if it was started as one. Call it first in main.
 func Main() { proc.Become(role, called, openKeeper) }
 
-// keeper has the lease, and the command as its child.
+// keeper is the process that holds the lease. The command is its child.
 type keeper struct {
 	spec    Spec
 	said    chan line
@@ -48,31 +48,31 @@ type keeper struct {
 	at      time.Time // the tick that the command runs for; zero for none
 
 	mu    sync.Mutex
-	pid   int  // process id of the command; 0 when there is none to signal
+	pid   int  // process id of the command; 0 when no command can be signalled
 	leave bool // a signal asked the keeper to end, so no other term follows
 }
 
-// interrupt is the signal that has ended a wait.
+// interrupt is the signal that has ended a wait for the lock.
 type interrupt syscall.Signal
 
 func (i interrupt) Error() string { return syscall.Signal(i).String() }
 
 func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	k := &keeper{spec: s, said: make(chan line, 256), changes: make(chan os.Signal, 1), ended: make(chan struct{})}
-	// The front has reported a failure of these, or it only hides our name in a list.
+	// The front has reported errors of AdoptOrphans. Rename changes only the name in process lists.
 	_, _ = proc.Rename(called), proc.AdoptOrphans()
 	for _, fd := range s.Stdio {
 		syscall.CloseOnExec(int(fd))
 	}
-	// A signal that a service manager sends to all of its processes is for the command; we end
-	// when the command has. Our children have the default for handled signals, as the caller's
-	// children have; they ignore the signals that the caller ignores.
+	// A signal that a service manager sends to all processes is meant for the command, so the
+	// keeper discards it and ends after the command. For these signals the keeper's children
+	// have the default action, or ignore them if the caller ignores them.
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, append([]os.Signal{syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP}, handedOn...)...)
 	for _, sig := range s.Ignored {
 		signal.Ignore(sig)
 	}
-	signal.Notify(k.changes, syscall.SIGCHLD) // called before the command starts, or its end could be missed
+	signal.Notify(k.changes, syscall.SIGCHLD) // before the command starts, because its end could be missed otherwise
 	k.fronted, k.orphan = context.WithCancel(context.Background())
 	k.wanted, k.refuse = context.WithCancelCause(k.fronted)
 	told := make(chan struct{})
@@ -84,7 +84,7 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	}()
 	go func() {
 		defer close(k.ended)
-		// The kernel ends the command with the thread that has started it.
+		// The kernel kills the command when the thread that has started it ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		e := k.run()
@@ -95,7 +95,7 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	return k, nil
 }
 
-// say tells the front, which may be stopped. Lines that find no room are dropped.
+// say sends a line to the front, which may be stopped. It drops the line if the channel is full.
 func (k *keeper) say(l line) {
 	select {
 	case k.said <- l:
@@ -103,7 +103,7 @@ func (k *keeper) say(l line) {
 	}
 }
 
-// Do implements proc.Agent: a signal for the command, or for the wait for its lock.
+// Do implements proc.Agent. An order has a signal for the command, or for the wait for its lock.
 func (k *keeper) Do(_ context.Context, o order) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,11 +113,11 @@ func (k *keeper) Do(_ context.Context, o order) {
 	case k.pid == 0 && ends:
 		k.refuse(interrupt(o.Signal))
 	case k.pid != 0 && !o.Knows:
-		_ = syscall.Kill(k.pid, o.Signal) // no one has waited for the pid, so it is still ours; a process of another user refuses the signal
+		_ = syscall.Kill(k.pid, o.Signal) // the process was not reaped yet, so the pid is still valid; a process of another user refuses the signal
 	}
 }
 
-// leaves reports whether no other term is to follow.
+// leaves reports whether no other term should follow.
 func (k *keeper) leaves() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,12 +131,12 @@ func (k *keeper) Close() error {
 	return nil
 }
 
-// run does the whole work of the keeper, and leaves neither lock nor command nor plugin behind.
+// run does the whole work of the keeper. It leaves neither lock nor command nor plugin behind.
 func (k *keeper) run() (e End) {
 	log := slog.New(slog.DiscardHandler)
 	b, err := plugin.Open(k.wanted, k.spec.Backend, &plugin.Options{
 		Path: k.spec.Path, Config: k.spec.Config, Logger: log, StartTimeout: startTimeout,
-		OnHostDeath: plugin.Policy{Abandon: true}, // see the front
+		OnHostDeath: plugin.Policy{Abandon: true}, // the front breaks the lease instead
 	})
 	if err != nil {
 		return k.failed(err)
@@ -169,10 +169,10 @@ func (k *keeper) run() (e End) {
 	}
 }
 
-// plug is the plugin as it is now.
+// plug returns the plugin's current process.
 func (k *keeper) plug() plug {
 	pid, _ := plugin.ProcessOf(k.backend)
-	s, _ := proc.Of(pid) // the plugin may have ended; with 0 no process is spared
+	s, _ := proc.Of(pid) // the plugin may have ended; with pid 0 no process is spared
 	return plug{pid, s.Start}
 }
 
@@ -221,7 +221,7 @@ func (k *keeper) tell(ev core.Event) {
 	}
 }
 
-// held is a lease or a term.
+// held is what lease and term have in common.
 type held interface {
 	Token() uint64
 	Deadline() time.Time
@@ -230,13 +230,13 @@ type held interface {
 	Release(context.Context) error
 }
 
-// led is a term as a lease.
+// led is a term with the methods of held.
 type led struct{ *core.Term }
 
 func (l led) Done() <-chan struct{}             { return l.Context().Done() }
 func (l led) Release(ctx context.Context) error { return l.Resign(ctx) }
 
-// acquire waits for the lock as long as it may.
+// acquire waits for the lock or the leadership, as long as the Spec allows.
 func (k *keeper) acquire() (held, error) {
 	ctx := k.wanted
 	if k.spec.Wait > 0 {
@@ -280,7 +280,7 @@ func (k *keeper) acquire() (held, error) {
 		lease, err = l.Acquire(ctx)
 	}
 	if err != nil {
-		return nil, err // a plain nil, because a nil pointer in an interface is not nil
+		return nil, err // an untyped nil, because a nil pointer in an interface is not nil
 	}
 	return lease, nil
 }

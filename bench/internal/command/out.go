@@ -8,22 +8,22 @@ import (
 // outBudget is how long the last lines may take to be written.
 const outBudget = time.Second
 
-// Out writes texts for people to a writer that may take them late or never: a full
-// pipe that nobody reads, a terminal that Ctrl-S has stopped. A process with a
-// command to end or a lock to free never waits for the writer. Texts that find 64
-// others before them are dropped. It may be used from any goroutine.
+// Out writes texts for people to a writer that may block, such as a full pipe
+// without a reader or a terminal that Ctrl-S has stopped. A process that must end
+// a command or free a lock never waits for the writer. Out drops texts when 64
+// others wait before them. It may be used from any goroutine.
 type Out struct {
 	texts chan string
 	done  chan struct{}
 }
 
-// NewOut returns an Out on w, to be closed.
+// NewOut returns an Out that writes to w. The caller must close it.
 func NewOut(w io.Writer) *Out {
 	o := &Out{make(chan string, 64), make(chan struct{})}
 	go func() {
 		defer close(o.done)
 		for text := range o.texts {
-			_, _ = io.WriteString(w, text) // there is no other place to say so
+			_, _ = io.WriteString(w, text) // there is no other place to report an error
 		}
 	}()
 	return o
@@ -38,8 +38,8 @@ func (o *Out) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Close waits until all is written, but for a second at most. Text that w has not
-// taken by then is lost.
+// Close waits until everything is written, but at most one second. Text that w
+// has not accepted by then is lost.
 func (o *Out) Close() {
 	close(o.texts)
 	timer := time.NewTimer(outBudget)

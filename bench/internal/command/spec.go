@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Spec is what to run under which lock.
+// Spec says which command to run under which lock.
 type Spec struct {
 	Backend, Path string // of the plugin
 	Config        driver.Config
@@ -18,16 +18,16 @@ type Spec struct {
 	Label         string
 
 	TTL, AtLeast time.Duration // as in core.LockOptions
-	Tick         time.Duration // as the interval of tick.Every; 0 for a lock without ticks
+	Tick         time.Duration // the interval of tick.Every; 0 for a lock without ticks
 	MaxHold      time.Duration // the command is ended after this time; 0 for never
 	Try          bool          // do not wait
 	Wait         time.Duration // longest wait; 0 for no end
 	Lead         bool          // as the leader of the election of that name
-	Restart      bool          // go on when the command has ended, too
+	Restart      bool          // run the command again when it has ended
 	Verbose      bool
 
-	// The keeper does not inherit these from the front: descriptors of standard
-	// input, output and error, the group of the command, the signals that it ignores.
+	// The keeper does not inherit these from the front: the command's descriptors for
+	// standard input, output and error, its process group, and the signals that it ignores.
 	Stdio   [3]uintptr
 	Group   int
 	Ignored []syscall.Signal
@@ -36,41 +36,41 @@ type Spec struct {
 // Kind says how a run ended.
 type Kind string
 
-// The kinds of ends.
+// These are the kinds of ends.
 const (
 	Ended       Kind = ""            // the command has ended, or a signal has ended the wait for the lock
-	Held        Kind = "held"        // by another holder, until the wait was over
+	Held        Kind = "held"        // another holder had the lock until the wait was over
 	Lost        Kind = "lost"        // the lease was lost, or MaxHold is over; the command was ended
 	Unavailable Kind = "unavailable" // the plugin or the store cannot be used
 	Invalid     Kind = "invalid"     // the Spec does not fit the backend
 	Failed      Kind = "failed"      // something else
 )
 
-// End is the end of a run. Status is the command's status in a shell: 128 + n when signal n has
-// ended it, 126 when it cannot be executed. For other kinds Reason says why.
+// End says how a run ended. Status is the command's status in a shell: 128 + n when signal n
+// has ended it, 126 when it cannot be executed. Other kinds have a Reason.
 type End struct {
 	Kind   Kind
 	Status int
 	Reason string
 }
 
-// line is what the keeper says to the front.
+// line is a message from the keeper to the front.
 type line struct {
-	Say     string `json:",omitempty"` // for people who want to know
-	Warn    string `json:",omitempty"` // for all
-	Token   uint64 `json:",omitempty"` // of a new lease
-	Plugin  plug   `json:",omitzero"`  // with the token: the keeper's plugin
-	Stopped int    `json:",omitempty"` // the command, which a signal has stopped
+	Say     string `json:",omitempty"` // shown to people if Verbose
+	Warn    string `json:",omitempty"` // always shown to people
+	Token   uint64 `json:",omitempty"` // the token of a new lease
+	Plugin  plug   `json:",omitzero"`  // set with Token: the keeper's plugin
+	Stopped int    `json:",omitempty"` // process id of the command, which a signal has stopped
 	End     *End   `json:",omitempty"` // the last line
 }
 
-// plug is a plugin's process. Its start tells it from a later one of that number.
+// plug is a plugin's process. A later process with the same pid has another start time.
 type plug struct {
 	Pid   int
 	Start string
 }
 
-// running is the process id, or 0 when that process has ended.
+// running returns the process id, or 0 when that process has ended.
 func (p plug) running() int {
 	if s, ok := proc.Of(p.Pid); !ok || s.Start != p.Start {
 		return 0
@@ -78,13 +78,13 @@ func (p plug) running() int {
 	return p.Pid
 }
 
-// order is what the front says to the keeper.
+// order is a message from the front to the keeper.
 type order struct {
 	Signal syscall.Signal // for the command
-	Knows  bool           // the command has the signal already
+	Knows  bool           // the command has already received the signal
 }
 
-// role makes a process a keeper, see proc.Become.
+// role makes a process a keeper, and called is its name; see proc.Become.
 const (
 	role   = "LOCKBENCH_KEEPER"
 	called = "lockkeeper"

@@ -2,5 +2,5 @@ package command
 
 import "syscall"
 
-// dieWithParent has the kernel end the command with the thread that starts it.
+// dieWithParent makes the kernel kill the command when the thread that starts it ends.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -4,5 +4,5 @@ package command
 
 import "syscall"
 
-// dieWithParent does nothing here.
+// dieWithParent does nothing, because only Linux supports it.
 func dieWithParent(*syscall.SysProcAttr) {}

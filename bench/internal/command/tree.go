@@ -10,32 +10,32 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Bounds of the pause between two looks for what is left to kill. The pause is a tenth of the
-// time that the killing has taken so far, because a process may wait in the kernel for hours.
+// These bound the pause between two rounds of killing. The pause is a tenth of the time that
+// the killing has taken so far, because a process may wait in the kernel for hours.
 const (
 	killPause    = time.Millisecond
 	maxKillPause = 100 * time.Millisecond
 )
 
-// pauseAfter is the pause for a killing that began at start.
+// pauseAfter returns the pause between two rounds of a killing that began at start.
 func pauseAfter(start time.Time) time.Duration {
 	return min(max(time.Since(start)/10, killPause), maxKillPause)
 }
 
-// tree is every descendant of this process but one spared child. One goroutine uses
-// it, and no other code may wait for a child of this process but the spared one.
+// tree is every descendant of this process except one spared child. Only one goroutine may
+// use it, and no other code may wait for a child of this process except the spared child.
 type tree struct {
 	spare func() (pid int) // 0 for none
 }
 
-// children are the children of this process that are in the tree, ended ones too.
+// children are the children of this process that are in the tree, including those that have ended.
 func (t tree) children() []int {
 	spared := t.spare()
 	return slices.DeleteFunc(proc.Children(os.Getpid()), func(pid int) bool { return pid == spared })
 }
 
-// signal sends sig to every process of the tree, and reports whether one of them may
-// not be signalled by us.
+// signal sends sig to every process of the tree. It reports whether this process was
+// not permitted to signal one of them.
 func (t tree) signal(sig syscall.Signal) (refused bool) {
 	type node struct{ pid, parent int }
 	var all []node
@@ -51,19 +51,19 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 		if err != nil {
 			continue
 		}
-		// The pid may belong to another process by now, but not once we have a handle. A
-		// process with a new parent is found again through that parent.
+		// The pid may belong to another process by now, so check the parent with the handle
+		// open. A process that has got a new parent is found again through that parent.
 		if now, ok := proc.Of(n.pid); ok && now.Parent == n.parent {
 			refused = errors.Is(p.Signal(sig), syscall.EPERM) || refused
 		}
-		_ = p.Release() // it does not fail
+		_ = p.Release() // Release does not fail
 	}
 	return refused
 }
 
-// reap waits for the children that have ended, and calls took for what became of each.
-// It reports whether a child is left. Only here are children waited for, between two
-// lists, so that an empty list of [proc.Children] proves that the tree is empty.
+// reap waits for the children that have ended, and calls took with the status of each. It
+// reports whether a child is left. No other function waits for children, so no child disappears
+// while [proc.Children] makes its list, and an empty list proves that the tree is empty.
 func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {
 	for {
 		children, waited := t.children(), false
@@ -80,7 +80,7 @@ func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {
 	}
 }
 
-// kill ends the tree, and returns when nothing of it is left.
+// kill kills every process of the tree, and returns when the tree is empty.
 func (t tree) kill() {
 	start := time.Now()
 	for t.reap(func(int, syscall.WaitStatus) {}) {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestRandomCancels is the suite's case of acquires that are cancelled at
-// random moments, through the plugin, ten thousand times.
+// TestRandomCancels runs the suite's case of acquires that are cancelled at
+// random times, through the plugin, up to ten thousand times.
 func TestRandomCancels(t *testing.T) {
 	each(t, func(t *testing.T, s *system) {
 		cancels := count(500, 10_000)
@@ -24,8 +24,8 @@ func TestRandomCancels(t *testing.T) {
 	})
 }
 
-// left are the locks that are held or waited for in the end, and 20 s later: a
-// minority of servers has the time to follow, and a request to end.
+// left returns the locks that are still held or waited for after 20 s, in which
+// a minority of servers can catch up and requests can end.
 func (s *system) left(t *testing.T) (left []string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -14,12 +14,12 @@ import (
 )
 
 // TestChurn kills plugins and hosts while the others acquire, release and
-// campaign: no process, no file and no lock may stay behind, and what any
-// schedule is judged by holds.
+// campaign. It checks that no process, file or lock is left, and that no claim
+// is broken.
 func TestChurn(t *testing.T) {
 	for _, k := range kinds.All() {
 		if k.InHost() {
-			continue // a store that dies with its plugin has one host
+			continue // a store that lives in its plugin has only one host
 		}
 		t.Run(k.Name, func(t *testing.T) {
 			var churn []faults.Event
@@ -35,8 +35,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// TestPlannedFailover: candidates and leases of 10 s live through the promotion of a
-// replica, and back.
+// TestPlannedFailover checks that candidates and leases of 10 s survive the
+// promotion of a replica, and the way back.
 func TestPlannedFailover(t *testing.T) {
 	for _, k := range kinds.All() {
 		if k.Setting(servers.WithReplica).Name == "" {
@@ -50,8 +50,8 @@ func TestPlannedFailover(t *testing.T) {
 	}
 }
 
-// play lets events happen to seven hosts, of which six may die, and judges what they
-// saw.
+// play makes events happen to seven hosts, of which six may die, and judges what
+// they saw.
 func play(t *testing.T, k *servers.Kind, setting string, events []faults.Event) {
 	t.Helper()
 	times := func(least, most time.Duration) faults.Bounds {

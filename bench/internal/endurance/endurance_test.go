@@ -1,7 +1,6 @@
-// Package endurance_test repeats, in great numbers, what can go wrong with the
-// shipped plugin binaries on real servers: hosts and plugins killed, acquires
-// cancelled at random moments. It is short
-// by default; LOCKBENCH_LONG=1 runs the full counts.
+// Package endurance_test tests the shipped plugin binaries on real servers.
+// Over and over it kills hosts and plugins, and cancels acquires at random
+// times. It is short by default. LOCKBENCH_LONG=1 runs the full counts.
 package endurance_test
 
 import (
@@ -22,7 +21,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// count picks between the short and the full number of rounds.
+// count returns the short or the full number of rounds.
 func count(short, long int) int {
 	if os.Getenv("LOCKBENCH_LONG") != "" {
 		return long
@@ -30,14 +29,14 @@ func count(short, long int) int {
 	return short
 }
 
-// system is one backend on servers of its own.
+// system is one backend with servers started for it.
 type system struct {
 	*servers.Environment
 	name, binary string
-	config       driver.Config // of the plugin
+	config       driver.Config // configuration of the plugin
 }
 
-// each runs f on the servers of every backend that has some.
+// each runs f for every backend that has servers.
 func each(t *testing.T, f func(t *testing.T, s *system)) {
 	for _, k := range kinds.All() {
 		if !k.InHost() {
@@ -46,7 +45,7 @@ func each(t *testing.T, f func(t *testing.T, s *system)) {
 	}
 }
 
-// start starts those of one, which are closed at the end of the test.
+// start starts the servers of one backend, and closes them at the end of the test.
 func start(t *testing.T, k *servers.Kind) *system {
 	t.Helper()
 	binary := buildPlugin(t, k.Name)
@@ -55,7 +54,7 @@ func start(t *testing.T, k *servers.Kind) *system {
 	return &system{e, k.Name, binary, e.ConfigOf(nil)}
 }
 
-// longest is the TTL of most leases: longer than anything that is waited for here.
+// longest is the TTL of most leases. It is longer than any wait of these tests.
 const longest = 30 * time.Second
 
 func buildPlugin(t *testing.T, backend string) string {

@@ -19,28 +19,28 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// envOddHost makes TestOddHostProcess an odd host; it is an oddHost in JSON.
+// envOddHost is a variable with an oddHost in JSON. It makes TestOddHostProcess run that host.
 const envOddHost = "LOCKBENCH_ODD_HOST"
 
-// oddHost is a host with a habit that plugins must bear.
+// oddHost is a host with an unusual habit, which plugins must tolerate.
 type oddHost struct {
 	Habit  string
 	Plugin string
 	Path   string
 	Config driver.Config
 	Rounds int
-	Round  int // the first one to do, in a host that executes itself anew
+	Round  int // the next round, in a host that executes itself again
 }
 
-// habits, by what a host does before it opens plugins, and after the last. Those that
-// reap or ignore all children, and few descriptors, are actions of bench/internal/faults.
+// habits has functions that a host calls before it opens plugins, and then calls their results at
+// the end. Other habits, such as reaping all children, are actions of bench/internal/faults.
 var habits = map[string]func(t *testing.T) (end func()){
 	"executes itself anew":   func(*testing.T) func() { return func() {} }, // after each round
 	"children follow thread": startFollowers,
 }
 
-// TestOddHosts runs hosts with odd habits that open a plugin, acquire, kill the
-// plugin, acquire and close: nothing panics, and nothing is left.
+// TestOddHosts runs hosts with odd habits that open a plugin, acquire, kill the plugin,
+// acquire and close. It checks that nothing panics, and that nothing is left.
 func TestOddHosts(t *testing.T) {
 	each(t, func(t *testing.T, s *system) {
 		for habit := range habits {
@@ -64,7 +64,7 @@ func TestOddHosts(t *testing.T) {
 	})
 }
 
-// TestOddHostProcess is the host itself.
+// TestOddHostProcess is the host process of TestOddHosts.
 func TestOddHostProcess(t *testing.T) {
 	var h oddHost
 	text, ok := os.LookupEnv(envOddHost)
@@ -82,7 +82,7 @@ func TestOddHostProcess(t *testing.T) {
 	}
 	end()
 	eventually(t, "no process is left", func() bool {
-		// Those of a program that executed itself anew are for us to reap.
+		// This program must also reap the children that it had before it executed itself again.
 		_, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		return errors.Is(err, syscall.ECHILD)
 	})
@@ -92,7 +92,7 @@ func TestOddHostProcess(t *testing.T) {
 	})
 }
 
-// work does all rounds. What is made once is made in the first.
+// work does all rounds. It counts descriptors only after the first, which opens what stays open.
 func (h oddHost) work(t *testing.T) {
 	h.round(t, 0).close(t)
 	descriptors := openFiles(t)
@@ -102,8 +102,8 @@ func (h oddHost) work(t *testing.T) {
 	eventually(t, "no descriptor is left", func() bool { return openFiles(t) <= descriptors })
 }
 
-// executeAnew does one round and leaves the rest to the next program, as servers
-// do that upgrade in place. Nobody closes the client.
+// executeAnew does one round and then executes the program again for the rest,
+// like a server that upgrades in place. The client is never closed.
 func (h oddHost) executeAnew(t *testing.T) {
 	if h.Round == h.Rounds {
 		return
@@ -153,7 +153,7 @@ func (h oddHost) round(t *testing.T, n int) oddClient {
 	return oddClient{c}
 }
 
-// pluginOf waits for the plugin to be up.
+// pluginOf waits until the plugin is up, and returns its process id.
 func pluginOf(t *testing.T, b driver.Backend) (pid int) {
 	t.Helper()
 	eventually(t, "the plugin is up", func() (ok bool) {
@@ -163,8 +163,8 @@ func pluginOf(t *testing.T, b driver.Backend) (pid int) {
 	return pid
 }
 
-// startFollowers starts children that the kernel kills when the thread ends that
-// has started them; in the end all of them have to live.
+// startFollowers starts children that the kernel kills when the thread that
+// started them ends. end checks that all of them are still alive.
 func startFollowers(t *testing.T) (end func()) {
 	var followers []*exec.Cmd
 	for range 20 {
@@ -182,8 +182,8 @@ func startFollowers(t *testing.T) (end func()) {
 			if !plugintest.Running(cmd.Process.Pid) {
 				t.Errorf("child %d was killed", cmd.Process.Pid)
 			}
-			_ = cmd.Process.Kill() // it may have ended
-			_ = cmd.Wait()         // it was killed
+			_ = cmd.Process.Kill() // the child may have ended
+			_ = cmd.Wait()         // the child was killed
 		}
 	}
 }

@@ -13,124 +13,124 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Action is one kind of thing that happens in a schedule: to a host, to what
-// surrounds it, to a network, to a server, or by an operator.
+// Action is one kind of harm or change in a schedule: to a host, to its
+// surroundings, to a network or to a server, or an operation by an operator.
 type Action struct {
 	Name string
-	// Does is a clause for people; "%s" stands for the target, "host B" or "server
-	// 2".
+	// Does describes the action in one clause. "%s" stands for the target, "host B" or "server 2".
 	Does string
 	On   Target
-	// Needs are the capabilities that an environment must have.
+	// Needs are the capabilities that the environment must have.
 	Needs []servers.Capability
-	// Only reports whether the action exists in a setting of a store; nil means in all.
+	// Only reports whether the action exists in a setting of a store. Nil means that it exists in
+	// all.
 	Only func(s *servers.Kind, in servers.Setting) bool
-	// Unfit says why the action cannot be done on this machine. It is "" when it can.
+	// Unfit says why the action is impossible on this machine, or is "".
 	Unfit string
-	// Wrapped reports whether it is done to a host with one of [wrappersThatStay].
+	// Wrapped reports whether the action needs a host with one of [wrappersThatStay].
 	Wrapped bool
 	// Uses is a resource that no other action on the same target uses at the same
 	// time; "" for none.
 	Uses Resource
-	// Lasts bounds the time until the action is healed; zero for one that is over at once.
+	// Lasts bounds the time until the action is healed. It is zero for an action that is over at
+	// once.
 	Lasts Span
-	// Stops says who may not be served while the action lasts. StopsFor is the limit,
-	// after its begin and after its end, if clients find a server that serves them
-	// before the action is over.
+	// Stops says which hosts may go unserved while the action lasts. If StopsFor is
+	// not 0, clients find a way to be served during the action. They may then be
+	// unserved only for StopsFor after its begin and for Recovers after its end.
 	Stops    Reach
 	StopsFor time.Duration
-	// Recovers is how long after its end the hosts concerned may still wait for an
-	// election, a restart or a connection. Hosts that it does not stop wait, and lose
-	// no lease.
+	// Recovers is how long after the end of the action its hosts may still wait for an election, a
+	// restart or a connection. Hosts that the action does not stop may wait, but lose no lease.
 	Recovers time.Duration
 	// Swallows reports whether the action leaves requests without a reply, instead of
 	// refusing them.
 	Swallows bool
 	// Ends reports whether the action ends its host.
 	Ends bool
-	// Makes are the conditions that it makes, under which claims may not hold.
+	// Makes are the conditions that the action makes. Claims may not hold under these conditions.
 	Makes []claim.Condition
 
-	// Inject begins the action. Heal ends it, and is nil for an action that ends by itself.
+	// Inject begins the action, and Heal ends it. Heal is nil if the action ends by itself.
 	Inject func(ctx context.Context, w *System, e Event) error
 	Heal   func(ctx context.Context, w *System, e Event) error
 }
 
-// Target is the kind of thing that an action is done to.
+// Target says what kind of thing an action is done to.
 type Target string
 
-// The targets. The number of an [Event] says which one.
+// These are the targets. [Event] has the number of the host or server.
 const (
 	OnHost   Target = "host"
 	OnServer Target = "server"
-	OnStore  Target = "store" // all servers, or the ones that the action picks
+	OnStore  Target = "store" // all servers, or those that the action picks
 )
 
-// Resource is a thing that two actions cannot have at the same time.
+// Resource is something that two actions cannot use at the same time.
 type Resource string
 
-// The resources of a target.
+// These are the resources of a target.
 const (
-	UsesProcess Resource = "process" // of the host, or of the server
+	UsesProcess Resource = "process" // the process of the host or of the server
 	UsesPlugin  Resource = "plugin"
-	UsesStore   Resource = "store" // the store's settings, all servers
+	UsesStore   Resource = "store" // all servers and the store's settings
 	UsesMachine Resource = "machine"
 
 	UsesDescriptors Resource = "descriptors"
 	UsesDirectory   Resource = "directory"
 )
 
-// Reach says who may not be served while an action lasts.
+// Reach says which hosts may go unserved while an action lasts.
 type Reach string
 
-// The reaches.
+// These are the reaches.
 const (
 	StopsNobody Reach = ""
-	StopsHost   Reach = "host" // the host that it is done to
+	StopsHost   Reach = "host" // the host that the action is done to
 	StopsAll    Reach = "all"
-	StopsGrants Reach = "grants" // no request for a grant is served; leases are renewed
+	StopsGrants Reach = "grants" // requests for grants are not served, but leases are renewed
 )
 
-// Span is the shortest and the longest time of something.
+// Span is a range of durations, from the shortest to the longest.
 type Span [2]time.Duration
 
-// Event is an action at its place in a schedule.
+// Event is an action with its time and target in a schedule.
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is the time of the event, after the callers have begun. With Trigger the
-	// event waits from then on for that trigger of host Of.
+	// At is the time of the event, counted from the begin of the callers. With
+	// Trigger, the event then waits for that trigger of host Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After is the number, from 1, of another event; At counts from a moment of that
-	// one, unless After is 0.
+	// After, if it is not 0, is the number, from 1, of another event. At then counts
+	// from the moment of that event that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if it is not 0, is the number, from 1, of a host. The event ends early,
-	// Linger after that host has got all locks that it asks for.
+	// Until, if it is not 0, is the number, from 1, of a host. The event then ends
+	// early, at the time Linger after that host has got all locks that it asked for.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group is the number, from 1, of the first group that ask and give-back concern;
-	// 0 for all. Limit is the time limit of the calls.
+	// Group is for ask and give-back: the number, from 1, of the group whose locks
+	// they concern, or 0 for all groups. Limit is the time limit of the calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
-	// Share is the part of the servers, or of the paths to them, if not all.
+	// Share limits the event to a part of the servers, or of the paths to them.
 	Share Share `json:"share,omitempty"`
-	// AtOnce is set where the event is healed as soon as it is injected.
+	// AtOnce is set if the event is healed as soon as it is injected.
 	AtOnce bool `json:"at_once,omitempty"`
-	// Amount is a number from 0 to 1 whose meaning each action chooses.
+	// Amount is a number from 0 to 1. Each action gives it a meaning.
 	Amount float64 `json:"amount,omitempty"`
 }
 
-// everywhere is the target of an event that happens to all hosts, or all servers.
+// everywhere is the target of an event that concerns all hosts, or all servers.
 const everywhere = -1
 
-// Moment is a moment in the course of an event.
+// Moment is a stage of an event.
 type Moment string
 
-// These are the moments of an event. An event that names none means Injected.
+// These are the moments of an event. An empty Since means Injected.
 const (
 	Begun    Moment = "begun" // just before it is injected
 	Injected Moment = "injected"
@@ -140,13 +140,13 @@ const (
 // Share is a part of the servers.
 type Share string
 
-// The shares of n servers.
+// These are the parts of n servers that an event can have.
 const (
-	Minority Share = "minority" // the greatest; none of one
-	Majority Share = "majority" // the smallest
+	Minority Share = "minority" // the greatest minority; no server if there is only one
+	Majority Share = "majority" // the smallest majority
 )
 
-// of is how many of n servers the share has.
+// of is how many of n servers belong to the share.
 func (s Share) of(n int) int {
 	switch s {
 	case Minority:
@@ -157,7 +157,7 @@ func (s Share) of(n int) int {
 	return n
 }
 
-// Duration is a time that is written as text, "1.5s".
+// Duration is a duration that JSON has as text, such as "1.5s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -170,7 +170,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fits says why an action cannot be done in a setting of a backend. It is "" when it can.
+// fits says why an action is impossible in a setting of a backend, or is "".
 func (a Action) fits(backend, setting string) string {
 	of := kinds.Of(backend)
 	if !a.knownIn(of, setting) {
@@ -213,13 +213,13 @@ func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "
 // Actions are all actions, in the order of their kinds.
 func Actions() []Action { return slices.Clone(allActions()) }
 
-// allActions is read by the judgement of every schedule, so it is made once.
+// allActions makes the list only once, because judging every schedule needs it.
 var allActions = sync.OnceValue(func() []Action {
 	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, drawnOperations())
 })
 
-// action is the event's action. Its name is "" when no action has the event's name,
-// which [Schedule.check] reports.
+// action returns the event's action. It returns an Action without a name if there
+// is no such action, which [Schedule.check] reports.
 func (e Event) action() Action {
 	for _, all := range [][]Action{allActions(), allTableActions()} {
 		if i := slices.IndexFunc(all, func(a Action) bool { return a.Name == e.Action }); i >= 0 {

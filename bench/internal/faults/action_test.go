@@ -31,8 +31,8 @@ const (
 	timeout = 30 * time.Second
 )
 
-// TestActionsAreWellFormed: each has a name of its own and a clause about its
-// target, and one that lasts is healed.
+// TestActionsAreWellFormed checks that each action has a unique name and a
+// clause about its target, and that an action that lasts has a Heal.
 func TestActionsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, a := range Actions() {
@@ -49,8 +49,8 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
-// openSystem starts the servers of a backend with what more asks for, and returns
-// what starts a host.
+// openSystem starts the servers of a backend with what more requires. It also
+// returns a function that starts a host.
 func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
@@ -93,7 +93,7 @@ func startHost(t *testing.T, w *System, backend, plugin, wrapper string) (*Host,
 	return h, err
 }
 
-// works fails unless a host can acquire and release a lock.
+// works makes the test fail unless a host can acquire and release a lock.
 func works(t *testing.T, h *Host, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -110,8 +110,8 @@ func works(t *testing.T, h *Host, name string) {
 	h.Forget()
 }
 
-// TestActions: each action that is done to hosts is injected and healed; the
-// host works after that if it lives, and nothing is left of either.
+// TestActions injects and heals each action on hosts. It checks that a host that is
+// still alive works afterwards, and that nothing is left of host or action.
 func TestActions(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		testActions(t, "redis", func(a Action) bool { return !strings.HasSuffix(a.Name, "-one") })
@@ -192,8 +192,8 @@ func testAction(t *testing.T, w *System, h *Host, a Action) {
 	}
 }
 
-// effects are what shows that an action goes on, where that can be seen from
-// here.
+// effects has functions that report whether an action is in effect, for actions
+// whose effect this process can see.
 var effects = map[string]func(*Host) bool{
 	"freeze-host":    func(h *Host) bool { return frozen(h.Pid()) },
 	"freeze-plugin":  func(h *Host) bool { return frozen(h.plugin()) },
@@ -207,9 +207,9 @@ var effects = map[string]func(*Host) bool{
 	"starve": func(*Host) bool { return len(loops()) >= runtime.NumCPU() },
 }
 
-// descriptorLimit is the line of a process's limits that is about descriptors.
+// descriptorLimit returns the line about descriptors in the limits of a process.
 func descriptorLimit(pid int) string {
-	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) // without it there is no such line
+	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) // an unreadable file has no such line
 	for line := range strings.Lines(string(limits)) {
 		if strings.HasPrefix(line, "Max open files") {
 			return line
@@ -218,10 +218,10 @@ func descriptorLimit(pid int) string {
 	return "none"
 }
 
-// loops are the busy loops that there are.
+// loops returns the busy loops that run now.
 func loops() []string {
 	var found []string
-	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is good
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
 	for _, path := range commands {
 		if command, err := os.ReadFile(path); err == nil && strings.Contains(string(command), fmt.Sprintf(busyLoop, 1)) {
 			found = append(found, path)
@@ -230,7 +230,7 @@ func loops() []string {
 	return found
 }
 
-// closeHost closes a host, of which nothing must be left.
+// closeHost closes a host, and checks that nothing is left of it.
 func closeHost(t *testing.T, h *Host) {
 	t.Helper()
 	chain := h.pluginChain()

@@ -8,17 +8,17 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// actionPicker picks the actions of schedules, alone, in pairs, in triples and in two
-// triples, such that each single one and each pair comes as early as it can.
+// actionPicker picks one, two, three or six actions for each schedule. It picks them
+// so that each single action and each pair of actions occurs as early as possible.
 type actionPicker struct {
 	random   *rand.Rand
 	settings []string
-	fitting  map[string][]Action // of each setting
+	fitting  map[string][]Action // the actions that fit, by setting
 	picked   map[pair]bool
 	count    int
 }
 
-// pair is two actions, by name and in order; the same action twice stands for that action alone.
+// pair has the sorted names of two actions. The same name twice stands for that action alone.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -34,8 +34,8 @@ func hashOf(text string) uint64 {
 	return h.Sum64()
 }
 
-// newActionPicker makes a picker of the actions that fit in these settings of a backend,
-// or in any setting if none is named.
+// newActionPicker makes a picker for the actions that fit in these settings of a
+// backend. No settings means all settings of the backend.
 func newActionPicker(backend string, settings []string, actions []Action, random *rand.Rand) *actionPicker {
 	p := &actionPicker{random: random, fitting: map[string][]Action{}, picked: map[pair]bool{}}
 	if len(settings) == 0 {
@@ -54,7 +54,7 @@ func newActionPicker(backend string, settings []string, actions []Action, random
 	return p
 }
 
-// burst is how many actions happen at about the same time at most.
+// burst is how many actions can happen at about the same time.
 const burst = 3
 
 // next returns a setting and one to six actions for it.
@@ -83,9 +83,9 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best is an action that makes the most unpicked pairs with chosen, or with any
-// action if it is the first. With alone it is one that was not picked alone. Among
-// several it takes any.
+// best returns the action that makes the most new pairs with chosen, or with all
+// actions if chosen is empty. If alone is set, it prefers an action that was never
+// picked alone. It decides ties at random.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Coverage counts the actions that a search has met, out of all actions.
+// Coverage counts the actions that have happened in a search, out of all that can.
 type Coverage struct {
 	Actions    int      `json:"actions"`
 	AllActions int      `json:"of_actions"`
 	NotMet     []string `json:"not_met"`
 }
 
-// newCoverage makes the Coverage of all actions that fit in some setting.
+// newCoverage makes a Coverage for all actions that fit in some setting.
 func newCoverage(p *actionPicker) *Coverage {
 	c := &Coverage{NotMet: []string{}}
 	for _, actions := range p.fitting {
@@ -26,7 +26,7 @@ func newCoverage(p *actionPicker) *Coverage {
 	return c
 }
 
-// add counts what has happened in a history.
+// add counts the actions that happened in a history.
 func (c *Coverage) add(h *History) {
 	c.NotMet = slices.DeleteFunc(c.NotMet, func(name string) bool {
 		return slices.ContainsFunc(h.Marks, func(m Mark) bool { return m.Action == name && m.From > 0 && m.Failed == "" })
@@ -34,5 +34,5 @@ func (c *Coverage) add(h *History) {
 	c.Actions = c.AllActions - len(c.NotMet)
 }
 
-// Line sums the coverage up.
+// Line sums up the coverage in one line.
 func (c *Coverage) Line() string { return fmt.Sprintf("%d of %d actions met", c.Actions, c.AllActions) }

@@ -10,8 +10,8 @@ import (
 
 const noDescriptorLimit = ""
 
-// limitDescriptors lets a process open no more file descriptors than it has and
-// spare ones, until restore is called.
+// limitDescriptors limits a process to the file descriptors that it has open,
+// plus spare more, until restore is called.
 func limitDescriptors(pid, spare int) (restore func() error, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -22,13 +22,13 @@ func limitDescriptors(pid, spare int) (restore func() error, err error) {
 		return nil, err
 	}
 	now := before
-	// The hard limit stays: only root could raise it again.
+	// The hard limit stays, because only root could raise it again.
 	now.Cur = uint64(len(open) + spare)
 	restore = func() error { return errOf(unix.Prlimit(pid, unix.RLIMIT_NOFILE, &before, nil)) }
 	return restore, errOf(unix.Prlimit(pid, unix.RLIMIT_NOFILE, &now, nil))
 }
 
-// errOf hides that a process has ended.
+// errOf returns err, or nil if err says that the process has ended.
 func errOf(err error) error {
 	if errors.Is(err, unix.ESRCH) {
 		return nil

@@ -1,15 +1,15 @@
-// Package faults plays schedules: hosts with callers, and actions that befall
-// them, their surroundings, their network and the servers, at times and at triggers
-// of the protocol. A search draws them by a seed and looks for faults that nobody
-// has listed, and a soak lets its hosts live on from one to the next; what their
-// hosts saw is judged by the claims of package claim, and a schedule that breaks one
-// is shrunk to a reproducer. The table of faults has schedules of one kind: one host
-// holds many locks, another one wants them, and a fault is injected; package check
-// judges what both believed.
+// Package faults plays schedules. A schedule has hosts with callers, and actions on
+// the hosts, their surroundings, their network and the servers. Each action happens
+// at a time or at a trigger of the protocol. A search draws schedules by a seed to
+// find unknown faults, and a soak keeps its hosts from one schedule to the next. The
+// claims of package claim judge what the hosts saw, and a schedule that breaks a
+// claim is shrunk to a reproducer. In the table of faults one host holds many locks,
+// another host wants them, and a fault is injected. Package check judges what both
+// hosts believed.
 //
-// The way is that of Jepsen's nemeses (jepsen.io), of etcd's robustness tests
-// (etcd-io/etcd, tests/robustness) and of QuickCheck's shrinking (K. Claessen,
-// J. Hughes: QuickCheck. ICFP 2000).
+// The methods are those of Jepsen's nemeses (jepsen.io), of etcd's robustness
+// tests (etcd-io/etcd, tests/robustness) and of QuickCheck's shrinking (K.
+// Claessen, J. Hughes: QuickCheck. ICFP 2000).
 //
 // # Where is what
 //

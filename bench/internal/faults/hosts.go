@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// hostActions are what happens to the processes of a host. A plugin that fails
-// costs no lease: its host starts another one, and renews with that.
+// hostActions are actions on the processes of a host. A plugin that fails costs
+// no lease, because its host starts another plugin and renews through it.
 var hostActions = []Action{
 	{
 		Name: "freeze-host", Does: "%s is frozen", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
@@ -36,7 +36,7 @@ var hostActions = []Action{
 	},
 	{
 		// The host notices by the deadline of a call, and replaces the plugin while
-		// the leases live. The frozen plugin may well be gone when it is resumed.
+		// its leases are valid. The frozen plugin may be gone when Heal resumes it.
 		Name: "freeze-plugin", Does: "the plugin of %s is frozen", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
 		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
 	},
@@ -57,12 +57,12 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
-		// Three pauses before a start take longer than the leases of some.
+		// The pauses before three starts take longer than the leases of some schedules.
 		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
 	{
-		// The last pauses before a start take longer than the leases of some.
+		// The last pauses before a start take longer than the leases of some schedules.
 		Name: "kill-waiter", Does: "the plugin of %s is killed each second, when a caller waits", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{2 * time.Second, 6 * time.Second}, Stops: StopsHost, Recovers: 3 * time.Second, Inject: ofHost(killWaiter), Heal: end,
 	},
@@ -88,7 +88,7 @@ var hostActions = []Action{
 	},
 }
 
-// stopped and died are conditions of claims.
+// stopped and died are the conditions that host actions make.
 var (
 	stopped = []claim.Condition{claim.HostStopped}
 	died    = []claim.Condition{claim.PluginDied}
@@ -97,7 +97,7 @@ var (
 // ownStore are the needs of actions that end a plugin: the store must not live in the plugin.
 var ownStore = []servers.Capability{servers.CapShared}
 
-// ofHost does something to a host that has not ended.
+// ofHost turns do into an Inject that does nothing to a host that has ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		h := w.Hosts[e.Target]
@@ -108,8 +108,8 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow lets a process run for 10 ms and freezes it for 20 ms, over and over. pid
-// returns the process each time.
+// slow lets a process run for 10 ms and then freezes it for 20 ms, over and
+// over. It calls pid each time for the current process id.
 func (w *System) slow(e Event, pid func() int) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
@@ -141,7 +141,7 @@ func crashLoop(w *System, h *Host, e Event) error {
 	return nil
 }
 
-// killWaiter kills the plugin of a host that asks for a lock, once a second.
+// killWaiter kills the plugin of a host once a second, while a caller asks for a lock.
 func killWaiter(w *System, h *Host, e Event) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
@@ -170,7 +170,7 @@ func starve(_ context.Context, w *System, e Event) error {
 		}
 		w.Begin(e, func() error {
 			err := kill(loop.Process.Pid)
-			_ = loop.Wait() // it says that it was killed
+			_ = loop.Wait() // the error says that the loop was killed
 			return err
 		})
 	}
@@ -179,15 +179,15 @@ func starve(_ context.Context, w *System, e Event) error {
 
 // surroundingActions change the surroundings of a host's processes.
 //
-// Note: a full temporary directory is no action. It would need a file system mounted
-// over the host's directory, which would stay when the search is killed; and hosts
-// see no difference to a missing directory.
+// Note: there is no action for a full temporary directory. It would need a file
+// system mounted over the host's directory, which would stay mounted if the search
+// is killed. A missing directory has the same effect on hosts.
 var surroundingActions = []Action{
 	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
 	surrounding("reaper", "%s waits for every child that it has", host.Reaper),
 	surrounding("ignored-children", "%s ignores the ends of its children", host.IgnoredChildren),
 	{
-		// The host cannot start another plugin, so the present one must live.
+		// The host cannot start another plugin meanwhile, so no action may end the present one.
 		Name: "few-descriptors", Does: "%s has few file descriptors left", On: OnHost, Uses: UsesPlugin, Unfit: noDescriptorLimit,
 		Lasts:  Span{100 * time.Millisecond, 6 * time.Second},
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 1+int(e.Amount*8)) }), Heal: end,
@@ -198,14 +198,14 @@ var surroundingActions = []Action{
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 0) }), Heal: end,
 	},
 	{
-		// A cleaner of old files does this. Until it heals, a plugin that ends is missing.
+		// A job that deletes old files can do this. A plugin that ends is not replaced before Heal.
 		Name: "lost-directory", Does: "the temporary directory of %s is gone", On: OnHost, Uses: UsesDirectory,
 		Lasts: Span{100 * time.Millisecond, 4 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second,
 		Inject: ofHost(loseDirectory), Heal: end,
 	},
 }
 
-// surrounding is a harmless action that a host does to itself.
+// surrounding returns a harmless action that the host process carries out itself.
 func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,
@@ -216,13 +216,13 @@ func surrounding(name, does string, s host.Surrounding) Action {
 	}
 }
 
-// unlessEnded is err, the error of an action on a host, unless that host has ended.
+// unlessEnded returns err, the error of an action on a host, or nil if the host has ended.
 func unlessEnded(h *Host, err error) error {
 	if err == nil {
 		return nil
 	}
 	select {
-	case <-h.Ended(): // it may be ending
+	case <-h.Ended(): // the host may have been ending
 		return nil
 	case <-time.After(time.Second):
 		return err

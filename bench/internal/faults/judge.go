@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// judgeOf judges what was seen of a schedule by the claims of its backend.
+// judgeOf judges the history of a schedule by the claims for its backend.
 func judgeOf(h *History, b Backend) check.Judgement {
 	p := check.Play{
 		Backend: b.Name, Terms: claim.TermsOf(b.Name, b.Claims), Fencing: b.Fencing, Began: h.Began, Stopped: h.Stopped, Probes: h.Probes, Left: h.Left,
@@ -28,7 +28,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 	return check.Judge(p)
 }
 
-// events notes what the events did.
+// events adds the effects of the events to p.
 func (h *History) events(p *check.Play) {
 	for _, m := range h.Marks {
 		a := m.action()
@@ -58,7 +58,7 @@ func (h *History) events(p *check.Play) {
 	}
 }
 
-// stopped returns the times in which an action stopped the hosts that it stops.
+// stopped returns the periods in which the action stopped its hosts.
 func (a Action) stopped(m Mark) []check.Span {
 	most := int64(a.StopsFor)
 	if most == 0 || m.To-m.From < most {
@@ -68,30 +68,30 @@ func (a Action) stopped(m Mark) []check.Span {
 }
 
 // starvedFor is a limit above which claims with time limits are not judged. It
-// applies to the silence of the search's heartbeat, to a silence of a host's
-// heartbeat that no action explains, and to the time that a server had no processor.
+// applies to gaps in the search's heartbeat, to gaps in a host's heartbeat that no
+// action explains, and to the time that a server waited for a processor.
 const starvedFor = 200 * time.Millisecond
 
-// starvedRunQueue is the number of runnable threads per processor from which on they
-// are not judged, either. Servers and plugins, which have no heartbeat, are then
-// late.
+// starvedRunQueue is the most runnable threads per processor with which claims with
+// time limits are judged. Above it, servers and plugins, which have no heartbeat,
+// are late.
 const starvedRunQueue = 8
 
-// machine notes when hosts did not run, and whether the machine was starved.
+// machine records in p when hosts did not run, and whether the machine was starved.
 func (h *History) machine(p *check.Play) {
 	long := func(s check.Span) bool { return s[1]-s[0] > int64(starvedFor) }
 	p.Starved = h.RunQueue > starvedRunQueue || h.Waited > starvedFor || slices.ContainsFunc(h.Gaps, long)
 	for i := range p.Hosts {
 		for _, halt := range h.Seen[i].Halts {
 			p.Hosts[i].Stood = append(p.Hosts[i].Stood, check.Span{halt.From, cmp.Or(halt.To, h.Stopped)})
-			// An event under way, or one up to a second ago, may stop a host.
+			// An event that lasts, or that ended less than a second ago, may have stopped the host.
 			disturbed := p.Interrupted(check.Span{halt.From - int64(time.Second), halt.From})
 			p.Starved = p.Starved || long(check.Span{halt.From, halt.To}) && !disturbed
 		}
 	}
 }
 
-// setting is what the bounds for the names of a group depend on.
+// setting returns the values that the bounds of claims on the names of a group depend on.
 func (h *History) setting(group int, b Backend) claim.Setting {
 	of := kinds.Of(b.Name)
 	s := claim.Setting{Terms: claim.TermsOf(b.Name, b.Claims), FirstSpan: b.FirstSpan, TTL: time.Duration(h.Schedule.Groups[group].TTL)}
@@ -100,14 +100,14 @@ func (h *History) setting(group int, b Backend) claim.Setting {
 		if m.From == 0 {
 			continue
 		}
-		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody && a.Uses != UsesPlugin // the end of a plugin is seen at once
+		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody && a.Uses != UsesPlugin // a host sees the end of its plugin at once
 		if a.On == OnHost && a.Stops != StopsNobody {
 			s.Absent += h.Schedule.Hosts[m.Target].Callers[group]
 		}
 		if a.Uses == UsesPlugin {
 			s.Failures++
 		}
-		if a.On != OnHost && of.Has(servers.CapVotes) { // a node may be in its quarantine
+		if a.On != OnHost && of.Has(servers.CapVotes) { // a server may not vote for a while after a restart
 			s.MaxTTL = maxTTL
 		}
 	}

@@ -10,30 +10,30 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// impairment is what can be done to the way between a host and a server.
+// impairment is one kind of harm to the network path between a host and a server.
 type impairment struct {
 	name, does string
-	// do begins the impairment, with a strength from 0 to 1.
+	// do begins the impairment. amount is its strength, from 0 to 1.
 	do    func(p *inject.Proxy, amount float64) error
 	lasts Span
 	// stopsFor is as in [Action].
 	stopsFor time.Duration
-	// mild reports whether leases live through it, even on the paths to all servers.
+	// mild reports whether leases survive it, even on the paths to all servers.
 	mild bool
-	// pushes reports whether it needs a [servers.Kind] that says what a push is.
+	// pushes reports whether it concerns pushes, and so needs a [servers.Kind] with Push.
 	pushes bool
-	// swallows reports whether requests are left without an answer, not refused.
+	// swallows reports whether requests get no reply, instead of being refused.
 	swallows bool
 }
 
-// shortly is how long a hard impairment lasts, and while is for the others.
+// shortly is how long a hard impairment lasts, and while is how long another lasts.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
 )
 
-// redialed is the time in which a client finds a connection silent and makes another
-// one, which works.
+// redialed is the time in which a client notices that a connection is silent and
+// opens another connection, which works.
 const redialed = 4 * time.Second
 
 // impairments are what happens between a host and the servers.
@@ -77,7 +77,7 @@ var impairments = []impairment{
 	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*inject.Proxy).Cut)},
 }
 
-// late is a time from 5 ms to 2 s; short times are as likely as long ones.
+// late returns a delay from 5 ms to 2 s, on a logarithmic scale.
 func late(x float64) time.Duration {
 	return time.Duration(5 * math.Pow(400, x) * float64(time.Millisecond))
 }
@@ -86,20 +86,20 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has each impairment twice: on the paths to all servers, or to the last of
-// them; and on the path to one of several servers, where the others are enough.
+// networkActions has each impairment twice: on the paths to all servers (or to the last
+// ones), and on the path to one of several servers, when the others form a majority.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
 		all = append(all, h.toAll())
-		if !h.pushes { // one server of them all tells a waiter
+		if !h.pushes { // only one of the servers notifies a waiter
 			one = append(one, h.toOne())
 		}
 	}
 	return append(all, one...)
 }()
 
-// action is the impairment on those paths of a host that the function paths picks.
+// action returns the action that impairs those paths of a host that the function paths picks.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
@@ -133,8 +133,8 @@ func (h impairment) toAll() Action {
 	return h.action(h.name, func(e Event, all []*inject.Proxy) []*inject.Proxy { return all[len(all)-e.Share.of(len(all)):] })
 }
 
-// toOne is the impairment on the path to one server, where the others are enough. The
-// last digits of an event's amount say which one.
+// toOne impairs the path to one server, when the others form a majority. The last
+// digits of the event's amount choose the server.
 func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
 		if len(all) < 3 {

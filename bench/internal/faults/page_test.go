@@ -13,7 +13,7 @@ const safetyPage = "../../../docs/safety.md"
 
 var update = flag.Bool("update", false, "write the reproducers into docs/safety.md")
 
-// TestPage: the document has a row for each fault whose reproducers lockbench carries.
+// TestPage checks that the document has a row for each bug whose reproducers lockbench contains.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(safetyPage)
 	if err != nil {
@@ -44,7 +44,7 @@ func reproducerTable(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var rows []string
-	names := map[string][]string{} // by what stands around them in the row
+	names := map[string][]string{} // names of reproducers, by the rest of their row
 	for _, r := range kept {
 		row := fmt.Sprintf("| %s | %%s | %s |\n", strings.ReplaceAll(r.Finding, "%", "%%"), r.Fixed)
 		if !slices.Contains(rows, row) {

@@ -21,11 +21,10 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of a host, on a machine that has others to
-	// start.
+	// startTimeout bounds the start of a host, also while other hosts start.
 	startTimeout = 30 * time.Second
 	// warmUp is how long callers work before the first action, so that every
-	// client was served once.
+	// client was served once, and at least after the last action.
 	warmUp = 400 * time.Millisecond
 	// endTimeout bounds the release of all locks at the end, and the end of a host.
 	endTimeout = 10 * time.Second
@@ -33,23 +32,23 @@ const (
 	healTimeout = 30 * time.Second
 )
 
-// players play schedules on one backend, each on servers of its own.
+// players play schedules on one backend. Each player has its own servers.
 type players struct {
 	backend Backend
 	scratch *servers.Scratch
 	idle    chan *player
-	needs   []servers.Capability // of the servers
-	ttl     time.Duration        // the longest
-	// files is the directory that hosts of the table write to; leftovers of its
-	// rounds are not looked for. "" for all other hosts.
+	needs   []servers.Capability // the capabilities that the servers must have
+	ttl     time.Duration        // the longest TTL of a schedule
+	// files is the directory that hosts of the table of faults write to, whose
+	// rounds are not searched for leftovers. It is "" for all other hosts.
 	files string
-	soak  bool // hosts live on from one schedule to the next
+	soak  bool // hosts keep running from one schedule to the next
 
 	mu   sync.Mutex
-	uses []*Usage // of processes of a soak
+	uses []*Usage // the resources that the processes of a soak use
 }
 
-// newPlayers makes count players, which must be closed.
+// newPlayers makes count players, which the caller must close.
 func newPlayers(b Backend, count int) (*players, error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
@@ -69,7 +68,7 @@ func newPlayers(b Backend, count int) (*players, error) {
 	return all, nil
 }
 
-// close ends the servers of all players, once each player is done.
+// close waits until each player is idle, and ends its servers.
 func (all *players) close() error {
 	for range cap(all.idle) {
 		(<-all.idle).close()
@@ -84,7 +83,7 @@ func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
 		defer func() { all.idle <- p }()
 		h, err := p.play(ctx, s)
 		if err != nil && ctx.Err() == nil {
-			p.close() // the servers may be the cause
+			p.close() // the servers may be the cause of the error
 		}
 		return h, err
 	case <-ctx.Done():
@@ -92,18 +91,19 @@ func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
 	}
 }
 
-// player plays schedules, one after the other, on one environment at a time,
-// which it keeps for as long as it serves.
+// player plays schedules, one after the other. It keeps its environment for the
+// next schedule as long as the servers are healthy.
 type player struct {
 	*players
 	dir         string
 	environment *servers.Environment
 	setting     string
 	plays       int
-	hosts       []*Host // that live on in a soak
+	hosts       []*Host // the hosts of a soak, kept for the next schedule
 }
 
-// play plays a schedule. Its error is one of the environment, not of a claim.
+// play plays a schedule. An error means that the schedule could not be played, not that a claim is
+// broken.
 func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.ready(ctx, s.Setting); err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	return h, errors.Join(err, ctx.Err())
 }
 
-// begin lets the callers begin, and waits until every host was served.
+// begin starts the callers. It waits for warmUp, except in the table of faults.
 func (p *player) begin(ctx context.Context, w *System, h *History) error {
 	for _, of := range w.Hosts {
 		for i, g := range h.Schedule.Groups {
@@ -164,15 +164,15 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 	return nil
 }
 
-// happen lets every event take place, and returns when all of it is healed and the
-// callers have worked for long enough. An event that cannot be healed is an error,
-// because no claim covers it.
+// happen carries out every event. It returns when all events are healed and the
+// callers have worked for long enough. It returns an error if an event cannot be
+// healed, because no claim covers that.
 func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))
 	errs := make([]error, len(h.Schedule.Events))
 	var going sync.WaitGroup
-	uses := map[resourceKey]*Mark{} // the event that uses it, until that is healed
+	uses := map[resourceKey]*Mark{} // the latest event that uses each resource
 	for i, e := range h.Schedule.Events {
 		h.Marks[i] = Mark{Event: e, moments: newMoments()}
 	}
@@ -194,8 +194,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall lets one event take place, after the event before it, which a busy machine
-// may delay. It returns an error if the event cannot be healed.
+// befall carries out one event. It first waits until before, the previous event with
+// the same resource, is healed. It returns an error if the event cannot be healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
@@ -243,7 +243,7 @@ func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.
 	return nil
 }
 
-// last waits for as long as an event lasts.
+// last waits until the time of an event is over.
 func (w *watcher) last(ctx context.Context, m *Mark) {
 	bounded, cancel := context.WithTimeout(ctx, time.Duration(m.Lasts))
 	defer cancel()
@@ -256,12 +256,12 @@ func (w *watcher) last(ctx context.Context, m *Mark) {
 	}
 }
 
-// heal ends all harm on the paths.
+// heal ends all impairments of the network paths.
 func (p *player) heal() error {
 	return inject.Each(slices.Concat(p.environment.Paths...), (*inject.Proxy).Heal)
 }
 
-// end closes the hosts that are still there.
+// end closes the remaining hosts.
 func (p *player) end() {
 	shutAll(p.hosts)
 	p.hosts = nil
@@ -285,8 +285,8 @@ func shutAll(hosts []*Host) []string {
 	return left
 }
 
-// shut has a host close its client and end. A host that does not is killed, and shut
-// returns an error.
+// shut makes a host close its client and end. It kills a host that does not end, and
+// then returns an error.
 func shut(p *host.Process) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
@@ -302,16 +302,16 @@ type History struct {
 	Began    int64 // the callers were told to begin
 	Stopped  int64 // the callers were told to stop
 	Marks    []Mark
-	Seen     []results.Seen // of each host
-	Alive    []bool         // whether it was at the end, and ended in order
+	Seen     []results.Seen // the report of each host
+	Alive    []bool         // for each host, whether it lived until the end and ended in order
 	Left     []string       // leftovers, and where they were found
 	Probes   []check.Probe
-	// Gaps are times in which the search itself did not run, so that nothing passed its proxies.
+	// Gaps are periods in which the search itself did not run, so nothing passed its proxies.
 	Gaps []check.Span
-	// RunQueue is how many threads each processor had to run on average.
+	// RunQueue is the average number of runnable threads per processor.
 	RunQueue float64
-	// Waited is the longest that a thread of a server waited for a processor within
-	// one look of the search at it.
+	// Waited is the longest time that a thread of a server waited for a processor
+	// between two checks by the search.
 	Waited time.Duration
 	prefix string
 }
@@ -321,16 +321,16 @@ type Mark struct {
 	Event
 	From   int64  // just before the injection; 0: it was not injected
 	Done   int64  // just after the injection
-	To     int64  // just after it was healed
-	Met    bool   // its trigger came
+	To     int64  // just after the event was healed
+	Met    bool   // the trigger of the event came
 	Failed string // why it could not be injected
 
 	moments map[Moment]moment
 }
 
-// moment is a moment that an event passes.
+// moment is the state of one [Moment] of an event.
 type moment struct {
-	come <-chan struct{} // closed when the event has passed the moment
+	come <-chan struct{} // closed when the event has reached the moment
 	pass context.CancelFunc
 }
 
@@ -352,8 +352,8 @@ func (h *History) names() int {
 	return n
 }
 
-// once returns the number of the first name of a group, and how many names it has.
-// Groups count from 1, and 0 stands for all.
+// once returns the number of the first name of a group, and how many names the
+// group has. Groups count from 1, and 0 stands for all groups.
 func (h *History) once(group int) (first, count int) {
 	if group == 0 {
 		return 0, h.names()
@@ -364,7 +364,7 @@ func (h *History) once(group int) (first, count int) {
 	return first, h.Schedule.Groups[group-1].Names
 }
 
-// workload is what callers do with the locks of group i.
+// workload returns what callers do with the locks of group i.
 func (h *History) workload(i int) host.Workload {
 	first, _ := h.once(i + 1)
 	g := h.Schedule.Groups[i]
@@ -405,9 +405,9 @@ func pids(servers servers.Nodes) []int {
 	return ids
 }
 
-// end ends the heartbeat, and records when there was none, how many threads each
-// processor had to run on average, and how long those of a server waited. It may be
-// called again.
+// end stops the heartbeat. It records its gaps, the average number of runnable
+// threads per processor, and how long threads of a server waited. It may be called
+// again.
 func (b *heartbeat) end(h *History) {
 	clock := proc.MachineClock()
 	h.Gaps = nil
@@ -418,7 +418,7 @@ func (b *heartbeat) end(h *History) {
 	h.Waited = b.servers.Longest(time.Time{})
 }
 
-// runnable is how many threads of the machine run or could run, or 0 where that is
+// runnable is how many threads of the machine are runnable, or 0 if that is
 // unknown.
 func runnable() (now int) {
 	text, err := os.ReadFile("/proc/loadavg")
@@ -426,6 +426,6 @@ func runnable() (now int) {
 		return 0
 	}
 	var load float64
-	_, _ = fmt.Sscanf(string(text), "%f %f %f %d", &load, &load, &load, &now) // as Linux writes it
+	_, _ = fmt.Sscanf(string(text), "%f %f %f %d", &load, &load, &load, &now) // the format of Linux
 	return now
 }

@@ -20,34 +20,34 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Reproducer is a schedule that has broken a claim, made small. Its file is its JSON.
+// Reproducer is a small schedule that has broken a claim. It is stored as a JSON file.
 type Reproducer struct {
-	// Name is the name of its file, without the extension.
+	// Name is the name of the file, without the extension.
 	Name string `json:"-"`
-	// Finding names the fault that it shows, and Fixed says since when the fault is
-	// gone. Shown and Runs of a fixed reproducer are from the build before the fix.
+	// Finding names the bug that the reproducer shows. Fixed says when that bug was
+	// fixed. Shown and Runs of a fixed reproducer are from the build before the fix.
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
-	// Long is set for a reproducer that takes more than some seconds.
+	// Long is set if playing the reproducer takes more than a few seconds.
 	Long bool `json:"long,omitempty"`
-	// Strict is set where no exception excuses a violation, because the exceptions
+	// Strict is set if no exception applies, because the exceptions of the backend
 	// cover more than this schedule plays.
 	Strict   bool       `json:"strict,omitempty"`
 	Rule     claim.Rule `json:"rule"`
-	What     string     `json:"what"` // the violation in the run seen last
+	What     string     `json:"what"` // the violation in the last run that broke the rule
 	Shown    int        `json:"shown"`
 	Runs     int        `json:"runs"`
 	Schedule Schedule   `json:"schedule"`
 }
 
-// explains reports whether a violation in another schedule appears to be the one of
-// the reproducer. The same rule is broken, and either the schedule has everything
-// that the reproducer needs, or the texts say the same.
+// explains reports whether a violation in another schedule seems to have the same
+// cause. It must break the same rule. In addition, either the other schedule has
+// all actions of the reproducer, or the texts of both violations are alike.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
 
-// isIn reports whether other has all actions of s, and wrappers if s has some.
+// isIn reports whether other has all actions of s, and has wrappers if s has any.
 func (s Schedule) isIn(other Schedule) bool {
 	for _, e := range s.Events {
 		if !slices.ContainsFunc(other.Events, func(o Event) bool { return o.Action == e.Action }) {
@@ -58,10 +58,10 @@ func (s Schedule) isIn(other Schedule) bool {
 	return !slices.ContainsFunc(s.Hosts, wrapped) || slices.ContainsFunc(other.Hosts, wrapped)
 }
 
-// particulars are numbers with their units, names and hosts in a text.
+// particulars matches numbers with their units, quoted names and hosts in a text.
 var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 
-// kindOf is the text of a violation without its particulars.
+// kindOf returns the text of a violation without its particulars.
 func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
 // Text describes the reproducer in words.
@@ -94,7 +94,7 @@ func (s Reproducer) Text() string {
 	return b.String()
 }
 
-// on names the store.
+// on names the backend, and the setting if there are several.
 func (s Schedule) on() string {
 	if len(kinds.Of(s.Backend).Settings) > 1 {
 		return s.Backend + " (" + s.Setting + ")"
@@ -152,7 +152,7 @@ func parse(path string, text []byte) (s Reproducer, err error) {
 //go:embed reproducers/*.json
 var kept embed.FS
 
-// Kept are the reproducers of faults that were found and fixed, ordered by name.
+// Kept returns the reproducers of bugs that were found and fixed, ordered by name.
 func Kept() (all []Reproducer, err error) {
 	files, err := fs.Glob(kept, "reproducers/*.json")
 	for _, file := range files {
@@ -168,15 +168,15 @@ type Played struct {
 	Runs       int               `json:"runs"`
 	Shown      int               `json:"shown"`
 	Grants     int               `json:"grants"`
-	Violations []check.Violation `json:"violations"` // of all runs
+	Violations []check.Violation `json:"violations"` // the violations in all runs
 	Unjudged   int               `json:"unjudged"`   // runs on a starved machine in which a claim with a time limit seemed broken
 }
 
-// Replayer plays reproducers of one backend, on servers that it keeps for as long as
-// they serve the next one.
+// Replayer plays reproducers of one backend. It keeps its servers for the next
+// reproducer if they fit.
 type Replayer struct{ *players }
 
-// NewReplayer makes a Replayer, which must be closed.
+// NewReplayer makes a Replayer, which the caller must close.
 func NewReplayer(b Backend) (*Replayer, error) {
 	one, err := newPlayers(b, 1)
 	return &Replayer{one}, err
@@ -185,7 +185,7 @@ func NewReplayer(b Backend) (*Replayer, error) {
 // Close ends the servers.
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer runs times. It returns an error if the reproducer could not be played.
+// Play plays a reproducer as often as runs says, or returns an error if that is impossible.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

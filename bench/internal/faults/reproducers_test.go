@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// TestReproducers plays what was found once, and is fixed: no claim is broken. The
-// long ones are played with LOCKBENCH_LONG, three times each.
+// TestReproducers plays the reproducers of fixed bugs, and checks that no claim is
+// broken. With LOCKBENCH_LONG it plays the long ones, too, and each three times.
 func TestReproducers(t *testing.T) {
 	t.Parallel()
 	all, err := Kept()

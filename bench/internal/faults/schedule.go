@@ -13,27 +13,27 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Schedule is everything that is played once: hosts with callers, and the events that
-// befall them. A reproducer file holds one.
+// Schedule is everything that is played at once: hosts with callers, and events that
+// happen to them. A reproducer file holds one schedule.
 type Schedule struct {
 	Backend string `json:"backend"`
-	Setting string `json:"setting,omitempty"` // of the store, see [servers.Settings]
-	// Seed decides what callers do.
+	Setting string `json:"setting,omitempty"` // the setting of the store, see [servers.Settings]
+	// Seed determines what callers do.
 	Seed   uint64     `json:"seed"`
 	Hosts  []HostPlan `json:"hosts"`
 	Groups []Group    `json:"groups"`
 	Events []Event    `json:"events"`
-	// Length is how long callers work at least.
+	// Length is the shortest time that callers work.
 	Length Duration `json:"length"`
 }
 
 // HostPlan is one host of a schedule.
 type HostPlan struct {
-	Wrapper string `json:"wrapper,omitempty"` // between it and its plugin
-	Callers []int  `json:"callers"`           // of each group
+	Wrapper string `json:"wrapper,omitempty"` // between the host and its plugin
+	Callers []int  `json:"callers"`           // the number of callers for each group
 }
 
-// Group is some names and how callers use them.
+// Group is a set of lock names, and how callers use them.
 type Group struct {
 	Kind  results.Op `json:"kind"`
 	Names int        `json:"names"`
@@ -41,16 +41,16 @@ type Group struct {
 	Limit Bounds     `json:"limit"` // of a call
 	Hold  Bounds     `json:"hold"`
 	Pause Bounds     `json:"pause"`
-	// AtLeast is how long a lock stays taken at least, and Value is the size in bytes
-	// of the value that a leader publishes.
+	// AtLeast is the shortest time that a lock stays taken. Value is the size in
+	// bytes of the value that a leader publishes.
 	AtLeast Duration `json:"at_least,omitempty"`
 	Value   int      `json:"value,omitempty"`
-	// Once is set for names that a host asks for all together when action ask says so. It
-	// writes under the locks that it gets, and holds them until action give-back.
+	// Once is set for names that a host asks for, all at once, when action ask happens. The host
+	// writes to files under the locks that it gets, and holds the locks until action give-back.
 	Once bool `json:"once,omitempty"`
 }
 
-// Bounds are the shortest and the longest value of a time that is left to chance.
+// Bounds are the shortest and the longest value of a random time.
 type Bounds [2]Duration
 
 func (b Bounds) lasts() host.Range {
@@ -59,11 +59,11 @@ func (b Bounds) lasts() host.Range {
 
 func bounds(least, most time.Duration) Bounds { return Bounds{Duration(least), Duration(most)} }
 
-// These are ways in which applications use locks; a schedule has some of them.
+// These are ways in which applications use locks. A schedule has some of them.
 var uses = []struct {
 	kinds      []results.Op
 	names      [2]int
-	callers    [2]int // of one host
+	callers    [2]int // callers of one host
 	ttls       []time.Duration
 	limit      Bounds
 	hold       Bounds
@@ -75,7 +75,7 @@ var uses = []struct {
 	{ // a leader with standbys
 		kinds: []results.Op{results.OpLead}, names: [2]int{1, 2}, callers: [2]int{1, 2}, everywhere: true,
 		ttls: []time.Duration{2 * time.Second, 3 * time.Second, 5 * time.Second}, limit: bounds(time.Minute, time.Minute), hold: bounds(time.Second, 10*time.Second),
-		values: []int{0, 100, 600}, // the last one fits no queue entry
+		values: []int{0, 100, 600}, // the last value is too long for a queue entry
 	},
 	{ // jobs that take a while
 		kinds: []results.Op{results.OpLock, results.OpDo}, names: [2]int{1, 16}, callers: [2]int{1, 8},
@@ -96,16 +96,15 @@ var uses = []struct {
 	},
 }
 
-// maxEventTime bounds how long one action lasts in a schedule.
+// maxEventTime bounds how long an action lasts in a schedule.
 const maxEventTime = 7 * time.Second
 
-// generator makes the schedules of one backend. The same seed makes the same
-// schedules.
+// generator makes schedules for one backend. The same seed makes the same schedules.
 type generator struct {
 	backend string
 	random  *rand.Rand
 	picker  *actionPicker
-	pool    int // of a soak; else 0
+	pool    int // the number of leases of a soak's pool; 0 if there is no soak
 }
 
 func newGenerator(backend string, seed uint64, settings []string, actions []Action) *generator {
@@ -145,7 +144,7 @@ func pick[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] 
 
 func between(random *rand.Rand, b [2]int) int { return b[0] + random.IntN(b[1]-b[0]+1) }
 
-// group adds one use of locks.
+// group adds a group with a random use of locks.
 func (g *generator) group(s *Schedule) {
 	u := pick(g.random, uses)
 	s.Groups = append(s.Groups, Group{
@@ -168,7 +167,7 @@ func (g *generator) group(s *Schedule) {
 	}
 }
 
-// events places the actions.
+// events adds an event at a random time for each action.
 func (g *generator) events(s *Schedule, actions []Action) {
 	overlap := g.chance(0.7)
 	var at, over time.Duration
@@ -203,9 +202,9 @@ func (g *generator) events(s *Schedule, actions []Action) {
 	s.Length += Duration(500*time.Millisecond + g.upTo(time.Second))
 }
 
-// lasts draws a time such that short ones are as frequent as long ones. One of three
-// is about a TTL, when leases end: before it nothing can be lost, and long after it
-// everything is over.
+// lasts draws a duration on a logarithmic scale. A third of the durations are about
+// a TTL, because leases end then: a shorter event loses nothing, and a much longer
+// one only waits.
 func (g *generator) lasts(s Span, groups []Group) time.Duration {
 	most := min(s[1], maxEventTime)
 	if most <= s[0] {
@@ -223,14 +222,15 @@ func (g *generator) upTo(d time.Duration) time.Duration {
 	return time.Duration(g.random.Int64N(int64(d))).Round(time.Millisecond)
 }
 
-// resourceKey is what no two events use at the same time.
+// resourceKey identifies a resource that no two events use at the same time.
 type resourceKey struct {
 	on     Target
 	target int
 	uses   Resource
 }
 
-// resourceKeyOf is the resource that an event uses; ok is false if other events may use it, too.
+// resourceKeyOf returns the resource that an event uses. ok is false if the event uses none
+// exclusively.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a := e.action()
 	if a.Uses == "" {
@@ -242,8 +242,7 @@ func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	return resourceKey{a.On, e.Target, a.Uses}, Duration(a.Recovers), true
 }
 
-// separate moves events that would use the same thing at the same time behind
-// each other.
+// separate delays events so that no two use the same resource at the same time.
 func (s *Schedule) separate() {
 	busy := map[resourceKey]Duration{}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return int(a.At - b.At) })
@@ -263,7 +262,8 @@ func (s *Schedule) separate() {
 	}
 }
 
-// check finds parts of a schedule that cannot be played, as a file written by hand may have.
+// check returns an error if a part of the schedule cannot be played. A file written by hand may
+// have such parts.
 func (s *Schedule) check() error {
 	if !kinds.Of(s.Backend).Known() {
 		return errors.New(NoServers(s.Backend))

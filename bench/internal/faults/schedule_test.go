@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestScheduleFollowsSeed: the same seed makes the same schedules, and another
-// one others; all of them can be played.
+// TestScheduleFollowsSeed checks that the same seed makes the same schedules,
+// that another seed makes others, and that all can be played.
 func TestScheduleFollowsSeed(t *testing.T) {
 	draw := func(backend string, seed uint64) (all []Schedule) {
 		g := newGenerator(backend, seed, nil, Actions())
@@ -47,8 +47,8 @@ func TestScheduleFollowsSeed(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotShare: what two events of a schedule both use, they use one
-// after the other.
+// TestEventsDoNotShare checks that two events that use the same resource do not
+// overlap.
 func TestEventsDoNotShare(t *testing.T) {
 	g := newGenerator("redis", 3, nil, Actions())
 	for range 300 {
@@ -65,8 +65,8 @@ func TestEventsDoNotShare(t *testing.T) {
 	}
 }
 
-// TestDeckDealsEverythingSoon: in as many schedules as take half an hour, each
-// action is picked, and four of five pairs.
+// TestDeckDealsEverythingSoon checks that the schedules of half an hour contain
+// each action, and four of five pairs of actions.
 func TestDeckDealsEverythingSoon(t *testing.T) {
 	const halfAnHour = 30 * time.Minute / (6500 * time.Millisecond)
 	for _, backend := range kinds.Names() {
@@ -99,8 +99,8 @@ func TestDeckDealsEverythingSoon(t *testing.T) {
 	}
 }
 
-// TestSmallerSchedulesCanBePlayed: whatever is left out, what is left makes
-// sense, and comes to an end.
+// TestSmallerSchedulesCanBePlayed checks that every smaller schedule is valid,
+// and that making it smaller comes to an end.
 func TestSmallerSchedulesCanBePlayed(t *testing.T) {
 	g := newGenerator("etcd", 5, nil, Actions())
 	for range 100 {
@@ -124,8 +124,8 @@ func TestSmallerSchedulesCanBePlayed(t *testing.T) {
 	}
 }
 
-// TestReproducerFile: a reproducer is read as it was written, and what cannot be played is
-// refused.
+// TestReproducerFile checks that a reproducer is read as it was written, and that a file
+// that cannot be played is refused.
 func TestReproducerFile(t *testing.T) {
 	g := newGenerator("mysql", 9, nil, Actions())
 	for range 20 {
@@ -156,8 +156,8 @@ func TestReproducerFile(t *testing.T) {
 	}
 }
 
-// TestReproducerExplains: a violation is known by the actions of its reproducer, or by
-// what it says; another one is not.
+// TestReproducerExplains checks that a reproducer explains violations with the same
+// actions or the same text, but no others.
 func TestReproducerExplains(t *testing.T) {
 	of := func(actions ...string) (s Schedule) {
 		for _, a := range actions {

@@ -17,54 +17,54 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Backend is a backend that is judged.
+// Backend describes a backend that is judged.
 type Backend struct {
 	Name    string
-	Path    string // of the plugin binary
+	Path    string // path of the plugin binary
 	Fencing string
-	// FirstSpan is the FirstSpan of its Properties.
+	// FirstSpan is the FirstSpan of the plugin's Properties.
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are its terms, if package claim does not know the backend; else nil.
+	// Claims are the claims for the backend if package claim does not know it, else nil.
 	Claims *claim.Terms
 	NoMTLS bool
-	// HostProgram is another program for the host processes, whose main must call
-	// [host.Main]: one that was built with another version of core. "" means this
-	// one.
+	// HostProgram is another program for the host processes, for example one
+	// built with another version of core. Its main must call [host.Main]. ""
+	// means this program.
 	HostProgram string
 }
 
-// Described is a backend with what its plugin at path says of itself.
+// Described returns a Backend from the description d of its plugin at path.
 func Described(path string, d plugin.Description) Backend {
-	span, _ := time.ParseDuration(d.Properties.FirstSpan) // "" for an older plugin, which means zero
+	span, _ := time.ParseDuration(d.Properties.FirstSpan) // an older plugin has "", which means zero
 	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
 }
 
-// Options of a search.
+// Options are the options of a search.
 type Options struct {
-	// Length is how long new schedules are begun on each backend.
+	// Length is how long the search keeps starting new schedules.
 	Length time.Duration
 	Seed   uint64
-	// Actions are the names of the actions that may happen; none means all.
+	// Actions are the names of the actions that may happen. None means all.
 	Actions []string
-	// Settings are the settings of the store to use; none means all.
+	// Settings are the settings of the store to use. None means all.
 	Settings []string
-	// Pool, if it is not 0, makes the search a soak. It has one environment, in which hosts
-	// live on from one schedule to the next until an action ends them, and one host has Pool
-	// callers that hold for long. A schedule that breaks a claim is not shrunk.
+	// Pool, if it is not 0, makes the search a soak. A soak has one environment. Its hosts keep
+	// running from one schedule to the next, unless an action ends them. One host has Pool
+	// callers, which hold their locks for long. A schedule that breaks a claim is not shrunk.
 	Pool int
-	// KeepGoing goes on after a violation; otherwise the backend's search
+	// KeepGoing continues the search after a violation. Otherwise the search
 	// ends with the first reproducer.
 	KeepGoing bool
 	// Players is how many schedules are played at the same time, each on its own
-	// servers; they mostly wait. Default 2.
+	// servers. Schedules mostly wait. Default 2.
 	Players int
-	// Shrink bounds the time for making a reproducer small. Default 5 minutes.
+	// Shrink bounds the time for shrinking a schedule. Default 5 minutes.
 	Shrink time.Duration
-	// Runs is how often a reproducer is played at the end, to count how often it
+	// Runs is how often a finished reproducer is played, to count how often it
 	// breaks its rule. Default 10.
 	Runs int
-	// Log gets the findings, and Progress a line on each schedule, one after the other.
+	// Log receives the findings, and Progress a line about each schedule. Calls do not overlap.
 	Log, Progress func(format string, args ...any)
 }
 
@@ -85,29 +85,29 @@ type Found struct {
 	Backend   string `json:"backend"`
 	Schedules int    `json:"schedules"`
 	Grants    int    `json:"grants"`
-	// Actions is the number of actions that took place.
+	// Actions is the number of actions that happened.
 	Actions int `json:"actions"`
 	// Unjudged counts schedules in which a claim with a time limit seemed broken while the
 	// machine was starved. Starved counts all schedules with a starved machine.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
-	// Exempt counts violations that are documented. Again counts violations that have
-	// a reproducer, or soon will.
+	// Exempt counts documented violations. Again counts violations for which a
+	// reproducer exists or is being made.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
-	// Failed counts the schedules that could not be played; the last reason follows.
+	// Failed counts the schedules that could not be played. Failure is the reason of the last one.
 	Failed      int          `json:"failed"`
 	Failure     string       `json:"failure,omitempty"`
 	Covered     *Coverage    `json:"covered"`
 	Reproducers []Reproducer `json:"reproducers"`
-	// Uses are the resources used by each process of a soak, in the order of their
-	// starts. Left lists leftovers in the end, and processes that have grown.
+	// Uses are the resources that each process of a soak used, in the order in which the
+	// processes started. Left lists leftovers at the end, and processes that have grown.
 	Uses []*Usage `json:"uses,omitempty"`
 	Left []string `json:"left,omitempty"`
 }
 
-// Search plays schedules on one backend. It ends early with ctx, whose end is
-// no error.
+// Search plays schedules on one backend. It ends early when ctx ends, which is
+// not an error.
 func Search(ctx context.Context, b Backend, o Options) (found Found, err error) {
 	found.Backend, found.Covered = b.Name, &Coverage{}
 	if !kinds.Of(b.Name).Known() {
@@ -150,7 +150,7 @@ func Search(ctx context.Context, b Backend, o Options) (found Found, err error) 
 	return found, x.failure
 }
 
-// ErrUnfit is the error for a backend on which none of the chosen actions can happen.
+// ErrUnfit is the error if none of the chosen actions can happen on a backend.
 var ErrUnfit = errors.New("none of these actions can happen there")
 
 // failuresInRow is how many unplayable schedules in a row end a search.
@@ -161,21 +161,21 @@ func Chosen(names []string) []Action {
 	return slices.DeleteFunc(Actions(), func(a Action) bool { return !slices.Contains(names, a.Name) })
 }
 
-// searcher searches one backend. What its players share is guarded by their mutex.
+// searcher searches one backend. The mutex of players guards what the players share.
 type searcher struct {
 	*players
 	opts      Options
 	generator *generator
 	until     time.Time
 	found     *Found
-	failures  int // in a row
+	failures  int // unplayable schedules in a row
 	failure   error
 	shrinking map[claim.Rule]bool // rules for which a reproducer is being made
-	kept      *sync.Cond          // a reproducer was made
+	kept      *sync.Cond          // signals that a reproducer was made
 }
 
-// next returns another schedule, if the search goes on. Where one reproducer is
-// enough, it waits until one that is being made is finished.
+// next returns the next schedule, and whether the search continues. If one
+// reproducer is enough, it waits while one is being made.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -188,14 +188,14 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether one reproducer is enough, and one that shows again exists
-// or may soon exist.
+// satisfied reports whether the search can end: KeepGoing is off, and a reproducer
+// that has shown its violation again exists or is being made.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one plays one schedule, and makes a reproducer of a violation that has none.
+// one plays one schedule, and makes a reproducer if a violation is new.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
@@ -227,9 +227,9 @@ func (x *searcher) unplayable(err error) {
 	}
 }
 
-// tally adds a schedule to the findings, and reports it. A violation that no
-// reproducer explains is fresh. The caller must make one, and no other player does so
-// for this rule meanwhile.
+// tally adds a schedule to the findings, and reports it. If no reproducer explains a
+// violation, tally returns it with fresh set. The caller must then make a reproducer,
+// and no other player makes one for this rule meanwhile.
 func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -272,12 +272,12 @@ func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violati
 	return violation, fresh
 }
 
-// explained reports whether a violation has a reproducer, or soon will have one.
+// explained reports whether a reproducer explains a violation, or one for its rule is being made.
 func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }
 
-// keep adds a reproducer to the findings, unless it is there already.
+// keep adds a reproducer to the findings, unless they already have it.
 func (x *searcher) keep(reproducer Reproducer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

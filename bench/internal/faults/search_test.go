@@ -21,10 +21,10 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestPlantedBugsAreFound: each, without being told what to look for, and in a
-// reproducer of two actions at most, of which one that is repeated counts once;
-// nothing in a backend that has none. The short test looks for one of them,
-// among the actions that can show it.
+// TestPlantedBugsAreFound checks that a search finds each planted bug without a
+// hint, and a reproducer with at most two different actions. It must find
+// nothing in a backend without a bug. The short test looks for one bug, with
+// only the actions that can show it.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	if s, err := redisserver.Start(t.Context(), nil); err != nil {
@@ -62,8 +62,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestLatePushes: where what tells of a grant comes late, two hosts have a lock if one
-// counts from then, and else not.
+// TestLatePushes delays the messages that tell hosts of their grants. Two hosts hold a
+// lock only if the TTL counts from the late message.
 func TestLatePushes(t *testing.T) {
 	t.Parallel()
 	requireRedis(t)
@@ -88,8 +88,8 @@ func TestLatePushes(t *testing.T) {
 	}
 }
 
-// countsFromThePush builds the plugin of redis such that it counts the time of a grant
-// that the store has made from when it is told, instead of from its last sign of life.
+// countsFromThePush builds the plugin of Redis with a bug: the TTL of a grant that the store
+// made counts from the message about it, instead of from the waiter's last sign of life.
 func countsFromThePush(t *testing.T) (path string) {
 	t.Helper()
 	file, err := filepath.Abs("../../../plugins/internal/redisnode/waiting.go")

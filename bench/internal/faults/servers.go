@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// elects bounds the election of a leader, and the time in which clients leave
-	// a member that has none.
+	// elects bounds the time for electing a leader, and the time in which clients
+	// leave a member without a leader.
 	elects = 3 * time.Second
-	// quarantined is how long a server that votes for itself does not vote after a
-	// restart. It is longer than any TTL, as leases last up to 10 s.
+	// quarantined is how long a voting server does not vote after a restart. It is
+	// longer than the longest TTL, which is 10 s.
 	quarantined = 11 * time.Second
 )
 
@@ -27,10 +27,9 @@ var (
 	downFor   = Span{50 * time.Millisecond, 3 * time.Second}
 )
 
-// serverActions happen to the servers of any store. Harm to one of several servers
-// and harm to all are two actions: in the first the others serve, in the second none
-// does. While one of several is harmed, nothing else is done to the store, so that a
-// majority remains.
+// serverActions are actions on the servers of any store. Harm to one of several servers and harm to
+// all servers are two actions, because the other servers serve only in the first. While one of
+// several servers is harmed, no other action harms the store, so that a majority remains.
 var serverActions = slices.Concat(freezes, crashes, []Action{
 	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
 	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
@@ -44,7 +43,7 @@ var freezes = []Action{
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The leader among them may be frozen for longer than a TTL.
+		// The members include the leader, which may be frozen for longer than a TTL.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: electing,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: freezeAll, Heal: resumeAll,
@@ -101,15 +100,15 @@ var crashes = []Action{
 		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Stops: StopsAll, Recovers: quarantined,
 		Only: voting, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
 	}),
-	// The server does not vote until every lease that it knew of is over, so no lease is lost.
+	// The server does not vote until every lease that it had voted for is over, so no lease is
+	// lost.
 	crash(false, Action{
 		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Recovers: quarantined,
 		Only: voting,
 	}),
 }
 
-// crash returns an action that crashes its servers and starts them again, with their
-// data or without.
+// crash completes an action that crashes servers and starts them again, with or without their data.
 func crash(keepData bool, a Action) Action {
 	a.Uses, a.Lasts, a.Needs = UsesStore, downFor, []servers.Capability{servers.CapServers}
 	if keepData {
@@ -129,7 +128,7 @@ func crash(keepData bool, a Action) Action {
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
 func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
-// each does something to all servers that run, or the first of them.
+// each returns an Inject that applies do to all running servers, or to the event's Share of them.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		return w.Servers[:e.Share.of(len(w.Servers))].EachRunning(do)
@@ -141,8 +140,8 @@ var (
 	resumeAll = each((*servers.Server).Resume)
 )
 
-// clockAction moves the clock of a server, by 0.4 s to an hour. A clock that is not
-// set right stays wrong until the end, because setting it would be another jump.
+// clockAction moves the clock of a server by 0.4 s to one hour. Unless the action corrects
+// the clock, it stays wrong until the end, because a correction would be another jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,
@@ -205,7 +204,8 @@ func operation(backend string, o servers.Operation) Action {
 	return a
 }
 
-// stepOf does a step of an operation, on the server of the event or on each.
+// stepOf returns an Inject that does a step of an operation on the server of the event, or on every
+// server.
 func stepOf(step servers.Step) func(context.Context, *System, Event) error {
 	return func(ctx context.Context, w *System, e Event) error {
 		if e.Target == everywhere {

@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestServerActions: each action that is done to servers, those of operators among
-// them, is injected and healed while two hosts work; then they serve both, are
-// as they began, and keep nothing of its locks.
+// TestServerActions injects and heals each action on servers, including those of
+// operators, while two hosts work. It checks that the servers then serve both
+// hosts, are as before, and keep no data of their locks.
 func TestServerActions(t *testing.T) {
 	for _, of := range kinds.All() {
 		for _, setting := range of.SettingNames() {
@@ -91,7 +91,7 @@ func testServerAction(t *testing.T, w *System, hosts []*Host, a Action) {
 		return err == nil
 	})
 	if a.Name == "mysql-restore" {
-		return // the queues of then are back, as excepted
+		return // the old queues are back, which is a documented exception
 	}
 	var left []string
 	eventually(t, "nothing is left", func() bool {

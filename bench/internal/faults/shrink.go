@@ -10,24 +10,24 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// shrinker makes a schedule small that has broken a claim. No schedule is played the
-// same way twice: a smaller one is taken if it breaks the same rule in two of three
-// plays, and one with an action less if it does in fewer, see [removalThreshold].
+// shrinker shrinks a schedule that has broken a claim. No two plays of a schedule
+// are the same. A smaller schedule replaces it if two of three plays break the same
+// rule. Fewer are enough if the smaller one lacks an action, see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
 
 	mu    sync.Mutex
-	what  string // the violation in the play that showed it last
+	what  string // the violation in the last play that broke the rule
 	plays int
 }
 
-// wanted is how many actions a person follows at a glance.
+// wanted is how many actions a person understands at a glance.
 const wanted = 2
 
-// removalThreshold says that need of times replays must break the rule to remove an
-// action from a schedule of n actions. It asks for few: a person reads the actions
-// first, and without accidental ones a schedule breaks its rule less often.
+// removalThreshold says how many plays (need of times) must break the rule, if an
+// action is to be removed from a schedule of n actions. It requires few, because fewer
+// actions help a reader most, although the schedule may then break its rule less often.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -35,7 +35,7 @@ func removalThreshold(n int) (need, times int) {
 	return 2, 6
 }
 
-// shrink finds the smallest schedule that shows the violation of s.
+// shrink finds a small schedule that shows the violation of s, and makes a reproducer.
 func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Reproducer {
 	k := &shrinker{searcher: x, rule: v.Rule, what: v.What}
 	trail, again := k.trail(ctx, s)
@@ -50,16 +50,16 @@ func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Re
 	return reproducer
 }
 
-// chances is how often a schedule is replayed to see whether it shows the violation
-// at all.
+// chances is how often a schedule is played again to see whether it shows the
+// violation at all.
 const chances = 6
 
 // trail makes s smaller step by step, until nothing can be removed or the time is
-// over. The last schedule is the smallest. again reports whether s has shown the
-// violation again; a violation seen only by chance cannot be shrunk.
+// over. It returns the schedules of all steps, the smallest last. again reports
+// whether s has shown the violation again. Without that, s cannot be shrunk.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
-	if !k.opts.KeepGoing { // the rest of the time
+	if !k.opts.KeepGoing { // the rest of the search's time
 		most = min(most, max(time.Until(k.until), most/4))
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -86,7 +86,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 				break
 			}
 			if shown, _ := k.shows(ctx, candidates[i], 2, 3); shown == 2 {
-				take(candidates[i]) // the next event has its number now
+				take(candidates[i]) // number i is now another candidate
 			} else {
 				i++
 			}
@@ -100,11 +100,11 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 	return trail, true
 }
 
-// anyOf plays all of candidates at once, and returns the first that shows.
+// anyOf plays all candidates at once, and returns the first that shows the violation.
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
-	numbers := make(chan int, len(candidates)) // -1: the schedule does not show
+	numbers := make(chan int, len(candidates)) // -1: the schedule does not show the violation
 	for i, c := range candidates {
 		go func() {
 			if shown, _ := k.shows(ctx, c, need, times); shown < need {
@@ -121,7 +121,7 @@ func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times
 	return one, false
 }
 
-// reproducerOf plays s as often as a reproducer is played, and makes one of it.
+// reproducerOf plays s opts.Runs times, and returns it as a reproducer with the result.
 func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	shown, plays := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
 	k.mu.Lock()
@@ -129,10 +129,10 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	return Reproducer{Schedule: s, Rule: k.rule, What: k.what, Shown: shown, Runs: plays}
 }
 
-// back replaces a reproducer that seldom shows by one that shows oftener. It looks,
-// by longer and longer steps, at the schedules that it was made from and that have no
-// more actions. A step that was taken by luck, in two of three plays, spoils all
-// later ones.
+// back replaces a reproducer that seldom breaks its rule. It goes back in trail, by
+// longer and longer steps, for a schedule that breaks the rule more often and hardly
+// has more actions. If one step of trail was taken by luck, all later schedules are
+// as bad.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
@@ -148,8 +148,8 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 }
 
 // shows plays s up to times times, on all idle players. It counts the plays, and how
-// many of them break the same rule, up to need. It ends as soon as need is reached or
-// cannot be.
+// many of them break the same rule. It ends as soon as need plays have done so, or no
+// longer can.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -160,7 +160,7 @@ func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (show
 	for left := times; left > 0; left-- {
 		broken := <-played
 		if ctx.Err() != nil {
-			continue // the players are needed for the next step
+			continue // the players are needed elsewhere
 		}
 		plays++
 		if broken {
@@ -173,7 +173,7 @@ func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (show
 	return shown, plays
 }
 
-// breaks plays s, and reports whether the same rule is broken.
+// breaks plays s, and reports whether the play breaks the same rule.
 func (k *shrinker) breaks(ctx context.Context, s Schedule) bool {
 	h, err := k.play(ctx, s)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// smallerThan lists schedules with the events of s and less of everything else, the
-// smallest first.
+// smallerThan lists schedules that have the events of s but less of something else,
+// the smallest schedule first.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {
@@ -46,7 +46,7 @@ func smallerThan(s Schedule) []Schedule {
 	return out
 }
 
-// hurry lets the events begin within half a second, and ends soon after them.
+// hurry moves the first event into the first half second, and ends soon after the last event.
 func (s *Schedule) hurry() bool {
 	const soon, after = Duration(500 * time.Millisecond), Duration(1500 * time.Millisecond)
 	first, last := s.Length, Duration(0)
@@ -64,7 +64,7 @@ func (s *Schedule) hurry() bool {
 	return true
 }
 
-// removeBystanders removes the hosts that no event concerns, but one.
+// removeBystanders removes the hosts that no event concerns, except one of them.
 func (s *Schedule) removeBystanders() bool {
 	spared, removed := false, false
 	for n := len(s.Hosts) - 1; n >= 0; n-- {
@@ -80,7 +80,7 @@ func (s *Schedule) removeBystanders() bool {
 	return removed
 }
 
-// removeCallers leaves one caller of each group on each host.
+// removeCallers reduces each group to one caller on each host.
 func (s *Schedule) removeCallers() bool {
 	removed := false
 	for i := range s.Hosts {
@@ -91,7 +91,7 @@ func (s *Schedule) removeCallers() bool {
 	return removed
 }
 
-// lower sets a number to a smaller one, if it is greater.
+// lower reduces *n to the number to. It reports whether *n was greater.
 func lower(n *int, to int) bool {
 	if *n <= to {
 		return false
@@ -144,7 +144,7 @@ func (s *Schedule) removeGroup(n int) bool {
 	return true
 }
 
-// removeNames leaves one name in each group.
+// removeNames reduces each group to one name.
 func (s *Schedule) removeNames() bool {
 	removed := false
 	for i := range s.Groups {
@@ -153,7 +153,7 @@ func (s *Schedule) removeNames() bool {
 	return removed
 }
 
-// shorten halves the duration of one event, and the time after it.
+// shorten halves the duration of event n, and shortens the schedule by as much.
 func (s *Schedule) shorten(n int) bool {
 	const least = 20 * time.Millisecond
 	e := &s.Events[n]
@@ -166,7 +166,7 @@ func (s *Schedule) shorten(n int) bool {
 	return true
 }
 
-// alone lists s with each of its events alone, and soon.
+// alone lists copies of s that each have only one of the events, which happens soon.
 func (s Schedule) alone() []Schedule {
 	var out []Schedule
 	for i := range s.Events {
@@ -178,8 +178,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// longer lists s with each of its events alone, lasting three times as long. Such an
-// event may not need the events that only helped it.
+// longer lists copies of s with only one event, which lasts three times as long.
+// Such an event may break the rule without the others.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {
@@ -191,7 +191,7 @@ func (s Schedule) longer() []Schedule {
 	return out
 }
 
-// withoutOne lists s without each of its events.
+// withoutOne lists copies of s that each lack one of the events.
 func (s Schedule) withoutOne() []Schedule {
 	var out []Schedule
 	for i := range s.Events {

@@ -14,11 +14,11 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// A process may use this much more at the end than at the first look. A plugin
-// collects its garbage at its own times, and its largest heap stays resident for
-// minutes: one with 5 MB in objects goes from 35 MB to 70 when a pool is given back,
-// and another from 41 to 106 when its servers have been started again. Its pools of
-// connections grow when the store is slow, to a bound: 48 at most.
+// A process may use this much more at the end than at the first reading. A plugin's
+// largest heap stays resident for minutes: a plugin with 5 MB in objects went from
+// 35 MB to 70 when a pool was released, and another from 41 MB to 106 when its
+// servers were restarted. A plugin's connection pools grow when the store is slow,
+// up to 48 connections.
 const (
 	moreGoroutines  = 16
 	moreDescriptors = 56
@@ -31,16 +31,16 @@ func Allowance() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %d MB of heap, %d MB resident", moreGoroutines, moreDescriptors, moreHeap>>20, moreResident>>20)
 }
 
-// Usage is the resources used by one process of a soak at rest, after its first
-// schedule and after its last.
+// Usage says which resources a process of a soak used while no lock was held,
+// after its first and after its last schedule.
 type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
-	First host.Use `json:"first"` // at rest
+	First host.Use `json:"first"` // when no lock is held
 	Last  host.Use `json:"last"`
 }
 
-// Grown says which figures have grown by more than [Allowance]; "" for none.
+// Grown says which figures have grown by more than [Allowance], or returns "" for none.
 func (u Usage) Grown() string {
 	for _, one := range []struct {
 		what        string
@@ -59,8 +59,8 @@ func (u Usage) Grown() string {
 	return ""
 }
 
-// soaked is a schedule of a soak, for the hosts of the schedule before. The last host
-// has one caller for each lease of the pool, and these hold for long.
+// soaked returns a schedule of a soak, for the hosts of the previous schedule. The last host
+// has one caller for each lease of the pool, and these callers hold their locks for long.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
 	if kinds.Of(g.backend).InHost() {
@@ -82,11 +82,11 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	return s
 }
 
-// soakHosts is how many hosts live in a soak, where the store has room for several.
+// soakHosts is how many hosts a soak has, unless the store allows only one.
 const soakHosts = 3
 
-// soakable are the actions that leave reusable servers. After a jump of their clocks
-// servers are started anew, which would end the soak of their hosts.
+// soakable returns the actions that do not end a soak. After a jump of their clocks,
+// servers must be started again, which would end the hosts of a soak.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)
@@ -94,7 +94,7 @@ func soakable(actions []Action) []Action {
 }
 
 // use reads the resources that each host and its plugin use when no lock is held. It
-// reads nothing where the system has no figures.
+// reads nothing if the system provides no figures.
 func (p *player) use(ctx context.Context, w *System) error {
 	for _, h := range w.Hosts {
 		if !h.Alive() {
@@ -126,9 +126,9 @@ func (all *players) used(who string, pid int, u host.Use) {
 	all.uses[i].Last = u
 }
 
-// finish ends the hosts of a soak, and adds their leftovers and the processes that
-// have grown to the findings. It does not judge growth in a short soak, where the
-// first uncollected garbage is most of it.
+// finish ends the hosts of a soak. It adds their leftovers and the processes that
+// have grown to the findings. It does not judge growth in a short soak, because
+// uncollected garbage is most of the growth there.
 func (x *searcher) finish() {
 	x.found.Uses = x.uses
 	for range cap(x.idle) {
@@ -144,5 +144,5 @@ func (x *searcher) finish() {
 	}
 }
 
-// growthAfter is the least length of a soak in which growth is judged.
+// growthAfter is the shortest length of a soak in which growth is judged.
 const growthAfter = time.Minute

@@ -13,12 +13,12 @@ import (
 // StressDoes says what [Stress] does, for people.
 const StressDoes = "two busy loops for each processor, and 4 MB written and flushed to the disk over and over"
 
-// stressed is longer than anything that is measured.
+// stressed is longer than any measurement.
 const stressed = 24 * time.Hour
 
 // Stress loads processors, as the action starve does, and the disk that throwaway
-// servers write to, until end is called. end is never nil. Its processes end with
-// this process, too.
+// servers write to, until end is called. end is never nil. The load also ends
+// when this process ends.
 func Stress(ctx context.Context) (end func() error, err error) {
 	w := &System{Environment: &servers.Environment{}}
 	e := Event{Action: "starve", Lasts: Duration(stressed), Amount: 0.25}
@@ -30,17 +30,17 @@ func Stress(ctx context.Context) (end func() error, err error) {
 	return w.EndBackground, errors.Join(w.Inject(ctx, e), w.busyDisk(e, scratch.Dir()))
 }
 
-// Bounds of what busyDisk writes, in bytes.
+// These bound what busyDisk writes, in bytes.
 const (
 	diskBlock = 4 << 20
 	diskFile  = 64 << 20
 )
 
-// busyDisk writes blocks of a file in dir, over and over, and flushes each.
+// busyDisk writes blocks of a file in dir, over and over, and flushes each block.
 //
-// Note: this is no action of the search. A server that flushes its commits waits for
-// the disk for longer than any claim with a time limit allows, and no heartbeat can
-// tell that from a server that is slow by itself.
+// Note: this is not an action of the search. A server that flushes its commits would
+// wait for the disk longer than any claim with a time limit allows, and no heartbeat
+// can distinguish that from a server that is slow by itself.
 func (w *System) busyDisk(e Event, dir string) error {
 	f, err := os.CreateTemp(dir, "busy-")
 	if err != nil {

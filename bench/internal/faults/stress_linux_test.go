@@ -7,7 +7,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestStress: what loads the machine ends when it is told to.
+// TestStress checks that the processes that load the machine end when end is called.
 func TestStress(t *testing.T) {
 	before := len(proc.Family(os.Getpid()))
 	end, err := Stress(t.Context())

@@ -21,26 +21,26 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// System is the target of actions: the servers of one backend, and the hosts of one
+// System is what actions act on: the servers of one backend, and the hosts of one
 // schedule with their paths to the servers.
 type System struct {
 	*servers.Environment
 	Hosts []*Host
-	// Dir is a directory for files that actions need; it is removed at the end.
+	// Dir is a directory for files that actions need. It is removed at the end.
 	Dir string
 
 	history *History
 }
 
-// Host is one process with its plugin, as a schedule began it.
+// Host is one host process with its plugin, as a schedule started it.
 type Host struct {
 	*host.Process
 	Number int
-	Paths  []*inject.Proxy // one to each server
+	Paths  []*inject.Proxy // one path to each server
 	// Dir is the TMPDIR of the host and its plugin.
 	Dir string
-	// asked is how many locks, of groups with Once, the host has asked for last, and
-	// askedAt is when.
+	// asked is how many locks of groups with Once the host asked for in its last
+	// request. askedAt is the time of that request.
 	asked, askedAt atomic.Int64
 }
 
@@ -49,15 +49,15 @@ func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return check.HostName(n) }
 
-// Inject does an action that needs no schedule. The event is the key of its
-// background work, which healing ends; see [inject.Background.End].
+// Inject does an action outside of a schedule. The event is the key of the
+// action's background work, which healing ends; see [inject.Background.End].
 func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
 
-// end is the Heal of an action that has begun something.
+// end is the Heal of an action that has background work.
 func end(_ context.Context, w *System, e Event) error { return w.End(e) }
 
-// hostWrappers are scripts that stand between a host and its plugin, which is
-// $plugin to them.
+// hostWrappers are scripts that a host starts instead of its plugin. They start
+// the plugin, whose path is $plugin.
 var hostWrappers = map[string]string{
 	"shell":      `"$plugin"; exit $?`,
 	"env":        `exec env LANG=C "$plugin"`,
@@ -66,8 +66,8 @@ var hostWrappers = map[string]string{
 	"session":    `setsid --wait "$plugin"`,
 }
 
-// wrappersThatStay are the [hostWrappers] that stay as a process between a host and
-// its plugin.
+// wrappersThatStay are the [hostWrappers] that remain as a process between a host
+// and its plugin.
 var wrappersThatStay = []string{"shell", "background", "session"}
 
 // wrap writes the script of a wrapper, and returns its path.
@@ -79,12 +79,12 @@ func wrap(dir, name, wrapper, plugin string) (string, error) {
 
 func wrapperNames() []string { return slices.Sorted(maps.Keys(hostWrappers)) }
 
-// needsWrapper reports whether an action is done to the wrapper of a host.
+// needsWrapper reports whether one of the actions needs a wrapper that stays.
 func needsWrapper(actions []Action) bool {
 	return slices.ContainsFunc(actions, func(a Action) bool { return a.Wrapped })
 }
 
-// ready starts the servers of a setting, unless they run and are well.
+// ready starts the servers of a setting, unless they already run and are healthy.
 func (p *player) ready(ctx context.Context, setting string) error {
 	if p.environment != nil && p.setting == setting && p.well(ctx) {
 		return nil
@@ -100,9 +100,9 @@ func (p *player) ready(ctx context.Context, setting string) error {
 	return nil
 }
 
-// well brings the servers back to their first state and reports whether that worked.
-// Servers whose clock has jumped are not well, because threads of some wait until a
-// time of day. The table moves clocks back.
+// well makes sure that the servers are healthy, and reports whether that worked. It
+// gives up on servers whose clock has jumped, because threads of some servers wait
+// until a time of day. The table of faults sets clocks back instead.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil
@@ -113,8 +113,8 @@ func (p *player) well(ctx context.Context) bool {
 // maxTTL is the longest TTL of a schedule.
 const maxTTL = 10 * time.Second
 
-// close ends hosts and servers. The watchers of package servers end whatever it
-// cannot end.
+// close ends hosts and servers. The watchers of package servers end the
+// processes that close cannot end.
 func (p *player) close() {
 	p.end()
 	if p.environment != nil {
@@ -123,8 +123,8 @@ func (p *player) close() {
 	}
 }
 
-// spec is how a host is started. A recorder that was built from another version
-// gets the same.
+// spec returns how a host is started. A host program that was built from
+// another version gets the same Spec.
 func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) host.Spec {
 	cfg := driver.Config{}
 	maps.Copy(cfg, p.backend.Config)
@@ -181,7 +181,7 @@ func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan)
 	return err
 }
 
-// ifThere does something to a process, if there is one.
+// ifThere applies do to a process, and ignores it if there is no such process.
 func ifThere(do func(pid int) error, pid int) error {
 	if pid <= 0 {
 		return nil
@@ -200,13 +200,13 @@ func (w *System) freeze(e Event, pid int) error {
 	if err != nil {
 		return err
 	}
-	// A later process with the same pid would be resumed as well.
+	// A later process with the same pid would also be resumed.
 	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
 	return ifThere(proc.Freeze, pid)
 }
 
-// mark notes that a process may be frozen, and so cannot see that its search was
-// killed. The watcher of package servers then ends it.
+// mark records that a process may be frozen. A frozen process cannot notice that
+// the search was killed, so the watcher of package servers then ends the process.
 func (w *System) mark(pid int) (unmark func() error, err error) {
 	group, err := syscall.Getpgid(pid)
 	if pid <= 0 || errors.Is(err, syscall.ESRCH) {
@@ -222,9 +222,9 @@ func (w *System) mark(pid int) (unmark func() error, err error) {
 	return func() error { return os.RemoveAll(file) }, nil
 }
 
-// pluginChain are the processes from the one that the host has started to its plugin:
-// one, or those of a wrapper before it. On systems without /proc it has the first
-// process only, and without a plugin 0.
+// pluginChain returns the ids of the processes from the one that the host has started
+// to the plugin, which include those of a wrapper. On systems without /proc it
+// returns only the first. It returns 0 without a plugin.
 func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}
@@ -241,7 +241,7 @@ func (h *Host) pluginChain() []int {
 	return chain
 }
 
-// plugin is the process id of the plugin itself, behind its wrapper.
+// plugin is the process id of the plugin itself, not of a wrapper.
 func (h *Host) plugin() int {
 	chain := h.pluginChain()
 	return chain[len(chain)-1]

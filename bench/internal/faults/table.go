@@ -14,43 +14,43 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Fault is a named schedule of the table: a holder has half of its locks when it is
-// prepared and all of them when it happens, and a rival wants them.
+// Fault is a named schedule of the table. A holder has half of its locks when the fault
+// is prepared, and all of them when the fault happens. A rival wants the locks.
 type Fault struct {
 	Name string
 	Does string // one line
-	// Prepare and Events are the events of the fault. An action that begins with a
-	// star is one of the backend; an action that its servers do not have does not
-	// happen. A prepared event lasts until the end, unless it says for how long.
+	// Prepare and Events are the events of the fault. In the name of an action, a
+	// leading star stands for the backend's name. An action that the servers do
+	// not have is left out. A prepared event without Lasts lasts until the end.
 	Prepare, Events []Event
-	// Needs are the capabilities without which the fault is not run.
+	// Needs are the capabilities that the servers must have. Without them the fault is not run.
 	Needs []servers.Capability
-	// OnlyFor is the capability of the stores that the fault concerns; "" for all.
+	// OnlyFor is the capability of the stores that the fault concerns, or "" for all stores.
 	OnlyFor servers.Capability
-	// Config is further configuration of the backend.
+	// Config is further configuration for the backend.
 	Config map[string]string
 	// Control reports whether Config turns a safeguard off.
 	Control bool
-	// TTL of the leases; zero means the table's [TTL].
+	// TTL is the TTL of the leases. Zero means the table's [TTL].
 	TTL time.Duration
-	// KeepsLeases reports whether the fault should cost no lease, however it goes on.
+	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
-	// Restores is the moment at which the outage ends, if a free lock must be granted within a
-	// second from then on. The holder gives half of its locks back in the outage.
+	// Restores is the moment at which the outage ends. It is set if a free lock must be granted
+	// within a second after that. The holder releases half of its locks during the outage.
 	Restores Moment
-	// SeveralServers reports whether it is shown on several servers, where the backend can have
-	// several or one.
+	// SeveralServers reports whether the fault runs on several servers, if the backend can have
+	// one or several.
 	SeveralServers bool
-	// Produces are the conditions, as claims name them, that the fault makes.
+	// Produces are the conditions, in the sense of package claim, that the fault makes.
 	Produces []claim.Condition
 	// RivalAsksLate reports whether the rival asks only after the injection.
 	RivalAsksLate bool
-	// OnWaiter reports whether it happens to a third host, which waits for locks with
-	// AtLeast and for elections with a long value before the rival does. The holder gives
-	// all back meanwhile, and the rival gets them promptly.
+	// OnWaiter reports whether the fault happens to a third host. That host waits, ahead
+	// of the rival, for locks with AtLeast and for elections with a long value. The
+	// holder releases everything meanwhile, and the rival must get it promptly.
 	OnWaiter bool
-	// Acts is how long the fault lasts, in TTLs or as a time; zero for both means
-	// until the rival has been granted every lock.
+	// ActsTTLs or Acts says how long the fault lasts, in TTLs or as a time. If
+	// both are zero, it lasts until the rival has been granted every lock.
 	ActsTTLs float64
 	Acts     time.Duration
 }
@@ -59,7 +59,7 @@ type Fault struct {
 // capability does not concern the others.
 func (f Fault) Concerns(k *servers.Kind) bool { return f.OnlyFor == "" || k.Has(f.OnlyFor) }
 
-// Fits says why the fault cannot be shown on a store. It is "" when it can.
+// Fits says why the fault cannot be run on a store, or returns "" when it can.
 func (f Fault) Fits(k *servers.Kind) string {
 	if !f.Concerns(k) {
 		var names []string
@@ -81,7 +81,7 @@ func (f Fault) Fits(k *servers.Kind) string {
 	return ""
 }
 
-// DoesAction reports whether the fault does an action, on some store.
+// DoesAction reports whether the fault uses an action on any store.
 func (f Fault) DoesAction(name string) bool {
 	return slices.ContainsFunc(slices.Concat(f.Prepare, f.Events), func(e Event) bool {
 		of, everyStore := strings.CutPrefix(e.Action, "*")
@@ -89,7 +89,7 @@ func (f Fault) DoesAction(name string) bool {
 	})
 }
 
-// setting is the setting of a store in which the fault is shown.
+// setting returns the setting of a store in which the fault is run.
 func (f Fault) setting(k *servers.Kind) string {
 	is := func(s servers.Setting) bool { return true }
 	switch {
@@ -118,13 +118,13 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 }
 
 const (
-	// longTTL is the TTL in faults that a lease of this length must survive.
+	// longTTL is the TTL for faults that a lease with this TTL must survive.
 	longTTL = 10 * time.Second
 	// untilRenewed is long enough for each lease of longTTL to be renewed.
 	untilRenewed = longTTL / 2
 )
 
-// What faults need.
+// These are the Needs of faults.
 var (
 	sharedStore = []servers.Capability{servers.CapShared}
 	ourServers  = []servers.Capability{servers.CapServers}
@@ -132,8 +132,8 @@ var (
 	aReplica    = []servers.Capability{servers.CapReplica}
 )
 
-// These are events of several faults. Of servers that vote, the holder reaches a bare
-// majority, with the first server in it.
+// These are events of several faults. With reachMajority, the holder reaches only a
+// bare majority of voting servers, which includes the first server.
 var (
 	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
 	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
@@ -141,7 +141,7 @@ var (
 	loseLink      = []Event{{Action: "*-sever"}}
 )
 
-// All are the faults of the table in the order in which they are shown.
+// All returns the faults of the table, in the order in which they are shown.
 func All() []Fault {
 	return []Fault{
 		{
@@ -173,8 +173,8 @@ func All() []Fault {
 			Produces: []claim.Condition{claim.PluginDied},
 			Events:   []Event{{Action: "kill-both"}}, Needs: sharedStore,
 		},
-		// A frozen server stands for one that is cut off from every host: its
-		// connections stay open and it answers nothing.
+		// A frozen server also represents a server that is cut off from every
+		// host: its connections stay open, but it answers nothing.
 		{
 			Name: "partition-holder", Does: "nothing passes between the holder and any server, and no connection ends",
 			Events: []Event{{Action: "black-hole"}}, Needs: ourServers,
@@ -231,8 +231,8 @@ func All() []Fault {
 			OnlyFor: servers.CapVotes, Config: map[string]string{"quarantine": "off"}, Control: true,
 			Prepare: reachMajority, Events: wipe, Needs: ourServers,
 		},
-		// The replica has not received the last writes: the first half of the locks is
-		// replicated, the second is not.
+		// The replica has not received the last writes: only the first half of the
+		// locks is replicated.
 		{
 			Name: "failover", Does: "the master dies; a replica that did not receive half of the grants takes over, and the holder learns of it 500 ms after its rival",
 			Produces: []claim.Condition{claim.ReplicaPromoted}, RivalAsksLate: true, ActsTTLs: 1.5,
@@ -271,7 +271,7 @@ func All() []Fault {
 			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
 		},
 		{
-			// Setting the clock forward again would be the fault clock-forward.
+			// The clock is not set right again, because that would be the fault clock-forward.
 			Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
 			Produces: []claim.Condition{claim.ClockBack}, RivalAsksLate: true, ActsTTLs: 1.5,
 			Prepare: reachMajority, Events: []Event{{Action: "clock-back", Amount: 1}}, Needs: theClock,
@@ -303,22 +303,22 @@ func All() []Fault {
 	}
 }
 
-// These actions are for schedules written by hand. None does harm.
+// These actions are for schedules written by hand. They do no harm.
 const (
 	Ask      = "ask"
 	GiveBack = "give-back"
 	Wait     = "wait"
 )
 
-// tableActions can be played, but no search draws them.
+// tableActions can be played, but a search never draws them.
 var tableActions = []Action{
 	{Name: Ask, Does: "%s asks for its locks", On: OnHost, Inject: ofHost((*System).ask)},
 	{Name: GiveBack, Does: "%s gives its locks back", On: OnHost, Inject: ofHost((*System).giveBack)},
 	{Name: Wait, Does: "time passes", On: OnStore, Inject: func(context.Context, *System, Event) error { return nil }},
 }
 
-// allTableActions are [tableActions] and the staged operations on servers, one of
-// which may happen while another lasts.
+// allTableActions are the [tableActions] and the staged operations on servers.
+// Staged operations may overlap.
 var allTableActions = sync.OnceValue(func() []Action {
 	all := operations(func(k *servers.Kind) []servers.Operation { return k.Staged })
 	for i := range all {
@@ -327,7 +327,7 @@ var allTableActions = sync.OnceValue(func() []Action {
 	return append(all, tableActions...)
 })
 
-// ask has a host ask for every lock of the groups with Once.
+// ask makes a host ask for every lock of the event's groups with Once.
 func (w *System) ask(h *Host, e Event) error {
 	_, count := w.history.once(e.Group)
 	h.askedAt.Store(proc.Now())

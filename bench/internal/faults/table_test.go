@@ -20,7 +20,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// played are the rounds of a plan.
+// played plays a plan and returns its rounds.
 func played(t *testing.T, p Plan) (rounds []results.Round) {
 	t.Helper()
 	err := Run(t.Context(), p, func(string) {}, func(r results.Round) error {
@@ -33,8 +33,8 @@ func played(t *testing.T, p Plan) (rounds []results.Round) {
 	return rounds
 }
 
-// verdictsOn runs one round of each fault and returns what check says of them, and
-// for how long the machine kept hosts from running, all of them together.
+// verdictsOn runs one round of each fault and returns the judged cells. starved is
+// how long the machine kept hosts from running, over all hosts and rounds.
 func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
 	t.Helper()
 	p := Plan{Backends: []Backend{b}, Rounds: 1}
@@ -56,8 +56,8 @@ func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, 
 	return check.Cells(rounds), starved
 }
 
-// starvation is how long hosts of a round could not run, but for what the
-// fault froze: a frozen host notes that too when it runs again.
+// starvation is how long hosts of a round could not run. It leaves out hosts that
+// the fault froze, because a frozen host also reports that time when it runs again.
 func starvation(r results.Round) (sum time.Duration) {
 	for _, h := range r.Halts {
 		frozen := slices.ContainsFunc(r.Halts, func(f results.Halt) bool {
@@ -73,7 +73,7 @@ func starvation(r results.Round) (sum time.Duration) {
 // busyFor is a quarter of the shortest time by which a planted bug is early.
 const busyFor = 20 * time.Millisecond
 
-// requireRedis skips without a server, where that is allowed.
+// requireRedis skips the test without a server, or fails if a server is required.
 func requireRedis(t *testing.T) {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), nil)
@@ -85,12 +85,12 @@ func requireRedis(t *testing.T) {
 	}
 }
 
-// TestTableFindsPlantedBugs: each in one round, and a backend without one is not
-// blamed, but for an eviction: it does not look for that. A machine that is
-// busy hides a bug at times, as when it delays a holder past the moment of the
-// fault, or one who asks: a round in which the recorders themselves noted that
-// they did not run, or a thread of what runs here waited for a processor for
-// busyFor, is repeated, four times at most.
+// TestTableFindsPlantedBugs checks that one round finds each planted bug, and
+// nothing in a backend without a bug, except an eviction, which that backend
+// does not handle. A busy machine can hide a bug, for example if it delays the
+// holder or the rival past the fault. A round is therefore repeated, up to four
+// times, if the hosts reported that they did not run, or if a thread of these
+// processes waited for a processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")
@@ -137,8 +137,8 @@ func TestTableFindsPlantedBugs(t *testing.T) {
 	}
 }
 
-// TestNoOperationsIsNoVerdict: a plugin that cannot be opened is not called
-// safe.
+// TestNoOperationsIsNoVerdict checks that a plugin that cannot be opened is not
+// called safe.
 func TestNoOperationsIsNoVerdict(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "lockplugin-memory")
 	if err := os.WriteFile(missing, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
@@ -151,9 +151,9 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRoundsAreSchedules: on each store that it fits, a fault is one event of its
-// round, what follows another event comes after it, and the rival asks late where it
-// should.
+// TestRoundsAreSchedules checks each fault on each store that it fits. The fault
+// must be one event of its round, After must name an earlier event, and the rival
+// must ask late if the fault says so.
 func TestRoundsAreSchedules(t *testing.T) {
 	for _, f := range All() {
 		for _, k := range kinds.All() {
@@ -183,9 +183,9 @@ func TestRoundsAreSchedules(t *testing.T) {
 	}
 }
 
-// TestFaultsAreWellFormed: each has a name of its own, says what it does and makes what
-// claims may name; one that keeps leases ends by itself, and one after which the store
-// serves again keeps them.
+// TestFaultsAreWellFormed checks that each fault has a unique name, a description, and
+// only conditions that claims know. A fault with KeepsLeases must end by itself, and a
+// fault with Restores must have KeepsLeases.
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range All() {
@@ -202,8 +202,8 @@ func TestFaultsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestFaultsFindTheirStores: each fault can be shown on some store, and on those
-// that it is not made for it says which it is made for.
+// TestFaultsFindTheirStores checks that each fault fits some store. On other
+// stores it must say which stores it is made for.
 func TestFaultsFindTheirStores(t *testing.T) {
 	for _, f := range All() {
 		if !slices.ContainsFunc(kinds.All(), func(k *servers.Kind) bool { return f.Fits(k) == "" }) {

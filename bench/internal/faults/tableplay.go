@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// lockCount is how many locks one fault hits at once.
+	// lockCount is how many locks a fault concerns.
 	lockCount = 20
-	// TTL is the TTL of the leases, unless a fault asks for another.
+	// TTL is the TTL of the leases, unless a fault has another TTL.
 	TTL = 2 * time.Second
 )
 
-// Plan says what to play: every fault on every backend, in Rounds rounds.
+// Plan says what to play: every fault on every backend, Rounds times.
 type Plan struct {
 	Backends []Backend
 	Faults   []Fault
 	Rounds   int
-	// Seed decides at which moments of a renewal faults are injected.
+	// Seed determines at which time between two renewals each fault is injected.
 	Seed uint64
 }
 
@@ -39,8 +39,8 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells counts all combinations of a backend and a fault, and the ones that can be
-// run here. A fault made for some of the backends does not count for the others.
+// Cells counts all combinations of a backend and a fault, and those that can be run
+// here. A fault that concerns only some of the backends does not count for the others.
 func (p Plan) Cells() (all, runnable int) {
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
@@ -55,12 +55,12 @@ func (p Plan) Cells() (all, runnable int) {
 	return all, runnable
 }
 
-// NoServers says what is missing to play anything on a backend.
+// NoServers says that lockbench cannot start servers for a backend, and what to do about it.
 func NoServers(backend string) string {
 	return fmt.Sprintf("lockbench does not know how to start servers for %[1]s: --server '%[1]s=COMMAND -p {port} -d {dir}' says so", backend)
 }
 
-// missing says why a fault cannot be shown on a backend here. It is "" when it can.
+// missing says why a fault cannot be run on a backend here, or returns "" when it can.
 func missing(b Backend, f Fault) string {
 	if !kinds.Of(b.Name).Known() {
 		return NoServers(b.Name)
@@ -68,17 +68,17 @@ func missing(b Backend, f Fault) string {
 	return f.Fits(kinds.Of(b.Name))
 }
 
-// concerns reports whether a fault has anything to do with a backend. A fault that
-// concerns none of the backends counts for all, so that each says so.
+// concerns reports whether a fault concerns a backend. A fault that concerns none of the plan's
+// backends counts for all of them, so that the result for each says why it was not run.
 func (p Plan) concerns(f Fault, b Backend) bool {
 	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
 }
 
 // Run carries out a plan. It calls begin before each cell, and took with each round,
-// from one goroutine. Cells that cannot be run are rounds that say what is missing; a
-// round that fails says why, and the run goes on. It ends early only with ctx, or with
-// an error of took.
+// all from one goroutine. For a cell that cannot be run it passes a round that says
+// what is missing. A round that fails says why, and the run continues. Run ends early
+// only if ctx ends or took fails.
 func Run(ctx context.Context, p Plan, begin func(label string), took func(results.Round) error) (err error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
@@ -108,20 +108,20 @@ type runner struct {
 	plan   Plan
 	took   func(results.Round) error
 	dir    string
-	began  int64 // the zero of all times
+	began  int64 // all recorded times count from this time
 	random *rand.Rand
 }
 
-// roundOf is a round of a fault on a backend, before it is played.
+// roundOf returns a round of a fault on a backend, before it is played.
 func roundOf(b Backend, f Fault) results.Round {
 	return results.Round{
 		Backend: b.Name, Claims: b.Claims, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
-		// A store that dies with its plugin loses its leases with it.
+		// A store that lives in the plugin loses its leases when the plugin dies.
 		Keeps: f.KeepsLeases && !kinds.Of(b.Name).InHost(),
 	}
 }
 
-// The numbers of the hosts in what is recorded.
+// These are the numbers of the hosts in the records.
 const (
 	holderHost = 0
 	rivalHost  = 1
@@ -131,24 +131,24 @@ const (
 const (
 	// openTimeout bounds the first grants of the holder.
 	openTimeout = 30 * time.Second
-	// tryFor is how long the holder tries to get the second half of its locks. A
-	// fault may make that impossible.
+	// tryFor is how long the holder tries to get the second half of its locks
+	// after a fault was prepared, because the fault may make that impossible.
 	tryFor = time.Second
-	// queueing is how long the rival has to enter its queues.
+	// queueing is the time for the rival to enter the queues of its locks.
 	queueing = 200 * time.Millisecond
-	// recovery is how long after the fault, beyond a TTL, the rival may need to get
-	// every lock.
+	// recovery is how long, in addition to a TTL, the rival may need to get every
+	// lock.
 	recovery = 20 * time.Second
-	// givingBack is how far into an outage the holder gives locks back.
+	// givingBack is how long after the begin of an outage the holder releases locks.
 	givingBack = 300 * time.Millisecond
-	// aftermath is how long both go on when the rival has every lock. Late writes
-	// arrive in that time.
+	// aftermath is how long both hosts continue when the rival has every lock.
+	// Late writes arrive in that time.
 	aftermath = 400 * time.Millisecond
-	// lateness is the time that a resumed holder has to finish what it was about to do.
+	// lateness is the time for a resumed holder to finish what it was doing.
 	lateness = 100 * time.Millisecond
 )
 
-// cell is one fault on one backend, with everything that its rounds share.
+// cell is one fault on one backend. It has everything that its rounds share.
 type cell struct {
 	*runner
 	backend Backend
@@ -156,7 +156,7 @@ type cell struct {
 	ttl     time.Duration
 }
 
-// rounds plays all rounds, on servers that have what the fault needs.
+// rounds plays all rounds of the cell, on servers that have what the fault needs.
 func (c *cell) rounds(ctx context.Context) (err error) {
 	template := roundOf(c.backend, c.fault)
 	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
@@ -175,7 +175,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 	for n := range c.plan.Rounds {
 		round := template
 		round.Round, round.Names, round.TTLms = n+1, lockCount, c.ttl.Milliseconds()
-		s, hit := c.schedule(time.Duration(c.random.Int64N(int64(c.ttl / 3)))) // any moment of the renewal
+		s, hit := c.schedule(time.Duration(c.random.Int64N(int64(c.ttl / 3)))) // a random time between two renewals
 		h, err := x.play(ctx, s)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -194,20 +194,20 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 			return err
 		}
 		if round.Failure != "" {
-			// A fault's leftovers must not affect the judgement of the next round.
+			// The leftovers of a fault must not affect the next round.
 			return nil
 		}
 	}
 	return nil
 }
 
-// alone reports whether one process plays both hosts, because the store lives in one host.
+// alone reports whether one process is both holder and rival, because the store lives in its host.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
-// schedule is one round. The holder gets all locks, the second half of them when the
-// fault is prepared; the rival wants them; and the fault happens, which is event
-// number hit, from 1. In the end the rival has every lock and the holder wants them
-// again, so that a lock which the holder has broken is found.
+// schedule returns the schedule of one round. The holder gets all locks, the second
+// half after the fault is prepared. The rival asks for them, and the fault happens,
+// as event number hit, from 1. In the end the rival has every lock and the holder
+// asks for them again, which reveals a lock that the holder has broken.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
 	if f.OnWaiter {
@@ -260,7 +260,7 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	return s, hit
 }
 
-// onWaiter is a round of a fault that happens to a waiting host.
+// onWaiter returns the schedule of one round of a fault that happens to a waiting host.
 func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	of := kinds.Of(c.backend.Name)
 	s.Backend, s.Setting, s.Hosts = of.Name, c.fault.setting(of), slices.Repeat([]HostPlan{{Callers: make([]int, 2)}}, 3)
@@ -276,13 +276,13 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 		{Action: Ask, Target: waiterHost, Limit: limit, After: 1, Trigger: TriggerServed},
 		harm,
 		{Action: Ask, Target: rivalHost, Limit: limit, After: 3},
-		{Action: GiveBack, After: 3, At: Duration(queueing / 2)}, // the plugin of the frozen host still waits for it
+		{Action: GiveBack, After: 3, At: Duration(queueing / 2)}, // the plugin of the frozen host still waits for locks
 	}
 	return s, 3
 }
 
 // lasting makes an event end when the rival has every lock, or earlier. ended is how
-// long after the event the holder gives its locks back.
+// long after the end of the event the holder releases its locks.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
@@ -290,13 +290,13 @@ func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
 		return e, aftermath
 	}
-	// The rival raises its guards before the holder is resumed; it renews soon, and
-	// would learn of a lost lock.
+	// The rival writes with its tokens before the holder resumes, because the
+	// holder soon renews and then learns of a lost lock.
 	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
 	return e, lateness
 }
 
-// collect moves the history and the failures of a round into it.
+// collect copies the history and the failures of a round into r.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To
@@ -304,7 +304,7 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 	if c.fault.OnWaiter {
 		r.BackNs = m.Done
 	}
-	if slices.Contains(c.fault.Produces, claim.HostStopped) { // until it is healed
+	if slices.Contains(c.fault.Produces, claim.HostStopped) { // the host is stopped until the event is healed
 		r.Halts = append(r.Halts, results.Halt{Host: m.Target, Why: results.HaltFrozen, From: m.From, To: m.To})
 	}
 	for i, seen := range h.Seen {
@@ -329,7 +329,7 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })
 }
 
-// hits counts the locks that a host held, or had failed to get, at some time.
+// hits counts the locks that a host held, or had failed to get, at the time at.
 func hits(seen results.Seen, at int64) int {
 	n := 0
 	for _, l := range seen.Holds {

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// teardown ends the callers and hosts, and looks for leftovers. The hosts of a soak
-// live on.
+// teardown ends the callers and the hosts, and looks for leftovers. It does not end
+// the hosts of a soak.
 func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	h.Stopped = proc.Now()
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
@@ -27,7 +27,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 			return nil
 		}
 		return w.Hosts[i].Release(releasing)
-	}) // the probe finds locks that are not released
+	}) // the probe finds locks that were not released
 	over := w.Hosts
 	if p.soak {
 		over = slices.DeleteFunc(slices.Clone(w.Hosts), func(h *Host) bool { return h.Alive() })
@@ -52,7 +52,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 	return p.use(ctx, w)
 }
 
-// leave ends hosts, and finds their leftovers on the machine.
+// leave ends hosts, and returns their leftovers on the machine.
 func leave(hosts []*Host) []string {
 	plugins := make([]int, len(hosts))
 	for i, h := range hosts {
@@ -65,8 +65,8 @@ func leave(hosts []*Host) []string {
 	return left
 }
 
-// inStore finds leftovers in the store, once the leases and queue entries of dead
-// hosts have had time to end.
+// inStore finds leftovers in the store. It waits for the leases and queue entries
+// of dead hosts to expire first.
 func (p *player) inStore(ctx context.Context, h *History) error {
 	var left []string
 	for deadline := time.Now().Add(maxTTL); ; {
@@ -84,7 +84,7 @@ func (p *player) inStore(ctx context.Context, h *History) error {
 	return nil
 }
 
-// leftOf finds what a host has left on the machine: its last plugin, and files.
+// leftOf returns what a host has left on the machine: its last plugin, and files.
 func leftOf(h *Host, plugin int) []string {
 	var left []string
 	for deadline := time.Now().Add(claim.ProcessGone); plugin > 0 && syscall.Kill(plugin, 0) == nil; time.Sleep(20 * time.Millisecond) {
@@ -103,7 +103,7 @@ func leftOf(h *Host, plugin int) []string {
 	return left
 }
 
-// look has a new host acquire every name.
+// look makes a new host acquire every name.
 func (p *player) look(ctx context.Context, w *System, h *History) error {
 	probe, err := host.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
 	if err != nil {

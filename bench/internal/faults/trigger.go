@@ -14,30 +14,30 @@ import (
 // Trigger is a point of the protocol at which an action can be placed.
 type Trigger string
 
-// These are the triggers of a host. They show in the data on its paths and in its
-// reports.
+// These are the triggers of a host. The data on its network paths and its reports
+// show when they come.
 const (
-	TriggerSent      Trigger = "request sent"      // a request has passed, and its answer has not
-	TriggerAnswered  Trigger = "answer under way"  // an answer passes to the host
+	TriggerSent      Trigger = "request sent"      // a request has passed, but its reply has not
+	TriggerAnswered  Trigger = "answer under way"  // a reply passes to the host
 	TriggerRenewal   Trigger = "renewal under way" // a request passes although no caller of the host has asked for anything
 	TriggerRelease   Trigger = "release under way" // a request passes after a hold has ended
 	TriggerRestarted Trigger = "plugin restarting" // its plugin process has ended
 )
 
-// TriggerServed comes when a host has got, or failed to get, all locks that it last
-// asked for. It is for schedules written by hand.
+// TriggerServed comes when a host has got, or failed to get, all locks of its last
+// request. It is for schedules written by hand.
 const TriggerServed Trigger = "all locks granted"
 
-// Triggers are all of them.
+// Triggers returns all triggers except TriggerServed.
 func Triggers() []Trigger {
 	return []Trigger{TriggerSent, TriggerAnswered, TriggerRenewal, TriggerRelease, TriggerRestarted}
 }
 
-// triggerTimeout is how long an action waits for its trigger before it takes place
-// without it.
+// triggerTimeout is how long an action waits for its trigger. After that it
+// happens without the trigger.
 const triggerTimeout = 2 * time.Second
 
-// watcher sees the triggers of the hosts of one schedule.
+// watcher detects the triggers of the hosts of one schedule.
 type watcher struct {
 	hosts []*Host
 	ends  []func()
@@ -46,8 +46,8 @@ type watcher struct {
 	waiting map[*awaited]bool
 }
 
-// awaited is a trigger that an event waits for. The data that pass at that trigger
-// wait until the event has taken place.
+// awaited is a trigger that an event waits for. The data that cause the trigger
+// are held until the event has happened.
 type awaited struct {
 	host     int
 	trigger  Trigger
@@ -55,10 +55,10 @@ type awaited struct {
 	happened chan struct{}
 }
 
-// holdsFor is the longest time that passing data wait for an event.
+// holdsFor is the longest time that data are held for an event.
 const holdsFor = 500 * time.Millisecond
 
-// releaseFollows is how soon after a hold has ended its release passes.
+// releaseFollows is how soon after the end of a hold its release request passes.
 const releaseFollows = 20 * time.Millisecond
 
 func watchTriggers(w *System) *watcher {
@@ -88,7 +88,7 @@ func (w *watcher) pass(host int, way inject.Direction) {
 	}
 }
 
-// match takes out the awaited triggers that have come.
+// match removes and returns the awaited triggers that have come.
 func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *watcher) match(host int, way inject.Direction) []*awaited {
 }
 
 // await waits for a trigger, up to triggerTimeout, and reports whether it came.
-// happened is called when the event has taken place.
+// The caller must call happened after the event.
 func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
 	longer := ctx
 	ctx, cancel := context.WithTimeout(ctx, triggerTimeout)
@@ -150,7 +150,7 @@ func (w *watcher) awaitRestart(ctx context.Context, host int) bool {
 	return false
 }
 
-// served waits until a host is served, for as long as the host's limits may take.
+// served waits until a host has got, or failed to get, all locks of its last request.
 func (w *watcher) served(ctx context.Context, number int) bool {
 	ctx, cancel := context.WithTimeout(ctx, servedTimeout)
 	defer cancel()
@@ -158,11 +158,10 @@ func (w *watcher) served(ctx context.Context, number int) bool {
 	return h.Await(ctx, func(s results.Seen) bool { return h.asked.Load() > 0 && h.got(s) >= int(h.asked.Load()) }) == nil
 }
 
-// servedTimeout is the longest wait until a host is served.
+// servedTimeout bounds the wait of served.
 const servedTimeout = 30 * time.Second
 
-// got is how many of the locks that a host asked for last it has got, or failed to
-// get.
+// got is how many locks of its last request a host has got, or failed to get.
 func (h *Host) got(s results.Seen) int {
 	n, since := 0, h.askedAt.Load()
 	for _, l := range s.Holds {

@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// startTimeout is how long a plugin may take until it is open. Many start at once
-	// on a busy machine.
+	// startTimeout is how long opening a plugin may take, because many plugins start
+	// at once on a busy machine.
 	startTimeout = 30 * time.Second
 	// closeTimeout bounds one release, and the release of all locks at the end.
 	closeTimeout = 5 * time.Second
 )
 
-// agent is the state of a host in its process.
+// agent is a host inside its own process.
 type agent struct {
 	parent *proc.Parent
 	spec   Spec
 	clock  proc.Clock
 
-	groups []*group // one for each order; orders are carried out one after the other
+	groups []*group // one for each order that starts work; orders are carried out one after the other
 	calls  sync.WaitGroup
 
 	mu       sync.Mutex
@@ -43,15 +43,15 @@ type agent struct {
 	held     map[leaseID]*holding
 	leases   map[int64]load.Lease
 	cancel   map[int64]context.CancelFunc
-	attempts []results.Attempt // of the last cycles
+	attempts []results.Attempt // the attempts of the last opCycle
 
-	served  atomic.Bool  // the present client was granted a lock
-	asking  atomic.Int64 // callers of workloads that ask for a lock
-	plugin  atomic.Int64 // process id that was sent last
+	served  atomic.Bool  // the current client has been granted a lock
+	asking  atomic.Int64 // number of workload callers that ask for a lock now
+	plugin  atomic.Int64 // process id in the last report about the plugin
 	log     blocker
 	reaping atomic.Bool
 
-	heartbeat *proc.Heartbeat // nil in a host that is measured
+	heartbeat *proc.Heartbeat // nil in a measured host
 }
 
 func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
@@ -69,7 +69,7 @@ func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 	return a, nil
 }
 
-// connect opens a client, or a library, in place of the previous one.
+// connect opens a client, or a library, which replaces the previous one.
 func (a *agent) connect() error {
 	var locker load.Locker
 	var backend driver.Backend
@@ -101,19 +101,19 @@ func (a *agent) connect() error {
 	return nil
 }
 
-// present is the locker through which callers take locks now.
+// present returns the locker that callers use now.
 func (a *agent) present() load.Locker {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.locker
 }
 
-// client is the client of core that callers use now. A library has none.
+// client returns the core client that callers use now. A library has no such client.
 func (a *agent) client() *core.Client {
 	return a.present().(interface{ Client() *core.Client }).Client()
 }
 
-// Do implements [proc.Agent]. It does not wait for orders that are answered.
+// Do implements [proc.Agent]. It does not wait until an order with an answer is done.
 func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case opWork:
@@ -146,7 +146,7 @@ func (a *agent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if a.spec.measured() {
-		// All holds were reported; an expired session is no surprise.
+		// All holds were reported. An error about an expired session is to be expected.
 		_ = a.present().Close(ctx)
 		return nil
 	}
@@ -160,7 +160,7 @@ func (a *agent) Close() error {
 
 func (a *agent) send(n note) { a.parent.Send(n) }
 
-// sendPlugin sends the plugin process when it is not the one sent before.
+// sendPlugin reports the process id of the plugin if it has changed since the last report.
 func (a *agent) sendPlugin() {
 	a.mu.Lock()
 	b := a.backend
@@ -180,7 +180,7 @@ type leaseID struct {
 	token uint64
 }
 
-// event is the OnEvent of a host. It is called a moment after an event of a lease.
+// event is the OnEvent function of a host. Core calls it shortly after an event of a lease.
 func (a *agent) event(e core.Event) {
 	a.log.pass()
 	switch e.Kind {
@@ -201,7 +201,7 @@ func (a *agent) event(e core.Event) {
 	}
 }
 
-// noteHeartbeat reports the plugin, and a time in which this process did not run.
+// noteHeartbeat reports the plugin, and a period in which this process did not run.
 func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
 	if stall != nil {
@@ -209,25 +209,25 @@ func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	}
 }
 
-// Surrounding is something that an application may do to itself without harm to locks.
+// Surrounding is something that an application may do in its own process without harm to locks.
 type Surrounding string
 
-// The surroundings.
+// These are the surroundings.
 const (
-	// BlockedLog blocks the logger and OnEvent, as a pipe that nobody reads.
+	// BlockedLog blocks the logger and OnEvent, as a pipe without a reader does.
 	BlockedLog Surrounding = "blocked-log"
-	// Reaper waits for every child of the process, as an init does.
+	// Reaper waits for every child of the process, as an init process does.
 	Reaper Surrounding = "reaper"
-	// IgnoredChildren ignores SIGCHLD: the kernel waits for the children.
+	// IgnoredChildren ignores SIGCHLD, so the kernel reaps the children.
 	IgnoredChildren Surrounding = "ignored-children"
 )
 
-// Surround begins or ends a surrounding. It returns at once.
+// Surround begins a surrounding, or ends it if on is false. It returns at once.
 func (p *Process) Surround(s Surrounding, on bool) error {
 	return p.Send(order{Op: string(s), On: on})
 }
 
-// surround carries out [Process.Surround] in the process.
+// surround carries out [Process.Surround] in the host's process.
 func (a *agent) surround(s Surrounding, on bool) {
 	switch s {
 	case BlockedLog:
@@ -258,11 +258,11 @@ func (a *agent) reap() {
 
 // blocker is a writer for a logger, and an OnEvent, that can be blocked.
 type blocker struct {
-	gate    sync.RWMutex // locked while it is blocked
+	gate    sync.RWMutex // locked while the blocker is blocked
 	blocked bool
 }
 
-// block is called by one goroutine.
+// block blocks or unblocks the blocker. Only one goroutine may call it.
 func (g *blocker) block(on bool) {
 	switch {
 	case on && !g.blocked:

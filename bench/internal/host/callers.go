@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Lock implements [load.Locker]. The calls of callers here are carried out in the
-// process, which also takes the times of the leases, so that the way there and back
-// does not count.
+// Lock implements [load.Locker]. The host process carries out the calls. It also
+// measures the times of the leases, so the communication with the host process does
+// not count.
 func (p *Process) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	return &calledLock{p, name, ttl}, nil
 }
@@ -39,7 +39,7 @@ type calledLease struct {
 
 func (l *calledLease) Token() uint64 { return l.grant.Token }
 
-// Renew fails, because these processes cannot renew on request.
+// Renew fails, because a host process cannot renew on request.
 func (l *calledLease) Renew(context.Context) error { return errors.ErrUnsupported }
 
 func (l *calledLease) Release(context.Context) (err error) {
@@ -47,26 +47,26 @@ func (l *calledLease) Release(context.Context) (err error) {
 	return err
 }
 
-// Granted implements [load.Timed].
+// Granted implements [load.Timed], with times measured in the host process.
 func (l *calledLease) Granted() (asked, answered int64) { return l.grant.From, l.grant.To }
 
-// Released implements [load.Timed].
+// Released implements [load.Timed], with times measured in the host process.
 func (l *calledLease) Released() (ended, done int64) { return l.release.From, l.release.To }
 
-// Cycle lets callers cycle in the process, without a word to it in between, and
-// returns when the last of them is done; the end of ctx is passed on. The error is
-// the first that one of them met. Their records stay in the process until
+// Cycle makes callers cycle in the host process, without communication meanwhile.
+// It returns when all callers are done, or have stopped because ctx ended. The
+// error is the first error of any caller. The attempts stay in the process until
 // [Process.Attempts] is called.
 //
-// Note: attempts that were sent as they come, or at the end of each host's own
-// loop, would cost the other hosts processor time that is being measured.
+// Note: to send each attempt at once, or at the end of each host's own loop,
+// would take processor time from other hosts that are still measuring.
 func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
 	_, err := p.ask(ctx, order{Op: opCycle, Cycles: &c})
 	return err
 }
 
-// Attempts returns the attempts of the last [Process.Cycle]. An error means that they
-// are lost.
+// Attempts returns the attempts of the last [Process.Cycle]. An error means that the
+// attempts are lost.
 func (p *Process) Attempts() ([]results.Attempt, error) {
 	n, err := p.ask(context.Background(), order{Op: opAttempts})
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *Process) Attempts() ([]results.Attempt, error) {
 	return n.Attempts, nil
 }
 
-// answer carries out an order that is answered.
+// answer carries out an order, and sends its answer.
 func (a *agent) answer(ctx context.Context, o order) {
 	ctx, cancel := context.WithCancel(ctx)
 	a.mu.Lock()

@@ -21,19 +21,19 @@ import (
 const (
 	// lookEvery is how often a holder asks its lease whether it is valid.
 	lookEvery = 10 * time.Millisecond
-	// prepare is how long a holder prepares each write, after it has found its
-	// lease valid for the last time.
+	// prepare is how long a holder prepares each write, after its last check
+	// that the lease is valid.
 	prepare = 250 * time.Millisecond
-	// retryEvery is the pause after a failed acquire. A store that seems to refuse
-	// for good may be healed later.
+	// retryEvery is the pause after a failed acquire. It follows errors that look
+	// permanent, too, because the store may be healed later.
 	retryEvery = 100 * time.Millisecond
 	// eventsBy is how long the host waits for the events of a lease after its end.
 	eventsBy = time.Second
-	// finishes is how long a function goes on after it was told to end.
+	// finishes is how long a function continues after it was told to end.
 	finishes = 100 * time.Millisecond
 )
 
-// group is what one order has started, until stop is called.
+// group is the work that one order has started. It ends when stop is called.
 type group struct {
 	first int // number of its first lock
 	stop  context.CancelFunc
@@ -65,9 +65,9 @@ func (a *agent) release(from int) {
 	}
 }
 
-// write writes under the lock. It looks at the lease, prepares a write, and writes:
-// once at once, and then over and over until stop. A pause of the process while it
-// prepares makes the write late, as in every program.
+// write writes under the lock, first at once and then over and over until stop.
+// Before each further write it checks the lease and prepares the write. A pause of
+// the process during the preparation makes the write late, as in any program.
 func (h *holding) write(name string, stop <-chan struct{}) {
 	for {
 		h.writeOnce(name)
@@ -82,7 +82,7 @@ func (h *holding) write(name string, stop <-chan struct{}) {
 	}
 }
 
-// tenure is a lease, or a term.
+// tenure is what a lease and a term have in common.
 type tenure interface {
 	Token() uint64
 	Valid() bool
@@ -93,16 +93,16 @@ type tenure interface {
 type holding struct {
 	tenure
 	agent   *agent
-	done    <-chan struct{} // closed when the tenure ends, or is to end
-	over    chan struct{}   // closed when the tenure has no more events
-	writing sync.WaitGroup  // under it
-	watch   func()          // called at each look that finds the lease valid; may be nil
+	done    <-chan struct{} // closed when the tenure has ended or should end
+	over    chan struct{}   // closed when no more events of the tenure can come
+	writing sync.WaitGroup  // writes under the tenure
+	watch   func()          // called after each check that finds the lease valid; may be nil
 
 	mu     sync.Mutex
 	record results.Hold
 }
 
-// granted reports a grant that call asked for. The time of the grant begins at sent.
+// granted reports a grant that call asked for. The TTL of the grant counts from sent.
 func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent int64) *holding {
 	now := a.clock.Now()
 	h := &holding{tenure: t, agent: a, done: done, over: make(chan struct{}), record: results.Hold{
@@ -112,14 +112,14 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 	return h
 }
 
-// hold asks again and again whether the lease is valid, until it is not, or until end
-// or stop, when the lease is about to be released. A function that is told to end
-// takes a while to do so.
+// hold checks repeatedly whether the lease is valid. It returns when the lease is
+// invalid, or after end or stop, when the caller must release the lease. A function
+// that is told to end continues for the time finishes.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
 	defer look.Stop()
 	told, over := h.done, false
-	// The lease is asked before told is looked at, so that this is the first call after a pause.
+	// The lease is checked before told is received, so that Valid is the first call after a pause.
 	for h.valid(over) {
 		if over {
 			h.tell()
@@ -144,7 +144,7 @@ func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end 
 	h.tell()
 }
 
-// causeOf is the reason for a loss.
+// causeOf returns the reason for a loss as text.
 func causeOf(err error) string {
 	if cause := core.CauseName(err); cause != "" || err == nil {
 		return cause
@@ -158,7 +158,7 @@ func (h *holding) change(f func(*results.Hold)) {
 	f(&h.record)
 }
 
-// tell reports the present state of the holding.
+// tell reports the current state of the holding.
 func (h *holding) tell() { h.change(func(r *results.Hold) { h.agent.send(note{Lease: r}) }) }
 
 func (h *holding) renewed(sent, done int64) {
@@ -168,8 +168,8 @@ func (h *holding) renewed(sent, done int64) {
 	})
 }
 
-// valid asks the lease, and notes the time before each yes. With last the lease is
-// about to be released.
+// valid reports whether the lease is valid. If so, it records the time before the
+// check. last means that the lease is about to be released.
 func (h *holding) valid(last bool) bool {
 	before := h.agent.clock.Now()
 	if !h.Valid() {
@@ -188,7 +188,7 @@ func (h *holding) valid(last bool) bool {
 }
 
 // release releases the lease, even a lost one, as a program with a deferred release
-// does. That must not free the next holder's lock.
+// does. Releasing a lost lease must not free the next holder's lock.
 func (h *holding) release(l keptLease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -202,7 +202,7 @@ func (h *holding) release(l keptLease) error {
 	return err
 }
 
-// keptLease is a lease that renews itself and knows whether it is held.
+// keptLease is a lease that is renewed automatically and knows whether it is held.
 type keptLease interface {
 	tenure
 	Done() <-chan struct{}
@@ -216,8 +216,8 @@ type coreLease interface {
 	Deadline() time.Time
 }
 
-// sentOf is when the request was sent from which a lease counts its time, or 0 where that is
-// unknown. A grant that the store made by itself is shorter, and renewed at once.
+// sentOf returns when the request was sent from which the TTL of a lease counts, or 0 if
+// that is unknown. A grant that the store made by itself is shorter, but is renewed at once.
 func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	switch l := lease.(type) {
 	case coreLease:
@@ -229,8 +229,8 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 }
 
 // follow reports the renewals of a lease as they are confirmed, until leave is
-// called. Renewals by a library with our core in it show in the deadline, as it
-// passes on no events. Leases of another library are renewed here.
+// called. A library that contains our core passes on no events, so a later
+// deadline shows a renewal. Leases of other libraries are renewed here.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
 	switch {
@@ -258,8 +258,8 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept is a lease of a library that neither renews leases nor knows whether they are
-// held.
+// kept makes a keptLease of a library's lease, if the library neither renews leases
+// nor knows whether they are held.
 type kept struct {
 	load.Lease
 	done chan struct{}
@@ -272,8 +272,8 @@ func newKept(lease load.Lease) *kept {
 	return &kept{Lease: lease, done: make(chan struct{}), stop: func() {}}
 }
 
-// renewing renews a lease at every third of the TTL until it is released or lost, and
-// reports the renewals.
+// renewing starts to renew a lease at every third of the TTL until the lease is
+// released or lost. It reports the renewals.
 func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 	var ctx context.Context
 	ctx, k.stop = context.WithCancel(context.Background())
@@ -285,9 +285,9 @@ func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 	})
 }
 
-// renew returns the error by which a lease was lost, nil when ctx ends. A
-// renewal that fails is tried again until the TTL is over, unless its error says
-// that the lease is.
+// renew renews a lease until ctx ends, and then returns nil. If the lease is
+// lost, it returns the reason. It repeats a failed renewal until the TTL is
+// over, unless the error says that the lease is lost.
 func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, renewed func(sent, done int64)) error {
 	confirmed, wait := a.clock.Now(), ttl/3
 	for proc.Sleep(ctx, wait) {
@@ -323,7 +323,7 @@ func (k *kept) Valid() bool {
 // Done is closed when the lease is known to be lost.
 func (k *kept) Done() <-chan struct{} { return k.done }
 
-// Err is the reason for a loss, nil without one.
+// Err returns the reason for a loss, or nil.
 func (k *kept) Err() error {
 	if k.Valid() {
 		return nil
@@ -331,7 +331,7 @@ func (k *kept) Err() error {
 	return k.err
 }
 
-// Release gives the lease back, unless it was lost.
+// Release releases the lease, unless it was lost.
 func (k *kept) Release(ctx context.Context) error {
 	k.stop()
 	k.work.Wait()
@@ -341,16 +341,16 @@ func (k *kept) Release(ctx context.Context) error {
 	return k.Lease.Release(ctx)
 }
 
-// Resources are the files that holders write to: for each lock a file of its name
-// behind a guard, and a twin without a guard.
+// Resources are the files that holders write to. Each lock has a file of its
+// name, which a guard protects, and a twin without a guard.
 type Resources struct {
 	Dir string `json:"dir"`
 }
 
 // writeOnce writes to the guarded file of a lock and to its twin. A write that fails
-// for another reason than its guard had no visible effect, and is left out.
+// for another reason than its guard has no visible effect, so it is not reported.
 func (h *holding) writeOnce(name string) {
-	a, l := h.agent, &h.record // the fields that are read here do not change
+	a, l := h.agent, &h.record // the fields that this function reads do not change
 	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)
 	for _, guarded := range []bool{true, false} {
 		n := results.Write{Host: l.Host, Name: l.Name, Token: l.Token, Guarded: guarded, SentNs: a.clock.Now()}

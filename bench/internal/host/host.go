@@ -1,16 +1,16 @@
-// Package host runs hosts as operating system processes that can be killed and frozen
-// from outside: each takes locks through its own plugin or library, and reports each
-// hold: the grant, renewals, the last moment at which the lease called itself valid,
-// its loss, its release, and writes to guarded resources.
+// Package host runs hosts as operating system processes, which can be killed and
+// frozen from outside. Each host takes locks through its own plugin or library. It
+// reports each hold: the grant, renewals, the last time that the lease was valid, its
+// loss, its release, and writes to guarded resources.
 //
-// A host has orders of two kinds. [Process.Work] starts callers that ask, hold and
-// release over and over; [Process.Acquire] starts callers that hold their locks until
-// they are told to release them. The other orders are timed single calls and loops: a
-// Process is a [load.Locker], and see [Process.Cycle].
+// [Process.Work] starts callers that ask, hold and release over and over.
+// [Process.Acquire] starts callers that hold their locks until they are told to
+// release them. Other orders are timed: single calls through the Process as a
+// [load.Locker], and loops by [Process.Cycle].
 //
-// A process is the running binary started again, whose main (or TestMain) must call
-// [Main] first. The process reports its observations at once, so that little is lost
-// when it is killed.
+// A host process runs the current binary again, so main (or TestMain) must call
+// [Main] first. The process reports its observations immediately, so that little is
+// lost when it is killed.
 package host
 
 import (
@@ -30,62 +30,62 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// role makes a binary that calls Main a host. Builds of other versions use this name,
-// too; Spec.Program may be such a build.
+// role makes a binary that calls Main a host. It must not change, because
+// Spec.Program may be a build of another version.
 const role = "LOCKBENCH_RECORDER"
 
-// Main makes this process a host and ends it, when it was started as one;
-// otherwise it does nothing. Call it first in main or TestMain.
+// Main runs a host and then ends the process, if the process was started as a
+// host. Otherwise it does nothing. Call it first in main or TestMain.
 func Main() { proc.Become(role, "host", openAgent) }
 
 // Spec says through which plugin or library a host takes its locks, and which files
-// it writes under them.
+// it writes while it holds them.
 type Spec struct {
 	Backend string        `json:"backend"`
-	Path    string        `json:"path"` // of the plugin binary
+	Path    string        `json:"path"` // path of the plugin binary
 	Config  driver.Config `json:"config"`
 	NoMTLS  bool          `json:"no_mtls,omitempty"`
-	// Baseline names a library that is used instead of the plugin, "" for none.
+	// Baseline names a library that is used instead of the plugin, or is "" for none.
 	Baseline string `json:"baseline,omitempty"`
-	Host     int    `json:"host"` // its number in its reports
-	// Zero is the time, on the machine's clock, at which the clock of the host's
-	// reports stands at zero. The times need no conversion.
+	Host     int    `json:"host"` // the host's number in its reports
+	// Zero is the time on the machine's clock that counts as zero in the host's
+	// reports. Reported times then need no conversion.
 	Zero int64 `json:"zero_ns,omitempty"`
-	// Resources are the files that the host writes. A host without them is a measured one:
-	// it writes nothing, logs nothing, and has no heartbeat.
+	// Resources are the files that the host writes. A host without Resources is a measured
+	// host, which writes nothing, logs nothing, and has no heartbeat.
 	Resources Resources `json:"resources"`
-	// TempDir is where the host and its plugin make their temporary files; ""
-	// for the system's.
+	// TempDir is where the host and its plugin make their temporary files. ""
+	// means the system's directory.
 	TempDir string `json:"-"`
-	// Program is the program to start; "" for this one. Its main must call [Main].
+	// Program is the program to start, or "" for this program. Its main must call [Main].
 	Program string `json:"-"`
 }
 
 // measured reports whether the spec is for a measured host.
 func (s Spec) measured() bool { return s.Resources.Dir == "" }
 
-// These are the orders to a host. The first ones have the names that older builds
-// use.
+// These are the orders to a host. The names of the first three are those of older
+// builds.
 const (
 	opWork    = "work"
 	opRelease = "release" // releases the locks of workloads
 	opReopen  = "reopen"
 
-	// These are answered.
+	// The host answers these orders.
 	opAcquireOne = "acquire-one"
 	opReleaseOne = "release-one"
 	opCycle      = "cycle"
 	opAttempts   = "attempts" // of the last cycles
 	opUse        = "read"
 
-	opCancel = "cancel" // another order
+	opCancel = "cancel" // cancels another order
 )
 
-// order is one line to the process.
+// order is one line to the host process.
 type order struct {
 	ID      int64         `json:"id,omitempty"`
 	Op      string        `json:"op"`             // one of the above, or a [Surrounding]
-	Name    string        `json:"name,omitempty"` // of acquire-one
+	Name    string        `json:"name,omitempty"` // the lock of acquire-one
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
 	First   int           `json:"first,omitempty"`      // number of the first lock to be released
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // of reopen
@@ -96,33 +96,33 @@ type order struct {
 	Cycles   *load.Cycles `json:"cycles,omitempty"`
 }
 
-// note is one line from the process: the answer to an order, or an unasked report.
+// note is one line from the host process. It is either the answer to an order or a report.
 type note struct {
-	ID       int64             `json:"id,omitempty"`   // of the order that it answers
-	From     int64             `json:"from,omitempty"` // just before and just after what was ordered
+	ID       int64             `json:"id,omitempty"`   // the order that the note answers
+	From     int64             `json:"from,omitempty"` // times just before and just after the ordered call
 	To       int64             `json:"to,omitempty"`
 	Token    uint64            `json:"token,omitempty"`
 	Attempts []results.Attempt `json:"attempts,omitempty"`
 	Use      *Use              `json:"use,omitempty"`
 	Failed   string            `json:"failed,omitempty"` // why the order failed
 
-	Lease  *results.Hold  `json:"lease,omitempty"` // new, renewed, or with an end
+	Lease  *results.Hold  `json:"lease,omitempty"` // a hold that has begun, was renewed or has ended
 	Write  *results.Write `json:"write,omitempty"`
 	Halt   *results.Halt  `json:"halt,omitempty"`
 	Call   *results.Call  `json:"call,omitempty"`
-	Plugin int            `json:"plugin,omitempty"` // process id of its plugin
-	Asking *bool          `json:"asking,omitempty"` // whether a caller asks for a lock
+	Plugin int            `json:"plugin,omitempty"` // process id of the host's plugin
+	Asking *bool          `json:"asking,omitempty"` // whether any caller asks for a lock
 	Idle   bool           `json:"idle,omitempty"`   // a release is done
 }
 
-// fail notes the error of an order.
+// fail sets Failed if the order had an error.
 func (n *note) fail(err error) {
 	if err != nil {
 		n.Failed = err.Error()
 	}
 }
 
-// err is the error of an order, or the error of ctx when ctx has ended.
+// err returns the error of an order, or the error of ctx when ctx has ended.
 func (n note) err(ctx context.Context) error {
 	switch {
 	case n.Failed == "":
@@ -138,9 +138,9 @@ type Process struct {
 	*proc.Child
 
 	mu      sync.Mutex
-	last    int64               // number of the last order that was asked
-	pending map[int64]chan note // answers that are waited for
-	change  chan struct{}       // closed and replaced at each note that is no answer
+	last    int64               // number of the last order with an answer
+	pending map[int64]chan note // the channels of orders that wait for their answer
+	change  chan struct{}       // closed and replaced at each report
 	seen    results.Seen
 	plugin  int // process id; 0 for a library
 	asking  bool
@@ -150,7 +150,7 @@ type Process struct {
 	follow    func(*results.Hold, *results.Call)
 }
 
-// Start starts a host and returns when its plugin is open.
+// Start starts a host and returns when the host has opened its plugin.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p := &Process{
 		Child:   &proc.Child{Role: role, Program: s.Program},
@@ -165,7 +165,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// take passes an answer on, and keeps everything else.
+// take passes an answer to the waiting caller, and keeps every report.
 func (p *Process) take(n note) {
 	p.mu.Lock()
 	if n.ID != 0 {
@@ -187,8 +187,8 @@ func (p *Process) take(n note) {
 	}
 }
 
-// ask sends one order and waits for its answer. It passes the end of ctx on and still
-// waits for the answer, because a lock may have been granted meanwhile.
+// ask sends one order and waits for its answer. When ctx ends, it cancels the order
+// and still waits for the answer, because a lock may have been granted meanwhile.
 func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	answer := make(chan note, 1)
 	p.mu.Lock()
@@ -200,7 +200,7 @@ func (p *Process) ask(ctx context.Context, o order) (note, error) {
 		return note{}, proc.ErrEnded
 	}
 	stop := context.AfterFunc(ctx, func() {
-		_ = p.Send(order{Op: opCancel, Target: o.ID}) // fails when the process has ended
+		_ = p.Send(order{Op: opCancel, Target: o.ID}) // an error means that the process has ended
 	})
 	defer stop()
 	select {
@@ -209,14 +209,14 @@ func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	case <-p.Ended():
 	}
 	select {
-	case n := <-answer: // its last line
+	case n := <-answer: // the process may have answered before it ended
 		return n, n.err(ctx)
 	default:
 		return note{}, proc.ErrEnded
 	}
 }
 
-// see keeps a report of the host. It is called with mu locked.
+// see keeps a report of the host. The caller must hold mu.
 func (p *Process) see(n note) {
 	switch {
 	case n.Lease != nil:
@@ -236,7 +236,8 @@ func (p *Process) see(n note) {
 	}
 }
 
-// lease keeps the newest state of each hold. The hold is most often among the last ones.
+// lease keeps the newest state of a hold. It searches from the end, because the hold is usually
+// among the last ones.
 func (p *Process) lease(l results.Hold) {
 	if l.ReleasedNs == 0 {
 		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
@@ -250,17 +251,17 @@ func (p *Process) lease(l results.Hold) {
 	p.seen.Holds = append(p.seen.Holds, l)
 }
 
-// Follow passes each reported state of a hold, and each call that came back, to on;
-// the other argument is nil. It must be called before the first report. One goroutine
-// calls on.
+// Follow passes each reported state of a hold, or each call that returned, to on. The
+// other argument of on is then nil. Follow must be called before the first report.
+// Only one goroutine calls on.
 func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.follow = on
 }
 
-// Await returns when until returns true for the reports so far, and fails when ctx or
-// the process ends before.
+// Await waits until the function until returns true for the reports so far. It
+// returns an error if ctx or the process ends first.
 func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) error {
 	for over := false; ; {
 		p.mu.Lock()
@@ -275,7 +276,7 @@ func (p *Process) Await(ctx context.Context, until func(results.Seen) bool) erro
 		select {
 		case <-change:
 		case <-p.Ended():
-			over = true // nothing changes after this last look
+			over = true // no reports come after this last check
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -291,15 +292,15 @@ func (p *Process) Seen() results.Seen {
 	return s
 }
 
-// Forget drops all reports but the leases without an end, when a round is over.
+// Forget drops all reports except the holds without an end. It is for the end of a round.
 func (p *Process) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen = results.Seen{Holds: slices.DeleteFunc(slices.Clone(p.seen.Holds), func(l results.Hold) bool { return !l.Held() })}
 }
 
-// PluginPid is the process id of its plugin when it was last started; 0 for a
-// library.
+// PluginPid returns the process id of the plugin that the host started last, or
+// 0 for a library.
 func (p *Process) PluginPid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,15 +308,15 @@ func (p *Process) PluginPid() int {
 }
 
 // Asking reports whether a caller of a workload asks for a lock, and when the
-// last release of one began, by [proc.Now].
+// last release of a lock began, by [proc.Now].
 func (p *Process) Asking() (asking bool, releaseNs int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asking, p.releaseNs
 }
 
-// Acquire lets the host wait for every lock of w, up to timeout, and hold each until
-// it loses it or is told to release. It writes under what it holds. It returns at once.
+// Acquire makes the host wait for every lock of w, up to timeout, and hold each until the lock is
+// lost or must be released. The host writes under the locks that it holds. Acquire returns at once.
 func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	end := w.First + w.Names
 	w.Names, w.Callers, w.Limit, w.Hold, w.Once = 1, 1, Range{timeout, timeout}, Forever, true
@@ -327,17 +328,16 @@ func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	return nil
 }
 
-// Locks is a workload of count locks, whose names are prefix and a number.
+// Locks returns a workload with count locks, whose names are prefix followed by a number.
 func Locks(prefix string, count int, ttl time.Duration) Workload {
 	return Workload{Kind: results.OpLock, Prefix: prefix, Names: count, TTL: ttl}
 }
 
-// Release ends waiting and holding, and returns when every release has come
-// back.
+// Release makes all callers stop waiting and holding, and returns when every
+// release has returned.
 func (p *Process) Release(ctx context.Context) error { return p.ReleaseFrom(ctx, 0) }
 
-// ReleaseFrom does the same for the workloads whose first number is first or a
-// higher one.
+// ReleaseFrom is like Release, but only for workloads whose First is at least first.
 func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	p.mu.Lock()
 	before := p.idle
@@ -348,12 +348,12 @@ func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	return p.Await(ctx, func(results.Seen) bool { return p.idle > before })
 }
 
-// Use is what a process uses at some moment. Goroutines and Heap are known of
-// hosts only, not of their plugins.
+// Use holds the resources that a process uses at some time. Goroutines and Heap
+// are known only for hosts, not for plugins.
 type Use struct {
 	Goroutines  int    `json:"goroutines,omitempty"`
-	Heap        uint64 `json:"heap_bytes,omitempty"`     // objects that a collection left
-	Resident    uint64 `json:"resident_bytes,omitempty"` // memory
+	Heap        uint64 `json:"heap_bytes,omitempty"`     // live objects after a garbage collection
+	Resident    uint64 `json:"resident_bytes,omitempty"` // resident memory
 	Descriptors int    `json:"descriptors,omitempty"`
 	Threads     int    `json:"threads,omitempty"`
 }
@@ -367,8 +367,8 @@ func (u Use) String() string {
 	return text
 }
 
-// Use collects the host's garbage and reads what it and its plugin use. On
-// systems without /proc that is an error wrapping fs.ErrNotExist.
+// Use collects the host's garbage and then reads which resources the host and its
+// plugin use. On systems without /proc it returns an error wrapping fs.ErrNotExist.
 func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 	own, err := p.ask(ctx, order{Op: opUse})
 	if err != nil {
@@ -382,12 +382,12 @@ func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 	return host, plugin, err
 }
 
-// ownUse is the use of this process, after a collection, that other processes cannot
-// read. It leaves out stacks: goroutines are counted, and the runtime keeps a span of
-// stacks for the last goroutine with a stack there.
+// ownUse returns the figures of this process that other processes cannot read, after
+// a garbage collection. Stack memory is not included, because goroutines are counted,
+// and the runtime keeps stack spans longer than their goroutines.
 func ownUse() *Use {
 	runtime.GC()
-	debug.FreeOSMemory() // also collects memory that finalizers have let go
+	debug.FreeOSMemory() // also collects memory that finalizers have freed
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc}

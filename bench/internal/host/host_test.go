@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// TestHostThatCannotStart says why.
+// TestHostThatCannotStart checks that a host that cannot start says why.
 func TestHostThatCannotStart(t *testing.T) {
 	_, err := Start(t.Context(), Spec{Baseline: "none"})
 	if err == nil || !strings.Contains(err.Error(), `"none"`) {
@@ -56,7 +56,7 @@ const (
 	timeout = 30 * time.Second
 )
 
-// redisServer is one of the test's own.
+// redisServer starts a server for the test.
 func redisServer(t *testing.T) *servers.Server {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), nil)
@@ -68,7 +68,7 @@ func start(t *testing.T, s *servers.Server, host int, dir string) *Process {
 	t.Helper()
 	p, err := Start(t.Context(), Spec{
 		Backend: "redis", Host: host, Resources: Resources{Dir: dir},
-		Path:   plugintest.Build(t, "github.com/lockbench/lockbench/bench/internal/faults/planted"), // without a bug
+		Path:   plugintest.Build(t, "github.com/lockbench/lockbench/bench/internal/faults/planted"), // with no bug chosen
 		Config: driver.Config{"address": s.Addr()},
 	})
 	if err != nil {
@@ -93,8 +93,8 @@ func await(t *testing.T, p *Process, what string, until func(results.Seen) bool)
 	}
 }
 
-// TestFrozenHolder: what a host tells of a lease that it lost while it was
-// frozen, of the one that another host got, and of the writes of both.
+// TestFrozenHolder checks the reports about a lease that a host lost while it was
+// frozen, about the lease that another host got, and about the writes of both.
 func TestFrozenHolder(t *testing.T) {
 	s := redisServer(t)
 	dir := t.TempDir()
@@ -110,9 +110,9 @@ func TestFrozenHolder(t *testing.T) {
 	t.Fatalf("in none of %d rounds was the holder frozen while it prepared a write", tries)
 }
 
-// frozen freezes a while it prepares a write under the lock, and looks at what
-// both tell. It returns false when a was doing something else at that moment:
-// such a round shows no late write.
+// frozen freezes a while it prepares a write under the lock, and checks the
+// reports of both. It returns false if a was doing something else when it was
+// frozen, because there is no late write then.
 func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	t.Helper()
 	must := func(err error) {
@@ -124,11 +124,11 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	wrote := func(s results.Seen) bool { return len(s.Holds) == 1 && len(s.Writes) >= 2 }
 	must(a.Acquire(Locks(prefix, 1, ttl), timeout))
 	await(t, a, "a holds it and has written", wrote)
-	time.Sleep(prepare / 2) // for a to begin with the preparation
+	time.Sleep(prepare / 2) // a begins to prepare the next write
 	written := a.Seen().Writes
 	must(proc.Freeze(a.Pid()))
 	if proc.Now() >= written[len(written)-1].DoneNs+int64(prepare) {
-		must(proc.Resume(a.Pid())) // frozen in a write it would keep b from writing
+		must(proc.Resume(a.Pid())) // a host that is frozen during a write keeps b from writing
 		must(a.Release(t.Context()))
 		return false
 	}
@@ -138,7 +138,7 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	await(t, a, "a learns of its loss", func(s results.Seen) bool { return s.Held() == 0 })
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_ = a.Await(soon, func(s results.Seen) bool { return len(s.Writes) >= 4 }) // or there was nothing to write: the writes are looked at below
+	_ = a.Await(soon, func(s results.Seen) bool { return len(s.Writes) >= 4 }) // the writes are checked below
 	must(a.Release(t.Context()))
 	must(b.Release(t.Context()))
 
@@ -162,8 +162,8 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	return lates > 0
 }
 
-// TestReleaseFrom: a part of the locks is released, and the rest later. What is held
-// outlives a Forget, and nothing else.
+// TestReleaseFrom releases a part of the locks first, and the rest later. Forget
+// must keep only the locks that are still held.
 func TestReleaseFrom(t *testing.T) {
 	s := redisServer(t)
 	p := start(t, s, 0, t.TempDir())

@@ -16,33 +16,33 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Workload is the work of the callers of one host. Until [Process.Release] they ask
-// for one of the names, hold it, and give it back, over and over.
+// Workload is the work of the callers of one host. Until [Process.Release], each
+// caller asks for one of the locks, holds it and releases it, over and over.
 type Workload struct {
 	Kind results.Op `json:"kind"`
-	// Prefix followed by a number, from First on and below First+Names, is a name. If
-	// Name is not "", it is the only name.
+	// Prefix, followed by a number from First to First+Names-1, is the name of a
+	// lock. If Name is not "", it is the only lock's name.
 	Prefix  string        `json:"prefix"`
 	Name    string        `json:"name,omitempty"`
 	First   int           `json:"first"`
 	Names   int           `json:"names"`
 	Callers int           `json:"callers"`
 	TTL     time.Duration `json:"ttl_ns"`
-	// Limit is how long a call may take, Hold how long a lock is held, and Pause
-	// how long a caller rests after it.
+	// Limit is how long a call may take, Hold is how long a lock is held, and
+	// Pause is how long a caller then rests.
 	Limit Range `json:"limit_ns"`
-	// AtLeast is how long an acquired lock stays taken at least, and Value is the size
-	// in bytes of the value that a leader publishes. A library can do neither.
+	// AtLeast is the shortest time that an acquired lock stays taken. Value is the
+	// size in bytes of the value that a leader publishes. A library supports neither.
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 	Value   int           `json:"value,omitempty"`
 	Hold    Range         `json:"hold_ns"`
 	Pause   Range         `json:"pause_ns"`
-	// Look is how often a holder asks its lease whether it is valid. Default 10 ms.
+	// Look is how often a holder checks whether its lease is valid. Default 10 ms.
 	Look time.Duration `json:"look_ns,omitempty"`
-	// Once has a caller ask again after a failure, until its limit is over, then hold
-	// one lock and write prepared data under it.
+	// Once makes a caller hold only one lock and write prepared data under it. After
+	// a failure the caller asks again until its limit is over.
 	Once bool `json:"once,omitempty"`
-	// Tick is how often a caller of an acquire asks; 0: it waits until it is woken.
+	// Tick is how often a waiting caller asks the store. 0 means that it waits until it is woken.
 	Tick time.Duration `json:"tick_ns,omitempty"`
 	Seed uint64        `json:"seed"`
 }
@@ -50,7 +50,7 @@ type Workload struct {
 // Range is a duration between the first and the second value, both included.
 type Range [2]time.Duration
 
-// Forever is longer than anything.
+// Forever is longer than any run.
 var Forever = Range{1000 * time.Hour, 1000 * time.Hour}
 
 func (r Range) draw(random *rand.Rand) time.Duration {
@@ -60,7 +60,7 @@ func (r Range) draw(random *rand.Rand) time.Duration {
 	return r[0] + time.Duration(random.Int64N(int64(r[1]-r[0]+1)))
 }
 
-// outcomeOf sorts the error of a call.
+// outcomeOf classifies the error of a call.
 func outcomeOf(err error) string {
 	over := []error{core.ErrNotHeld, core.ErrHeld, context.DeadlineExceeded, context.Canceled}
 	switch {
@@ -86,8 +86,8 @@ func (a *agent) start(ctx context.Context, w Workload) {
 	}
 }
 
-// asks counts the callers that ask for a lock, and tells when there is one and
-// when there is none any more.
+// asks changes the number of callers that ask for a lock. It reports when that
+// number becomes positive or zero.
 func (a *agent) asks(change int64) {
 	now := a.asking.Add(change)
 	if asking := now > 0; asking != (now-change > 0) {
@@ -95,14 +95,14 @@ func (a *agent) asks(change int64) {
 	}
 }
 
-// Reopen lets the host close its client, which gets timeout for it, and open
-// another one, while its callers go on. It returns at once.
+// Reopen makes the host close its client, within timeout, and open another
+// client, while its callers continue. It returns at once.
 func (p *Process) Reopen(timeout time.Duration) error {
 	return p.Send(order{Op: "reopen", Timeout: timeout})
 }
 
-// reopen imitates the deployment of a new version in one process. Holders are told to
-// end, and later callers ask the new client.
+// reopen imitates the deployment of a new version within one process. It tells
+// holders to end, and later calls use the new client.
 func (a *agent) reopen(timeout time.Duration) {
 	call := results.Call{Op: results.OpClose, SentNs: a.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(timeout)
@@ -118,7 +118,7 @@ func (a *agent) reopen(timeout time.Duration) {
 	a.back(call, <-closed)
 }
 
-// back reports a call that came back.
+// back reports a call that has returned.
 func (a *agent) back(call results.Call, err error) {
 	call.BackNs = a.clock.Now()
 	if call.Outcome = outcomeOf(err); err != nil {
@@ -131,7 +131,7 @@ func (a *agent) back(call results.Call, err error) {
 type caller struct {
 	*agent
 	w      Workload
-	stop   <-chan struct{} // closed when the caller is to end
+	stop   <-chan struct{} // closed when the caller must end
 	random *rand.Rand
 }
 
@@ -158,7 +158,7 @@ func (c *caller) run(ctx context.Context) {
 	}
 }
 
-// ask asks for one lock. When it returns nil, it has already reported the outcome of the grant.
+// ask asks for one lock, holds it and releases it. It returns nil once it has reported the outcome.
 func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	name := cmp.Or(c.w.Name, fmt.Sprint(c.w.Prefix, call.Name))
 	switch c.w.Kind {
@@ -201,7 +201,7 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	return c.take(lease, name, call)
 }
 
-// lock is the lock name as the workload uses it.
+// lock returns the lock name with the options of the workload.
 func (c *caller) lock(name string) (load.Lock, error) {
 	if c.w.AtLeast == 0 {
 		return c.present().Lock(name, c.w.TTL)
@@ -212,14 +212,14 @@ func (c *caller) lock(name string) (load.Lock, error) {
 	return of.LockWith(name, &core.LockOptions{TTL: c.w.TTL, AtLeast: c.w.AtLeast})
 }
 
-// ledTerm is a term as a lease.
+// ledTerm makes a term usable as a lease.
 type ledTerm struct {
 	*core.Term
-	load.Lease // the term renews itself
+	load.Lease // nil: the term is renewed automatically
 	owner      string
 }
 
-// campaign waits for a term. A term whose lease cannot be seen has an unknown owner.
+// campaign waits for a term. The owner stays unknown if the term's lease cannot be read.
 func campaign(ctx context.Context, e *core.Elector) (*ledTerm, error) {
 	term, err := e.Campaign(ctx)
 	if err != nil {
@@ -234,7 +234,7 @@ func (t *ledTerm) Owner() string                     { return t.owner }
 func (t *ledTerm) Done() <-chan struct{}             { return t.Context().Done() }
 func (t *ledTerm) Release(ctx context.Context) error { return t.Resign(ctx) }
 
-// acquire waits for a grant, asks once, or at every tick.
+// acquire waits for a grant, or asks once, or asks at every tick.
 func (c *caller) acquire(ctx context.Context, lock load.Lock, call *results.Call) (load.Lease, error) {
 	if c.w.Kind != results.OpTry && c.w.Tick == 0 {
 		return lock.Acquire(ctx)
@@ -252,7 +252,7 @@ func (c *caller) acquire(ctx context.Context, lock load.Lock, call *results.Call
 	}
 }
 
-// take holds a lease that was granted just now, and releases it.
+// take holds a lease that was just granted, and releases it.
 func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 	of, ok := lease.(keptLease)
 	if !ok {
@@ -267,12 +267,12 @@ func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 	c.use(h)
 	*call = results.Call{Op: results.OpRelease, Name: call.Name, SentNs: c.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(closeTimeout)
-	err := h.release(of) // for a lost lease the error most often says so
+	err := h.release(of) // the error usually says so if the lease was lost
 	if c.w.Once {
 		h.writing.Wait()
 		select {
-		case <-h.over: // the record has all of its renewals
-		case <-time.After(eventsBy): // the lease was lost before we had entered it
+		case <-h.over: // the record now has all renewals
+		case <-time.After(eventsBy): // the lease was lost before it was in a.held
 		}
 	}
 	h.tell()
@@ -287,8 +287,8 @@ func (c *caller) use(h *holding) {
 	c.hold(c.stop, h, cmp.Or(c.w.Look, lookEvery), time.After(c.w.Hold.draw(c.random)))
 }
 
-// over reports a call that came back. A call that the end of the workload ended had
-// no limit.
+// over reports a call that has returned. If the end of the workload interrupted the
+// call, it clears the call's limit.
 func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:

@@ -15,19 +15,19 @@ import (
 )
 
 // Caller is one worker that acquires and releases one lock and records each attempt.
-// One goroutine uses it.
+// Only one goroutine may use it.
 type Caller struct {
 	Client, Name int32
 	Clock        proc.Clock
 	Lock         Lock
 
-	// Attempts are the attempts so far; the last one belongs to the lease in hand.
+	// Attempts are the attempts so far. The last attempt belongs to the current lease.
 	Attempts []results.Attempt
-	// Err is the first error of an operation, other than the caller's ctx.
+	// Err is the first error of an operation, except for the end of the caller's ctx.
 	Err error
 }
 
-// Acquire waits for the lock. The second result is false after an error.
+// Acquire waits for the lock. The second result is false if there was an error.
 func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 	a := results.Attempt{Client: c.Client, Name: c.Name, Asked: c.Clock.Now()}
 	lease, err := c.Lock.Acquire(ctx)
@@ -39,7 +39,7 @@ func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 		if t, ok := lease.(Timed); ok {
 			a.Asked, a.Answered = t.Granted()
 		}
-	case ctx.Err() != nil: // not every library's error wraps that of ctx
+	case ctx.Err() != nil: // not every library's error wraps the error of ctx
 		a.Outcome = results.Cancelled
 	}
 	c.Attempts = append(c.Attempts, a)
@@ -47,8 +47,8 @@ func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 	return lease, err == nil
 }
 
-// Release gives back the lease that Acquire has just returned, and reports
-// whether the store agreed.
+// Release releases the lease that Acquire has just returned, and reports
+// whether the store confirmed it.
 func (c *Caller) Release(ctx context.Context, lease Lease) bool {
 	a := &c.Attempts[len(c.Attempts)-1]
 	a.Ended = c.Clock.Now()
@@ -65,7 +65,7 @@ func (c *Caller) Release(ctx context.Context, lease Lease) bool {
 	return err == nil
 }
 
-// Renew renews the lease and returns how long it took in nanoseconds.
+// Renew renews the lease and returns how long that took, in nanoseconds.
 func (c *Caller) Renew(ctx context.Context, lease Lease) (took int64, ok bool) {
 	sent := c.Clock.Now()
 	err := lease.Renew(ctx)
@@ -80,10 +80,10 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases until the time until, and at least once in the measured
-// time. A cycle that began before then is waited for and counts, however long it
-// takes; leaving it out would leave out the stalls. An acquired lock is released even
-// if ctx has ended since. Before each cycle choose picks the lock, where it is given.
+// Cycle acquires and releases until the time until, and at least once after the time from.
+// It waits for the end of its last cycle, however long that takes, because stalls would be
+// missed otherwise. It releases an acquired lock even if ctx has ended since. If choose is
+// not nil, Cycle calls it before each cycle to pick the lock.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -108,27 +108,27 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 	}
 }
 
-// Cycles is a closed loop of the callers of one host: each takes and gives back
-// one lock after the other, at random. From and Until, in nanoseconds on the
-// run's clock, are when cycles begin to count and when no more begin.
+// Cycles is a closed loop of the callers of one host. Each caller acquires and
+// releases random locks, one after the other. Cycles count from the time From on,
+// and none begins after Until. Both times are nanoseconds on the run's clock.
 type Cycles struct {
 	Names       []string
 	TTL, Hold   time.Duration
 	Seed        uint64
-	First       int // number of the first caller; each chooses by seed and number
+	First       int // number of the first caller; each caller's choices depend on Seed and its number
 	Callers     int
 	From, Until int64
 }
 
-// Run lets the callers cycle through locker, and returns what [Collect] does. When
-// ctx ends, so do they.
+// Run makes the callers cycle with locks of locker, and returns the results of
+// [Collect]. The callers stop when ctx ends.
 func (c Cycles) Run(ctx context.Context, locker Locker, clock proc.Clock) (attempts []results.Attempt, first error) {
 	callers := make([]*Caller, c.Callers)
 	Workers(c.Callers, func(i int) {
 		number := c.First + i
 		caller, random := &Caller{Client: int32(number), Clock: clock}, rand.New(rand.NewPCG(c.Seed, uint64(number)))
 		callers[i] = caller
-		locks := map[int]Lock{} // only chosen locks, because places for all would fill memory with a thousand callers
+		locks := map[int]Lock{} // a map, because slices for all locks would need too much memory with a thousand callers
 		caller.Cycle(ctx, c.From, c.Until, c.Hold, func() (err error) {
 			n := random.IntN(len(c.Names))
 			lock, ok := locks[n]
@@ -145,7 +145,7 @@ func (c Cycles) Run(ctx context.Context, locker Locker, clock proc.Clock) (attem
 	return Collect(callers)
 }
 
-// Collect gathers attempts, and returns the first error of any caller.
+// Collect returns the attempts of all callers, and the first error of any caller.
 func Collect(callers []*Caller) (attempts []results.Attempt, first error) {
 	total := 0
 	for _, c := range callers {
@@ -162,7 +162,7 @@ func Collect(callers []*Caller) (attempts []results.Attempt, first error) {
 }
 
 // Workers runs body in n goroutines that start together, and returns when all
-// have ended. Worker numbers go from 0 to n-1.
+// have ended. Workers are numbered from 0 to n-1.
 func Workers(n int, body func(worker int)) {
 	var ready, done sync.WaitGroup
 	start := make(chan struct{})
@@ -179,23 +179,22 @@ func Workers(n int, body func(worker int)) {
 	done.Wait()
 }
 
-// pauseAfterError keeps a closed loop against a store that is down from
-// spinning.
+// pauseAfterError keeps a closed loop from spinning when the store is down.
 const pauseAfterError = 5 * time.Millisecond
 
-// Pause waits a moment after an error, or until ctx ends.
+// Pause waits for a short time after an error, or until ctx ends.
 func Pause(ctx context.Context) { proc.Sleep(ctx, pauseAfterError) }
 
-// Arrival is an operation with its own start time, whether earlier operations have
-// ended or not.
+// Arrival is an operation with a fixed start time, which does not depend on the
+// end of earlier operations.
 type Arrival struct {
 	Due    int64 // on the run's clock
 	Caller int
 }
 
-// Poisson plans arrivals at random times between from and until, rate of them
-// per second in the mean, each for a random one of the callers. The source of
-// the randomness determines all of them.
+// Poisson returns arrivals at random times between from and until, each for a
+// random caller. rate is the mean number of arrivals per second. The same state
+// of r gives the same arrivals.
 func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arrival {
 	var out []Arrival
 	for at := float64(from); ; {
@@ -207,7 +206,7 @@ func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arriv
 	}
 }
 
-// Pace calls send for each arrival when it is due, and at once for those that are
+// Pace calls send for each arrival when the arrival is due, or at once if it is
 // overdue. It returns early when ctx ends. arrivals must be in the order of their
 // times, and send must not block.
 func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(Arrival)) {
@@ -228,13 +227,13 @@ func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(A
 	}
 }
 
-// longestSleep is the longest delay with which Pace notices the end of ctx.
+// longestSleep bounds the delay until Pace notices the end of ctx.
 const longestSleep = 20 * time.Millisecond
 
-// sleep waits in the kernel.
+// sleep blocks in the kernel for the time d.
 //
-// Note: timers of the Go runtime fire up to a millisecond late on Linux when
-// nothing else goes on, which is ten times what an acquire takes.
+// Note: timers of the Go runtime fire up to a millisecond late on an idle Linux
+// machine. That is ten times as long as an acquire.
 func sleep(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d + time.Microsecond - 1))
 	_, _ = unix.Select(0, nil, nil, nil, &tv) // the caller handles an early return

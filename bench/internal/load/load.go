@@ -1,5 +1,5 @@
-// Package load drives clients that grant locks: our own, or a library that is
-// measured beside it. Scenarios know only the interfaces here.
+// Package load drives clients that grant locks: our own client, or a library that
+// is measured beside it. Scenarios use only the interfaces of this package.
 package load
 
 import (
@@ -12,48 +12,48 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Locker grants locks of one backend or library to the callers of one host.
-// It may be used by any number of goroutines.
+// Locker grants locks of one backend or library to the callers of one host. Any
+// number of goroutines may use it.
 type Locker interface {
-	// Lock prepares the lock name for one caller. Nothing is sent.
+	// Lock prepares the lock name for one caller. It sends nothing.
 	Lock(name string, ttl time.Duration) (Lock, error)
 	// Close releases held locks and ends connections.
 	Close(ctx context.Context) error
 }
 
-// Lock is one lock as one caller sees it, used by one goroutine at a time.
+// Lock is one lock for one caller. Only one goroutine may use it at a time.
 type Lock interface {
 	// Acquire waits until the lock is granted or ctx ends.
 	Acquire(ctx context.Context) (Lease, error)
 }
 
-// Trier is a Lock that can also ask just once.
+// Trier is a Lock that can also ask once without waiting.
 type Trier interface {
 	// TryAcquire returns an error wrapping driver.ErrHeld when another owner
 	// has the lock.
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
-// Untimed is a Lease whose end in the store is unknown here, because it renews itself
-// at its own times or has no TTL.
+// Untimed is a Lease whose end in the store is unknown here, because its library
+// renews it at unknown times, or because it has no TTL.
 type Untimed interface{ Untimed() }
 
 // Lease is a held lock.
 type Lease interface {
-	// Token is the fencing token; zero where there is none.
+	// Token is the fencing token, or zero if there is none.
 	Token() uint64
-	// Renew lets the lease live for another TTL, in one round trip.
+	// Renew extends the lease to one TTL from now, in one round trip.
 	Renew(ctx context.Context) error
-	// Release gives the lock back.
+	// Release releases the lock.
 	Release(ctx context.Context) error
 }
 
-// Timed is a Lease of another process, where its times were taken, on the
+// Timed is a Lease of another process. That process measured the times, on the
 // run's clock.
 type Timed interface {
-	// Granted is when the acquire was called and when it came back.
+	// Granted returns when the acquire was called and when it returned.
 	Granted() (asked, answered int64)
-	// Released is when the release was called and when it came back.
+	// Released returns when the release was called and when it returned.
 	Released() (ended, done int64)
 }
 
@@ -70,8 +70,8 @@ func OutcomeOf(err error) results.Outcome {
 	return results.Failed
 }
 
-// NewCore drives a backend through core.Client, as an application does. It
-// owns b.
+// NewCore returns a Locker that drives a backend through core.Client, as an
+// application does. The Locker owns b.
 func NewCore(b driver.Backend, opts *core.Options) Locker {
 	return &coreLocker{client: core.New(b, opts), backend: b}
 }
@@ -85,7 +85,7 @@ func (l *coreLocker) Lock(name string, ttl time.Duration) (Lock, error) {
 	return l.LockWith(name, &core.LockOptions{TTL: ttl})
 }
 
-// LockWith is Lock with options that the interface [Locker] does not have.
+// LockWith is like Lock, but takes options that the interface [Locker] does not have.
 func (l *coreLocker) LockWith(name string, o *core.LockOptions) (Lock, error) {
 	lock, err := l.client.Lock(name, o)
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *coreLocker) LockWith(name string, o *core.LockOptions) (Lock, error) {
 	return &coreLock{locker: l, lock: lock, ttl: o.TTL}, nil
 }
 
-// Client is the underlying client, for elections.
+// Client returns the underlying client, for elections.
 func (l *coreLocker) Client() *core.Client { return l.client }
 
 func (l *coreLocker) Close(ctx context.Context) error { return l.client.Close(ctx) }
@@ -126,8 +126,8 @@ type coreLease struct {
 	lock *coreLock
 }
 
-// Renew asks the backend below the client, because the client renews on its
-// own schedule and has no such method.
+// Renew calls the backend directly, because the client renews on its own
+// schedule and has no such method.
 func (l *coreLease) Renew(ctx context.Context) error {
 	return l.lock.locker.backend.Renew(ctx, driver.Request{
 		Name: l.Name(), Owner: l.Owner(), Token: core.GrantNumber(l.Token()), TTL: l.lock.ttl,

@@ -20,8 +20,8 @@ var acquire = Scenario{
 	Run:       runAcquire,
 }
 
-// renewShare is the part of the measured time in which leases are held and
-// renewed over and over, after the cycles.
+// renewShare says how long leases are held and renewed over and over, after the
+// cycles: for 1/renewShare of the measured time.
 const renewShare = 4
 
 func acquireWorkloads(a Overrides) []Workload {
@@ -37,7 +37,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	bounded, cancel := context.WithTimeout(ctx, total+openFor(in)+graceOf(in.Measure))
 	defer cancel()
 
-	if in.Clients > 1 { // the callers' round trips cannot be told apart
+	if in.Clients > 1 { // the round trips of several callers cannot be distinguished
 		in.Relays = nil
 	}
 	passing := in.watch()
@@ -73,8 +73,8 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	return cell, nil
 }
 
-// renew lets every caller hold a lease and renew it for the given time. It returns
-// the begin and end of each renewal.
+// renew makes every caller hold a lease and renew it over and over for the time d.
+// It returns the begin and end of each renewal.
 func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	renewals := make([][]span, len(cs))
 	until := cs[0].Clock.Now() + int64(d)
@@ -100,8 +100,8 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	return slices.Concat(renewals...)
 }
 
-// measured picks the acquires and releases of the cycles that began at or after from.
-// last is when the last one was done.
+// measured returns the acquires and releases of the cycles that began at or after
+// from. last is when the last cycle was done.
 func measured(attempts []results.Attempt, from int64) (acquires, releases []span, last int64) {
 	for _, a := range attempts {
 		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
@@ -121,8 +121,8 @@ func orStalled(err error) error {
 	return err
 }
 
-// longest adds the longest time of each of the operations that occurred. A server's
-// stall shows in no other figure.
+// longest adds the longest time of each operation that occurred. No other figure
+// shows a stall of the server.
 func longest(cell *results.Cell, ops ...string) {
 	for _, op := range ops {
 		if took := cell.Latencies[op]; len(took) > 0 {
@@ -132,22 +132,22 @@ func longest(cell *results.Cell, ops ...string) {
 }
 
 const (
-	// openShare is the part of the measured time that the open loop gets.
+	// openShare says how long the open loop runs: for 1/openShare of the measured time.
 	openShare = 2
-	// openLoad is the part of the closed loop's rate that the open loop offers when
+	// openLoad is the open loop's rate, as a fraction of the closed loop's rate, when
 	// the user names no rate. All subjects are then equally far from their limits.
 	openLoad = 0.5
 )
 
-// openFor is how long cycles become due, and how long after that they may
-// still start.
+// openFor is how long cycles become due. Late cycles may still start for about
+// as long after that.
 func openFor(in Input) time.Duration { return in.Measure / openShare }
 
 // runOpen runs an open loop at the given rate, in cycles per second over all callers,
-// and adds its figures to cell. Its cycles are those of the closed loop, each at a
-// time fixed before. A store that stalls is thus asked as often as ever, and a cycle
-// that had to wait counts from when it was due. A closed loop stops asking instead,
-// and has few samples of the stall: its omission is coordinated with the stall.
+// and adds its figures to cell. Its cycles are those of the closed loop, but each start
+// time is fixed in advance. A stalled store therefore gets as many requests as before,
+// and the time of a delayed cycle counts from when the cycle was due. A closed loop
+// would stop asking instead, and have few samples of the stall (coordinated omission).
 func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cell *results.Cell) {
 	from := in.Clock.Now()
 	until := from + int64(openFor(in))
@@ -183,14 +183,14 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 	longest(cell, "open-acquire")
 }
 
-// openGrace is the least time after the end that cycles get to start.
+// openGrace is the shortest time after the end in which late cycles may still start.
 const openGrace = 500 * time.Millisecond
 
-// openCaller does its cycles as they become due.
+// openCaller does each of its cycles when the cycle becomes due.
 type openCaller struct {
 	*load.Caller
 	due      chan int64
-	deadline int64 // a cycle that has not started by then is dropped
+	deadline int64 // a cycle that has not started by the deadline is dropped
 
 	acquires, lags []int64
 	drops          int
@@ -205,7 +205,7 @@ func (c *openCaller) work(ctx context.Context) {
 			c.drops++
 			continue
 		}
-		// This is the generator's lateness: the caller was free, and late all the same.
+		// This is the generator's lateness, because the caller was free but still late.
 		c.lags = append(c.lags, max(0, sent-max(due, free)))
 		lease, ok := c.Acquire(ctx)
 		if ok {
@@ -219,9 +219,9 @@ func (c *openCaller) work(ctx context.Context) {
 	}
 }
 
-// keptUp reports whether the latencies of an open loop are the backend's. Every cycle
-// was sent, and the generator's own lateness makes up at most half of the middle and
-// of the tail.
+// keptUp reports whether the latencies of an open loop describe the backend. This
+// requires that every cycle was started, and that the generator's lateness is at most
+// half of the latency, at the median and at the 99th percentile.
 func keptUp(acquires, lags []int64, drops int) bool {
 	if drops > 0 || len(acquires) == 0 {
 		return false
@@ -239,8 +239,8 @@ func keptUp(acquires, lags []int64, drops int) bool {
 // ErrFloor is the error when the call of a floor failed.
 var ErrFloor = errors.New("the call failed")
 
-// Floor measures a call that does nothing useful, in a closed loop: the least
-// that an operation can cost on the same path. It has the loads of acquire.
+// Floor returns a scenario that calls a function without useful work in a closed loop. It measures
+// the least possible cost of an operation on the same path, with the workloads of acquire.
 func Floor(call func(context.Context) error) Scenario {
 	return Scenario{
 		Name:      "floor",

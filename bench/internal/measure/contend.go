@@ -25,15 +25,15 @@ var contend = Scenario{
 }
 
 const (
-	// holdFor is the length of the critical section unless the user names another.
+	// holdFor is the length of the critical section unless the user chooses another.
 	holdFor = 5 * time.Millisecond
-	// contendFor is the least length of the scenario, in measured times. Libraries
-	// that poll need some time for a few grants.
+	// contendFor is the shortest length of the scenario, as a multiple of Measure.
+	// Libraries that poll need this time for a few grants.
 	contendFor = 2
-	// hostsFor is the least length of the scenario with several processes.
+	// hostsFor is the shortest length of the scenario with several processes.
 	hostsFor = time.Second
-	// turnsEach is how often each caller could have its turn. With fewer turns the
-	// fairness would depend on the window.
+	// turnsEach is how many turns each caller can have in a fair run. With fewer
+	// turns the fairness would depend on the measured window.
 	turnsEach = 3
 )
 
@@ -45,8 +45,8 @@ func contendWorkloads(a Overrides) []Workload {
 	return out
 }
 
-// contendClients are the numbers of callers of each host. A single host must have
-// enough callers to contend.
+// contendClients are the numbers of callers for each host. With a single host,
+// these leave out numbers too small for contention.
 func contendClients(a Overrides, hosts int) []int {
 	switch {
 	case len(a.Clients) > 0 && hosts == 0:
@@ -61,10 +61,10 @@ func contendClients(a Overrides, hosts int) []int {
 	return []int{1, 8}
 }
 
-// contendLeast is the fewest callers of one host that contend.
+// contendLeast is the smallest number of callers of one host that can contend.
 const contendLeast = 2
 
-// contenders is how many callers there are, over all hosts.
+// contenders is the number of callers in all hosts together.
 func contenders(in Input) int { return in.Clients * max(1, in.Hosts) }
 
 func contendSpan(in Input) time.Duration {
@@ -90,7 +90,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	asking, stop := context.WithTimeout(bounded, in.WarmUp+span)
 	defer stop()
 	turns := &turns{next: make(chan struct{})}
-	counted := in.count(bounded, from, until-int64(span/10)) // counting ends before the callers give up
+	counted := in.count(bounded, from, until-int64(span/10)) // counting ends before callers stop asking
 	passing := in.watch()
 	load.Workers(len(cs), func(i int) { take(bounded, asking, cs[i], turns, in.Workload) })
 	passing.end()
@@ -121,7 +121,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
 		cell.Values["server-ns/grant"] = c.Busy / float64(n)
 	}
-	// A figure that the servers do not give in time is left out; the other figures stand.
+	// If the servers do not answer in time, only this figure is left out.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
 		cell.Values["idle-commands/s"] = perSecond
 	}
@@ -129,7 +129,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, ctx.Err()
 }
 
-// contending makes the callers, in this process or in separate hosts.
+// contending makes the callers, in this process or in host processes.
 func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
 	hosts, end, err := startHosts(ctx, in)
 	if err != nil {
@@ -157,8 +157,8 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 // take acquires, holds and releases until asking ends. A caller that has released asks again
 // only after another caller's grant, so that every hand-over goes to another caller.
 //
-// Note: to ask at once hides the hand-over of every polling library. The old holder
-// barges in, and the waiters starve.
+// Note: if the old holder asked again at once, it would usually get the lock again from
+// a polling library, and the waiters would starve. No hand-over would be measured.
 func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {
@@ -177,13 +177,13 @@ func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	}
 }
 
-// turns lets callers wait for the grant that follows theirs.
+// turns lets a caller wait for the grant that follows its own grant.
 type turns struct {
 	mu   sync.Mutex
 	next chan struct{} // closed at the next grant
 }
 
-// granted notes a grant, and returns a channel that the next grant closes.
+// granted records a grant, and returns a channel that the next grant closes.
 func (t *turns) granted() (next <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,8 +192,8 @@ func (t *turns) granted() (next <-chan struct{}) {
 	return t.next
 }
 
-// grantsIn picks the leases that were released in the window, in the order in
-// which they were granted.
+// grantsIn returns the attempts that were granted and released in the window,
+// in the order of their grants.
 func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	var out []results.Attempt
 	for _, a := range attempts {
@@ -205,7 +205,7 @@ func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	return out
 }
 
-// handoffs are the times from a release's sending to the next grant's return.
+// handoffs returns the spans from the sending of each release to the return of the next grant.
 func handoffs(grants []results.Attempt) []span {
 	var out []span
 	for i := 1; i < len(grants); i++ {
@@ -222,9 +222,9 @@ func waits(grants []results.Attempt) []int64 {
 	return out
 }
 
-// jain is the fairness index of the grants per caller: 1 when all had as many,
-// 1/n when one had them all (Jain, Chiu, Hawe: A quantitative measure of
-// fairness, DEC-TR-301, 1984).
+// jain is the fairness index of the grants per caller: 1 if all callers had
+// equally many, 1/n if one caller had all (Jain, Chiu, Hawe: A quantitative
+// measure of fairness, DEC-TR-301, 1984).
 func jain(grants []results.Attempt, clients int) float64 {
 	count := make([]float64, clients)
 	for _, g := range grants {
@@ -238,7 +238,7 @@ func jain(grants []results.Attempt, clients int) float64 {
 	return sum * sum / (float64(clients) * squares)
 }
 
-// queued is how long waiters get to enter the queue.
+// queued is the time for waiters to enter the queue.
 const queued = 50 * time.Millisecond
 
 // idleFor is how long waiters wait without a grant, or 0 when commands are not counted.
@@ -249,8 +249,8 @@ func idleFor(in Input) time.Duration {
 	return queued + in.Measure/2
 }
 
-// idle lets all callers but one wait for a lock that stays held, and returns how
-// many commands per second each server is given meanwhile.
+// idle makes all callers but one wait for a lock that stays held. It returns how
+// many commands per second each server gets meanwhile.
 func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	lease, ok := cs[0].Acquire(ctx)
 	if !ok {
@@ -261,7 +261,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	go func() {
 		defer close(done)
 		load.Workers(len(cs)-1, func(i int) {
-			if lease, ok := cs[i+1].Acquire(waiting); ok { // an error for the checker to find, unless it came at the end
+			if lease, ok := cs[i+1].Acquire(waiting); ok { // a violation that the checker finds, unless this grant came at the end
 				cs[i+1].Release(context.WithoutCancel(ctx), lease)
 			}
 		})
@@ -275,7 +275,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	return c.Run / time.Duration(c.until-c.from).Seconds(), c.err
 }
 
-// counted is the work of each server between two times.
+// counted is the average work of a server between two times.
 type counted struct {
 	from, until int64
 	servers.Served
@@ -283,7 +283,7 @@ type counted struct {
 }
 
 // count reads the servers' counter at two times. The channel gets one element, at
-// once where there is no counter.
+// once if there is no counter.
 func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	out := make(chan counted, 1)
 	if in.Commands == nil {
@@ -302,7 +302,7 @@ func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	return out
 }
 
-// grants counts the grants that came between the two times.
+// grants counts the grants between the two times of c.
 func (c counted) grants(attempts []results.Attempt) (n int) {
 	for _, a := range attempts {
 		if a.Outcome == results.Granted && a.Answered >= c.from && a.Answered < c.until {

@@ -24,17 +24,17 @@ type election struct {
 	mode mode
 
 	cell     results.Cell
-	slack    time.Duration // from the end of the TTL to the upper end of the band
-	kept     int           // names that the harmed leader went on leading
-	earliest time.Duration // the most by which a takeover came early
+	slack    time.Duration // from the end of the TTL to the upper end of the band of allowed takeover times
+	kept     int           // number of names that the harmed leader continued to lead
+	earliest time.Duration // the most by which a takeover came too early
 	passing  *trips
 	taken    []span // takeovers
 
-	system *faults.System // its hosts campaign; used by the goroutine that runs the cell
+	system *faults.System // its hosts are the candidates; only the goroutine that runs the cell uses it
 
 	mu      sync.Mutex
 	changed chan struct{}  // closed and replaced at each report
-	terms   []results.Hold // of hosts by number
+	terms   []results.Hold // Hold.Host is the number of the candidate
 	failed  []results.Attempt
 	seats   []int  // the last leader of each name: the index of the term, -1 for none
 	failure string // the last error that a candidate has met
@@ -49,8 +49,8 @@ func newElection(in Input, m mode) *election {
 	return s
 }
 
-// join starts one more candidate, with proxies through which it reaches the store
-// where the mode breaks connections.
+// join starts one more candidate. If the mode breaks connections, the candidate
+// reaches the store through proxies.
 func (s *election) join(ctx context.Context) (err error) {
 	c := &faults.Host{Number: len(s.system.Hosts), Dir: filepath.Join(s.system.Dir, fmt.Sprint(len(s.system.Hosts)))}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -82,12 +82,12 @@ func (s *election) join(ctx context.Context) (err error) {
 const (
 	// workEvery is how often a leader acts as the leader.
 	workEvery = 5 * time.Millisecond
-	// between is how long a candidate stays away after a term, so that another
-	// one gets its turn, and after an error.
+	// between is how long a candidate pauses after a term, so that another
+	// candidate gets its turn, and after an error.
 	between = 100 * time.Millisecond
 )
 
-// campaign has a candidate campaign for every name, and again after each term.
+// campaign makes a candidate campaign for every name, and again after each term.
 func (s *election) campaign(c *faults.Host) error {
 	c.Follow(func(t *results.Hold, call *results.Call) { s.hear(c, t, call) })
 	for i, name := range s.in.Names {
@@ -102,8 +102,7 @@ func (s *election) campaign(c *faults.Host) error {
 	return nil
 }
 
-// harm does the mode's actions to the victim of h, and ends the victim's terms if
-// that kills it.
+// harm does the mode's actions to the victim of h. If that kills the victim, harm ends its terms.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)
@@ -156,7 +155,7 @@ func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
 	s.changed = make(chan struct{})
 }
 
-// term keeps the newest state of a term.
+// term stores the newest state of a term.
 func (s *election) term(c *faults.Host, t results.Hold) {
 	t.Host = c.Number
 	i := slices.IndexFunc(s.terms, func(o results.Hold) bool {
@@ -194,14 +193,14 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// led reports whether each of the names has a leader, by a grant after the
-// given time.
+// led returns a function that reports whether each of the names has a leader
+// who was granted its term after the given time.
 func (s *election) led(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
-// confirmed reports whether each of the names has a leader whose grant came back,
-// or whose renewal was sent, after the given time.
+// confirmed returns a function that reports whether each of the names has a leader
+// whose grant returned, or whose last renewal was sent, after the given time.
 func (s *election) confirmed(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs
@@ -212,7 +211,8 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all reports whether each of the names has a leader for whose term like returns true.
+// all returns a function that reports whether each name has a leader for whose term like returns
+// true.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
@@ -222,7 +222,7 @@ func (s *election) all(names []int32, like func(results.Hold) bool) func() bool 
 	}
 }
 
-// end closes the live hosts, with its own time budget. It first ends a harm that an
+// end closes the hosts, with its own time budget. It first ends a harm that an
 // interrupted cell has left.
 func (s *election) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)

@@ -27,13 +27,13 @@ var footprint = Scenario{
 }
 
 const (
-	// starts is how many plugins are started in one run; the last one stays.
+	// starts is how many plugins are started in one run. The last plugin keeps running.
 	starts = 5
 	// startTime is about how long one start takes.
 	startTime = 150 * time.Millisecond
-	// rest is how long a plugin stays idle before its memory is read.
+	// rest is how long a plugin is idle before its memory is read.
 	rest = 300 * time.Millisecond
-	// takers is how many callers take the leases.
+	// takers is how many goroutines acquire the leases.
 	takers = 64
 )
 
@@ -76,7 +76,7 @@ func runFootprint(ctx context.Context, in Input) (cell results.Cell, err error) 
 	return cell, ctx.Err()
 }
 
-// fresh is a plugin that a cell starts for its own use.
+// fresh is a plugin that a cell starts for itself.
 type fresh struct {
 	in       Input
 	hear     func(core.Event) // nil: events are ignored
@@ -96,8 +96,8 @@ func (f *fresh) open(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts a plugin and takes a lock through it, and returns how long both
-// took together.
+// start starts a plugin and acquires a lock through it. It returns how long
+// both took together, in nanoseconds.
 func (f *fresh) start(ctx context.Context) (int64, error) {
 	from := f.in.Clock.Now()
 	if err := f.open(ctx); err != nil {
@@ -120,7 +120,7 @@ func (f *fresh) start(ctx context.Context) (int64, error) {
 	return took, nil
 }
 
-// memory takes as many leases as there are names and reads how much memory they cost.
+// memory acquires a lease for each name, and reads how much memory the leases cost.
 func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	pid, ok := plugin.ProcessOf(f.backend)
 	if !ok {
@@ -146,7 +146,7 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	after := heap()
 	full, err := proc.Resident(pid)
 	err = errors.Join(err, f.renewals(ctx, pid, leases, cell))
-	_, first := load.Collect(cs) // a release that fails has cost no memory
+	_, first := load.Collect(cs) // a failed release did not affect the memory
 	load.Workers(takers, func(worker int) {
 		for i := worker; i < len(cs); i += takers {
 			if leases[i] != nil {
@@ -169,8 +169,8 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	return nil
 }
 
-// renewals holds the leases. It reads the processor time of host and plugin, as a
-// share of one core, and the number of lost leases.
+// renewals holds the leases. It records the processor time of host and plugin, as
+// a share of one core, and the number of lost leases.
 func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, cell *results.Cell) error {
 	if f.in.Hold < f.in.TTL {
 		return nil
@@ -188,7 +188,7 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	}
 	cell.Values["lost-leases"] = float64(lost)
 	if runtime.GOOS != "linux" {
-		return nil // the system shows no processor times
+		return nil // the system provides no processor times
 	}
 	if err := errors.Join(err, errAfter); err != nil {
 		return err
@@ -197,8 +197,8 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	return nil
 }
 
-// processorTime is how long all threads of this process and of another one have
-// run together.
+// processorTime is the total run time of all threads of this process and of
+// another.
 func processorTime(other int) (sum time.Duration, err error) {
 	for _, pid := range []int{os.Getpid(), other} {
 		s, ok := proc.Of(pid)
@@ -210,10 +210,10 @@ func processorTime(other int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// heap is what this process uses after a collection, in bytes.
+// heap is the size of the live heap of this process after a garbage collection, in bytes.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // a second time, for memory that finalizers have freed after the first
+	runtime.GC() // a second time, for memory that finalizers have freed after the first collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse

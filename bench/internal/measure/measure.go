@@ -20,14 +20,14 @@ import (
 type Scenario struct {
 	Name string
 	Doc  string // one line
-	// Processes reports whether hosts are separate processes. That excludes backends
-	// of scope host, and libraries in this process.
+	// Processes reports whether hosts are separate processes. Backends of scope
+	// host, and libraries in this process, are then excluded.
 	Processes bool
-	// PluginsOnly reports whether the scenario is about plugins, and so excludes baselines.
+	// PluginsOnly reports whether the scenario measures plugins, but no baselines.
 	PluginsOnly bool
-	// MinClients is the fewest callers with which it makes sense; 0 is 1.
+	// MinClients is the smallest useful number of callers. 0 means 1.
 	MinClients int
-	// Workloads returns the loads that the scenario runs.
+	// Workloads returns the workloads that the scenario runs.
 	Workloads func(a Overrides) []Workload
 	// Takes is about how long one execution takes.
 	Takes func(in Input) time.Duration
@@ -36,16 +36,16 @@ type Scenario struct {
 
 // Workload is one load: the values of everything that varies besides the backend.
 type Workload struct {
-	Mode    string        // of a scenario that has several
-	Hosts   int           // processes of their own; 0: the callers are in this one
+	Mode    string        // mode of a scenario that has several
+	Hosts   int           // number of host processes; 0: the callers are in this process
 	Clients int           // callers of each host
-	Keys    int           // locks that the callers choose from; 0: the scenario's own
-	Hold    time.Duration // how long a lease is held; 0: not at all, or the scenario's own
-	RTT     time.Duration // between hosts and store, beyond that of the network
+	Keys    int           // number of locks that the callers choose from; 0: the scenario's default
+	Hold    time.Duration // how long a lease is held; 0: not at all, or the scenario's default
+	RTT     time.Duration // added to each round trip between hosts and store
 }
 
-// Overrides are the user's settings for the workloads. An empty one means the
-// scenario's own.
+// Overrides are the user's settings for the workloads. An empty field means the
+// scenario's default.
 type Overrides struct {
 	Clients, Hosts, Keys []int
 	Hold                 []time.Duration
@@ -54,7 +54,7 @@ type Overrides struct {
 	Quick                bool
 }
 
-// orUsual is the user's choice, or the usual values without one.
+// orUsual returns the user's choice, or the usual values if the user made none.
 func orUsual[T any](asked []T, usual ...T) []T {
 	if len(asked) > 0 {
 		return asked
@@ -65,7 +65,7 @@ func orUsual[T any](asked []T, usual ...T) []T {
 // All are the scenarios in the order in which they are shown.
 func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, shortTTL, footprint} }
 
-// ByName finds a scenario.
+// ByName returns the scenario with a name, and whether there is one.
 func ByName(name string) (Scenario, bool) {
 	for _, s := range All() {
 		if s.Name == name {
@@ -75,38 +75,39 @@ func ByName(name string) (Scenario, bool) {
 	return Scenario{}, false
 }
 
-// Input is one cell in one run.
+// Input is what a scenario gets to measure one cell in one run.
 type Input struct {
 	Workload
 	Locker load.Locker // nil for a scenario of processes
-	Host   host.Spec   // of the processes
+	Host   host.Spec   // how host processes are started
 	Clock  proc.Clock
 	TTL    time.Duration
 	// Seed determines everything random in this cell and run.
 	Seed uint64
-	// Rate is how many cycles per second the open loop of acquire offers; 0:
-	// half of what the closed loop did.
+	// Rate is how many cycles per second the open loop of acquire starts. 0
+	// means half the rate of the closed loop.
 	Rate float64
-	// Tick is how often candidates ask; 0: they wait until they are woken.
+	// Tick is how often candidates ask the store. 0 means that they wait until they are woken.
 	Tick time.Duration
 	// For is how long scenario ttl holds its leases.
 	For time.Duration
-	// Harms is how many leaders are harmed; 0: three.
+	// Harms is how many leaders are harmed. 0 means three.
 	Harms int
-	// Server may be harmed; nil when the servers are in containers, or another's.
+	// Server is the server that may be harmed. It is nil if lockbench did not start the servers, or
+	// runs them in containers.
 	Server *servers.Server
-	// Commands reads what a server has done; nil when its servers do not count.
+	// Commands reads how much work the servers have done. It is nil if the servers have no
+	// counters.
 	Commands func(ctx context.Context) (servers.Served, error)
-	// Relays are the proxies between the hosts and a store that is RTT away.
+	// Relays are the proxies between the hosts and the store that add RTT.
 	Relays []*inject.Proxy
-	// Names are the locks; caller i uses Names[i%len(Names)].
+	// Names are the names of the locks. Caller i uses Names[i%len(Names)].
 	Names []string
-	// WarmUp precedes Measure. What happens in it is checked, not measured.
+	// WarmUp is the time before Measure. Operations during WarmUp are checked, but not measured.
 	WarmUp, Measure time.Duration
 }
 
-// client is the client of core below the locker, or nil if the locker is of another
-// library.
+// client returns the core client of the locker, or nil if the locker belongs to a library.
 func (in Input) client() *core.Client {
 	if l, ok := in.Locker.(interface{ Client() *core.Client }); ok {
 		return l.Client()
@@ -118,13 +119,12 @@ func (in Input) client() *core.Client {
 // the first error that occurred.
 var ErrNothingDone = errors.New("no operation succeeded")
 
-// grace is how long after its planned end a cell may go on before its
-// operations are cancelled: a store that stops answering must not hold up the
-// run for ever.
+// grace is how long a cell may continue after its planned end, before its operations
+// are cancelled. A store that stops answering must not block the run for ever.
 const grace = 10 * time.Second
 
-// graceOf is the grace of a cell with that measured time. It is short in a quick run,
-// which a library that waits for ever would make long.
+// graceOf is the grace of a cell with the measured time measure. It is short in a
+// quick run, which would otherwise take long if a library waits for ever.
 func graceOf(measure time.Duration) time.Duration {
 	return min(grace, max(grace/5, 10*measure))
 }
@@ -143,8 +143,8 @@ func callers(in Input) ([]*load.Caller, error) {
 	return out, nil
 }
 
-// hostsOf are the numbers of hosts of a scenario that can be spread over processes.
-// In workloads one host means this process.
+// hostsOf returns the numbers of host processes of a scenario. It turns one host
+// into 0, because workloads use 0 for callers in this process.
 func hostsOf(a Overrides, usual ...int) []int {
 	var out []int
 	for _, n := range orUsual(a.Hosts, usual...) {
@@ -156,8 +156,8 @@ func hostsOf(a Overrides, usual ...int) []int {
 	return out
 }
 
-// startHosts starts the processes of a cell, none where its callers are in this
-// one. When it returns no error, end lets them end.
+// startHosts starts the host processes of a cell, or none if its callers are in
+// this process. If err is nil, the caller must call end to end them.
 func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func() error, err error) {
 	hosts = make([]*host.Process, in.Hosts)
 	err = inject.AtOnce(in.Hosts, func(i int) (err error) {
@@ -176,14 +176,14 @@ func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func(
 	return hosts, end, nil
 }
 
-// startHost starts a process that tells its times by the clock of the run.
+// startHost starts a host process that reports times on the clock of the run.
 func startHost(ctx context.Context, s host.Spec, clock proc.Clock) (*host.Process, error) {
 	s.Zero = proc.MachineClock().Of(clock.Zero())
 	return host.Start(ctx, s)
 }
 
-// cycleIn lets the callers cycle in each of the hosts, or in this process where there
-// are none. It returns their attempts and the first error of any of them. err means
+// cycleIn makes the callers cycle in each of the hosts, or in this process if there
+// are none. It returns their attempts, and the first error of any caller. err means
 // that the attempts of a host are lost.
 func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []results.Attempt, first, err error) {
 	if len(hosts) == 0 {

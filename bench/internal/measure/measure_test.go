@@ -29,14 +29,14 @@ func TestMain(m *testing.M) {
 
 var errDown = errors.New("the store is down")
 
-// fake grants locks in memory, and misbehaves as told.
+// fake grants locks in memory. Its fields can make it misbehave.
 type fake struct {
 	mu     sync.Mutex
 	held   map[string]bool
 	token  uint64
 	change chan struct{} // closed and replaced at each release
 
-	twice       bool // grants although it is held
+	twice       bool // grants a lock although it is held
 	sameToken   bool
 	down        bool
 	granted     func(n uint64)
@@ -109,8 +109,7 @@ func (l fakeLease) Release(context.Context) error {
 	return nil
 }
 
-// measure is long enough for a few cycles of all callers on a machine that is
-// busy.
+// measure is long enough for a few cycles of all callers on a busy machine.
 const measure = 200 * time.Millisecond
 
 func input(f *fake, clients int) Input {
@@ -124,7 +123,7 @@ func input(f *fake, clients int) Input {
 	return in
 }
 
-// judge runs the checkers over what a cell has recorded.
+// judge runs the checker on the attempts of a cell.
 func judge(c results.Cell, in Input) check.Subject {
 	k := check.New()
 	k.Add(results.Section{CellName: results.CellName{Backend: "fake"}, Kind: results.KindPlugin, Fencing: "strict", Names: in.Names}, c.Attempts)
@@ -152,14 +151,14 @@ func TestAcquire(t *testing.T) {
 	}
 }
 
-// TestStallsAreMeasured: a store that stalls for longer than a cell's
-// time makes the cell slow, not empty.
+// TestStallsAreMeasured checks that a store that stalls for longer than a
+// cell's time makes the cell slow, not empty.
 func TestStallsAreMeasured(t *testing.T) {
 	const stall = 2 * measure
 	f := newFake()
 	f.granted = func(n uint64) {
 		if n == 1 {
-			time.Sleep(stall) // not to wait for something: the stall is what is tested
+			time.Sleep(stall) // this sleep is not synchronisation, but the tested stall
 		}
 	}
 	in := input(f, 1)
@@ -173,7 +172,7 @@ func TestStallsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestBrokenLockersAreCaught: what a scenario records is enough to convict.
+// TestBrokenLockersAreCaught checks that the attempts that scenarios record show violations.
 func TestBrokenLockersAreCaught(t *testing.T) {
 	twice := newFake()
 	twice.twice = true
@@ -239,8 +238,8 @@ func TestContend(t *testing.T) {
 	}
 }
 
-// TestDoneIn: what is on its way at both ends of the measured time counts once,
-// and a store that is done with nobody in it is slow, not idle.
+// TestDoneIn checks that a cycle over an end of the measured time counts once.
+// A store in which no cycle ends during that time must look slow, not idle.
 func TestDoneIn(t *testing.T) {
 	cycle := func(asked, done int64) results.Attempt {
 		return results.Attempt{Asked: asked, Done: done, Outcome: results.Granted, End: results.EndReleased}
@@ -301,11 +300,11 @@ func TestHandoffsAndFairness(t *testing.T) {
 	}
 }
 
-// TestOverloadIsRefused: what is offered more than the store can do is waited
-// for, then dropped, and the figures are refused.
+// TestOverloadIsRefused offers more cycles than the store can do. Late cycles
+// must wait and then be dropped, and the figures must be refused.
 func TestOverloadIsRefused(t *testing.T) {
 	f := newFake()
-	f.granted = func(uint64) { time.Sleep(20 * time.Millisecond) } // the time is what is tested
+	f.granted = func(uint64) { time.Sleep(20 * time.Millisecond) } // this sleep is the tested time
 	in := input(f, 1)
 	in.Measure, in.Rate = 200*time.Millisecond, 2000
 	c, err := runAcquire(t.Context(), in)

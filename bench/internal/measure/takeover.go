@@ -27,19 +27,19 @@ var takeover = Scenario{
 }
 
 const (
-	// campaigners is how many candidates there are unless the user says.
+	// campaigners is the default number of candidates.
 	campaigners = 2
-	// names are how many locks share each harm.
+	// names is how many names the candidates campaign for. Each harm affects all names of a leader.
 	names = 8
-	// harms is how many leaders of one cell are harmed in one run unless the plan
-	// says: 30 in the ten runs of a full plan.
+	// harms is the default for how many leaders are harmed in one run of a cell.
+	// That makes 30 in the ten runs of a full plan.
 	harms = 3
-	// queueing is the least time that candidates have to enter their queues
-	// before the leader is harmed.
+	// queueing is the shortest time for candidates to enter their queues before
+	// the leader is harmed.
 	queueing = 100 * time.Millisecond
-	// quickPhases bounds the random time until the harm, in measured times,
-	// for modes that do not wait for the TTL: the whole renewal interval in full
-	// runs, part of it in quick ones.
+	// quickPhases bounds the random time until the harm, as a multiple of
+	// Measure, for modes that do not wait for the TTL. A full run covers the
+	// whole renewal interval, a quick run only a part.
 	quickPhases = 4
 	// startUp is about how long a host process takes to start.
 	startUp = 150 * time.Millisecond
@@ -59,13 +59,13 @@ func takeoverTakes(in Input) time.Duration {
 	switch {
 	case m.waits != nil:
 		each += m.waits(in.TTL)
-	case in.Host.Baseline != "" && m.name == killHost.name: // no plugin releases
+	case in.Host.Baseline != "" && m.name == killHost.name: // there is no plugin that releases
 		each += ttlLeft(in.TTL)
 	}
 	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
 }
 
-// phaseSpan is the length of the interval from which the moment of the harm is
+// phaseSpan is the length of the interval from which the time of the harm is
 // drawn.
 func phaseSpan(in Input, m mode) time.Duration {
 	if m.waits == nil {
@@ -86,7 +86,7 @@ func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
 	s := newElection(in, m)
 	s.system.Dir = filepath.Join(scratch.Dir(), "hosts")
 	s.system.AtEnd(scratch.Close)
-	if m.waits != nil || in.Host.Baseline != "" { // it waits for a time, and not for the store
+	if m.waits != nil || in.Host.Baseline != "" { // a takeover then waits for a time, not for the store
 		in.Relays = nil
 	}
 	s.passing = in.watch()
@@ -126,8 +126,8 @@ func (s *election) run(ctx context.Context) error {
 	return nil
 }
 
-// succeed harms the host that leads most names, and waits until others lead
-// them.
+// succeed harms the host that leads most names, and waits until other hosts
+// lead these names.
 func (s *election) succeed(ctx context.Context) error {
 	var h incident
 	elected := func() bool {
@@ -156,11 +156,11 @@ func (s *election) succeed(ctx context.Context) error {
 	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))
 }
 
-// repair ends the harm when others lead.
+// repair ends the harm after other hosts have taken over.
 func (s *election) repair(ctx context.Context, h *incident) error {
 	switch {
 	case s.mode.kills:
-		return errors.Join(s.heal(h), s.join(ctx)) // a new candidate replaces the dead one
+		return errors.Join(s.heal(h), s.join(ctx)) // a new candidate replaces the dead candidate
 	case s.mode.name == "freeze":
 		resumed := s.in.Clock.Now()
 		return errors.Join(s.heal(h), s.noticed(ctx, h, resumed))
@@ -173,15 +173,14 @@ func (s *election) repair(ctx context.Context, h *incident) error {
 // incident is one leader that was harmed.
 type incident struct {
 	victim *faults.Host
-	names  []int32 // names that it led
-	before []int   // the terms for these names, by index
-	// from and until are the last moment before the harm and the first one
-	// after it.
+	names  []int32 // names that the victim led
+	before []int   // indexes of the victim's terms for these names
+	// from is a time just before the harm, and until is a time just after it.
 	from, until int64
 }
 
-// aim chooses the candidate that leads most names, if any leads. On a starved machine
-// all may have lost their leases. It is called with mu locked.
+// aim chooses the candidate that leads most names. There may be none, because all
+// candidates can lose their leases on a starved machine. The caller must hold mu.
 func (s *election) aim() incident {
 	led := map[int][]int32{} // by candidate
 	var h incident
@@ -228,18 +227,19 @@ func modeByName(name string) (mode, bool) {
 type mode struct {
 	name string
 	doc  string // one line
-	// actions are done to the host, in this order.
+	// actions are the actions on the leader's host, in this order.
 	actions []string
-	// kills reports whether the mode ends the host.
+	// kills reports whether the mode ends the leader's host.
 	kills bool
-	// server modes harm the server and not the leader, who may stay the leader.
+	// server reports whether the mode harms the server instead of the leader. The leader may then
+	// keep its term.
 	server bool
-	// expires modes leave the lease to its TTL: a new leader before its end is a
-	// finding. In the other modes some process releases the lease.
+	// expires reports whether the lease ends by its TTL. A new leader before
+	// that time is a finding. In other modes some process releases the lease.
 	expires bool
-	// waits is about how long a takeover lasts; nil means negligible.
+	// waits is about how long a takeover lasts. Nil means that the time is negligible.
 	waits func(ttl time.Duration) time.Duration
-	// inject does harm that is no action of a host; nil for none.
+	// inject does harm that is not an action on a host. It is nil if there is none.
 	inject func(ctx context.Context, s *election, h *incident) error
 }
 
@@ -253,8 +253,8 @@ var killHost = mode{
 	actions: []string{"kill-host"}, kills: true,
 }
 
-// ttlLeft is how long a lease lives on average when its holder is harmed at a random
-// phase.
+// ttlLeft is how long a lease lasts on average after its holder was harmed at a
+// random time between two renewals.
 func ttlLeft(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
 var modes = []mode{
@@ -265,7 +265,7 @@ var modes = []mode{
 			if err := h.victim.Release(ctx); err != nil {
 				return err
 			}
-			proc.Sleep(ctx, between) // as after each term
+			proc.Sleep(ctx, between) // the usual pause after a term
 			return s.campaign(h.victim)
 		},
 	},
@@ -299,8 +299,8 @@ var modes = []mode{
 	},
 }
 
-// NotPossible says why a mode cannot be measured with this input. It is "" when it
-// can.
+// NotPossible says why a mode cannot be measured with this input, or returns "" if
+// it can.
 func NotPossible(in Input) string {
 	m, _ := modeByName(in.Mode)
 	if m.server && in.Server == nil {

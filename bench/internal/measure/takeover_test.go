@@ -16,7 +16,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// redisServer is durable, so that it may be restarted.
+// redisServer starts a durable server, so that it may be restarted.
 func redisServer(t *testing.T) *servers.Server {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), &redisserver.Options{AppendFsync: redisserver.FsyncAlways})
@@ -33,7 +33,7 @@ func takeoverInput(t *testing.T, s *servers.Server, mode string) Input {
 	}
 }
 
-// TestTakeoverModes harms one leader in each way.
+// TestTakeoverModes harms one leader in each mode.
 func TestTakeoverModes(t *testing.T) {
 	s := redisServer(t)
 	for _, m := range Modes() {
@@ -56,7 +56,7 @@ func TestTakeoverModes(t *testing.T) {
 			if !mode.server && len(took) != c.Cycles {
 				t.Errorf("%d times of %d takeovers", len(took), c.Cycles)
 			}
-			// The band is of renewals in time; what each lease had left is exact.
+			// The band assumes punctual renewals. The rest of each lease's TTL is exact.
 			if mode.expires && (len(c.Latencies["overdue"]) != len(took) || c.Values["early"] != 0 || c.Values["band-low-ns/takeover"] == 0) {
 				t.Errorf("took %v, of which %v are judged: %v", took, c.Latencies["overdue"], c.Values)
 			}
@@ -72,7 +72,7 @@ func TestTakeoverModes(t *testing.T) {
 	}
 }
 
-// TestJudge holds takeovers against the time that a lease had left.
+// TestJudge checks how takeovers are compared with the time that a lease had left.
 func TestJudge(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	in := Input{TTL: 900 * time.Millisecond, Names: []string{"jobs"}}

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// rounding is by how much a store that counts milliseconds may let a lease
-	// go before its time.
+	// rounding is how much too early a store that counts milliseconds may end a
+	// lease.
 	rounding = 2 * time.Millisecond
-	// margin is how long a takeover may take beyond the end of the TTL and one round
+	// margin is how long a takeover may take in addition to the TTL and one round
 	// trip.
 	margin = 50 * time.Millisecond
 )
 
-// What is measured, in nanoseconds.
+// These are the measured times, in nanoseconds.
 const (
 	tookOver = "takeover" // from the harm to the new leader's grant
-	overdue  = "overdue"  // from the end of the TTL to the grant
-	notice   = "notice"   // from the resumption of a frozen leader until it knew of its loss
+	overdue  = "overdue"  // from the end of the TTL to the new leader's grant
+	notice   = "notice"   // from when a frozen leader was resumed until it knew of its loss
 )
 
-// begin prepares the cell. A takeover by expiry has a band, from its shortest to its
-// longest time allowed.
+// begin prepares the cell. If the lease ends by its TTL, the cell gets a band with
+// the shortest and the longest allowed takeover.
 func (s *election) begin() {
 	s.cell = results.Cell{Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	s.slack = margin + kinds.Of(s.in.Host.Backend).ExpiryStep + s.in.Tick + roundTrip(s.in)
@@ -44,8 +44,8 @@ func (s *election) took(what string, ns int64) {
 	s.cell.Latencies[what] = append(s.cell.Latencies[what], ns)
 }
 
-// roundTrip is the time of about one request to the store and its reply, or 0 where
-// there is nothing to ask.
+// roundTrip is about the time of one round trip to the store, or 0 without a client
+// or a name.
 func roundTrip(in Input) time.Duration {
 	client := in.client()
 	if client == nil || len(in.Names) == 0 {
@@ -86,18 +86,18 @@ func (s *election) sample(h *incident) {
 	}
 }
 
-// judge compares a takeover with the time that the lease had left. A renewal
-// that was due around the harm may have reached the store without a report.
+// judge compares the time of a takeover with the rest of the TTL. A renewal that
+// was due at about the time of the harm may have reached the store unreported.
 func (s *election) judge(h *incident, old results.Hold, since int64) {
 	if old.SentNs == 0 {
-		return // the end of the lease is unknown here
+		return // when the lease ends is unknown
 	}
 	ttl := int64(s.in.TTL)
 	sent, confirmed := old.SentNs, old.GrantedNs
 	if n := len(old.Renewals); n > 0 {
 		sent, confirmed = old.Renewals[n-1][0], old.Renewals[n-1][1]
 	}
-	from, by := sent+ttl, confirmed+ttl // the store lets it expire between the two
+	from, by := sent+ttl, confirmed+ttl // the lease expires between these two times
 	if h.until >= sent+ttl/3-int64(margin) {
 		by = max(by, h.until+ttl)
 	}
@@ -111,8 +111,8 @@ func (s *election) judge(h *incident, old results.Hold, since int64) {
 	}
 }
 
-// noticed waits until the victim knows of every name that it has lost. It counts the
-// victim's acts as a leader after the moment resumed, unless that is 0.
+// noticed waits until the victim knows that it has lost every name. Unless resumed
+// is 0, it counts how often the victim acted as a leader after that time.
 func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
 	all := func() bool {
 		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].DoneNs == 0 })

@@ -20,15 +20,16 @@ var throughput = Scenario{
 }
 
 const (
-	// manyKeys is a number of locks at which callers seldom meet.
+	// manyKeys is a number of locks with which callers seldom want the same lock.
 	manyKeys = 1024
-	// fewKeys, held for fewHold, is a number at which callers wait for each other.
+	// fewKeys is a number of locks with which callers wait for each other. They hold them for
+	// fewHold.
 	fewKeys = 8
 	fewHold = time.Millisecond
 )
 
-// throughputWorkloads are points of the curve of latency against load, and one cell
-// in which callers wait for each other. The user's numbers replace them.
+// throughputWorkloads returns points of the curve of latency against load, and cells in
+// which callers wait for each other. The user's numbers replace the defaults.
 func throughputWorkloads(a Overrides) []Workload {
 	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
 	if a.Quick {
@@ -74,7 +75,7 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	cell.Attempts = attempts
 	acquires, releases, _ := measured(attempts, from)
 	cell.Latencies = map[string][]int64{}
-	passing := &trips{} // none with many callers, whose round trips cannot be told apart
+	passing := &trips{} // not watched, because the round trips of many callers cannot be distinguished
 	passing.note(&cell, "acquire", acquires)
 	passing.note(&cell, "release", releases)
 	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, contenders(in))
@@ -89,14 +90,13 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	return cell, nil
 }
 
-// doneIn counts the cycles that ended in the measured time, whenever they began. That
-// time lasts until each caller could have ended one, because a store that works in
-// batches finishes many callers in waves.
+// doneIn counts the cycles that ended in the measured time, whenever they began. If
+// there are fewer than callers, it extends that time until there are as many, because
+// a store that works in batches finishes many cycles at once.
 //
-// Note: a count of the cycles that began in it, over the time until the last of
-// them is done, has an end in which fewer and fewer callers ask. The more callers
-// there are and the longer a cycle takes, the lower it is: the throughput of a
-// store that keeps its rate would fall.
+// Note: we do not count the cycles that began in the measured time, over the time until the
+// last of them ended. Fewer and fewer callers ask at the end of that time. With more
+// callers or longer cycles the throughput of a store at a constant rate would seem to fall.
 func doneIn(attempts []results.Attempt, from, until int64, callers int) (cycles int, elapsed time.Duration) {
 	var done []int64
 	for _, a := range attempts {

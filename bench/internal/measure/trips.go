@@ -10,29 +10,29 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// span is when an operation began and ended, on the run's clock.
+// span has the begin and the end of an operation, on the run's clock.
 type span [2]int64
 
-// tripsOf is the unit of the round trips that an operation has waited for.
+// tripsOf is the unit for the number of round trips that an operation waits for.
 func tripsOf(op string) string { return "trips/" + op }
 
 // trips records the data that pass between the hosts of a cell and its store.
 type trips struct {
 	clock proc.Clock
-	half  int64 // of a round trip, in nanoseconds
+	half  int64 // half of a round trip, in nanoseconds
 	ends  []func()
 
 	mu     sync.Mutex
 	passed []passage // in the order of their times
 }
 
-// passage is a piece of data that has come to a relay.
+// passage is a piece of data that has arrived at a relay.
 type passage struct {
 	at  int64
 	way inject.Direction
 }
 
-// watch records from now on the data that come to the relays of the cell, if it has any.
+// watch starts to record the data that arrive at the relays of the cell, if it has relays.
 func (in Input) watch() *trips {
 	t := &trips{clock: in.Clock, half: int64(in.RTT / 2)}
 	for _, relay := range in.Relays {
@@ -51,11 +51,11 @@ func (t *trips) end() {
 	}
 }
 
-// in counts the round trips that an operation has waited for: the turns of a request, an
-// answer, a request that came after it, and so on, over all connections. A piece arrives
-// half a round trip after it came to its relay. Data that came to a relay before that
-// were sent without it, so nodes that are asked together make one turn. Unrelated
-// traffic adds a turn only to an operation that takes as long for another reason.
+// in counts the round trips that an operation has waited for. Over all connections, it follows
+// a request, a reply, a later request, and so on. A piece of data is delivered half a round
+// trip after it arrived at its relay. Data that arrived at a relay before that delivery cannot
+// depend on it, so requests to several nodes at once count as one round trip. Unrelated traffic
+// adds a round trip only if the operation takes that long for another reason.
 func (t *trips) in(s span) (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,8 +76,8 @@ func (t *trips) in(s span) (n int64) {
 	return n
 }
 
-// note gives a cell the latencies of an operation, and how many round trips most of
-// them have waited for.
+// note adds to a cell the latencies of an operation, and how many round trips most
+// of these operations waited for.
 func (t *trips) note(cell *results.Cell, op string, all []span) {
 	var took, turns []int64
 	for _, s := range all {

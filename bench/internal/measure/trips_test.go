@@ -6,8 +6,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// TestTrips: a turn is an answer that can be one to a request, and a request that can be
-// due to that answer; both have half a round trip to go.
+// TestTrips checks which data count as a round trip: a reply that can answer a request,
+// and a request that can follow that reply. Both take half a round trip from the relay.
 func TestTrips(t *testing.T) {
 	const up, down = inject.Requests, inject.Replies
 	for name, c := range map[string]struct {

@@ -28,16 +28,16 @@ var shortTTL = Scenario{
 }
 
 const (
-	// leasesOfTTL is how many leases have the same TTL, from manyFrom on, unless the
-	// user says. Shorter TTLs have fewer leases, but at least fewLeases, so that each
-	// TTL has as many renewals a second.
+	// leasesOfTTL is the default number of leases for each TTL of at least manyFrom.
+	// A shorter TTL has fewer leases, so that it has as many renewals per second, but
+	// at least fewLeases.
 	leasesOfTTL = 100
 	manyFrom    = time.Second
 	fewLeases   = 4
 )
 
-// ttlsOf are the TTLs to try: the smallest of a backend, and from there the series 1,
-// 2, 5 up to longest.
+// ttlsOf returns the TTLs to try: the smallest of a backend, and above it the series
+// 1, 2, 5, 10 and so on, up to longest.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {
@@ -54,30 +54,30 @@ func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	return out
 }
 
-// tried is a TTL with its leases, one for each caller, and further names for the
-// takeover.
+// tried is a TTL with its leases, one for each caller. It also has the names for
+// the takeover.
 type tried struct {
 	ttl     time.Duration
 	names   []string
 	callers []*load.Caller
-	leases  []load.Lease // the first of each caller
+	leases  []load.Lease // the first lease of each caller
 	cell    results.Cell
-	spent   []int64 // spent time of the TTL when a renewal was confirmed
-	lost    []int64 // when leases were lost
+	spent   []int64 // how much of the TTL was used up at each confirmed renewal
+	lost    []int64 // the times of lost leases
 }
 
-// ttlCell holds leases of several TTLs at the same time, so that all of them meet the
-// same stalls.
+// ttlCell holds leases of several TTLs at the same time, so that the same stalls
+// affect all of them.
 type ttlCell struct {
 	in     Input
 	plugin *fresh
 	tried  []*tried
 
-	mu       sync.Mutex // guards spent, lost, and what follows
+	mu       sync.Mutex // guards spent and lost of each TTL, and the fields below
 	byName   map[string]*tried
-	from     int64 // of the measured time
+	from     int64 // begin of the measured time
 	counting bool
-	dropped  uint64 // events
+	dropped  uint64 // number of dropped events
 }
 
 func runTTL(ctx context.Context, in Input) (cell results.Cell, err error) {
@@ -106,11 +106,11 @@ func runTTL(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, errors.Join(err, ctx.Err())
 }
 
-// acquire takes the leases of all TTLs.
+// acquire acquires the leases of all TTLs.
 func (t *ttlCell) acquire(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := t.plugin.backend.Check(bounded); err != nil { // Check lets the store say how short TTLs may be
+	if err := t.plugin.backend.Check(bounded); err != nil { // after Check the shortest TTL of the store is known
 		return err
 	}
 	for _, d := range ttlsOf(t.plugin.backend.Properties(), min(t.in.TTL, t.in.For)) {
@@ -153,8 +153,8 @@ func (t *ttlCell) prepare(d time.Duration) error {
 	return nil
 }
 
-// hold keeps every lease for the measured time, and returns the longest time that
-// this process stood still.
+// hold keeps every lease for the measured time, and returns the longest stall of
+// this process.
 func (t *ttlCell) hold(ctx context.Context) (stalled time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, t.in.For)
 	defer cancel()
@@ -183,11 +183,11 @@ func (t *ttlCell) count(on bool) {
 	}
 }
 
-// keep holds a lease until ctx ends, and takes another one for each that it loses.
+// keep holds a lease until ctx ends. When the lease is lost, it acquires another.
 func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease load.Lease) {
 	for ok := true; ; {
 		if ok {
-			kept := lease.(interface { // a lease of core, as every plugin's lease is
+			kept := lease.(interface { // leases of plugins are leases of core
 				Done() <-chan struct{}
 				Deadline() time.Time
 			})
@@ -208,8 +208,8 @@ func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease loa
 	}
 }
 
-// lose records a loss. The holder has acted as one until then, or until the deadline,
-// after which its lease called itself invalid.
+// lose records a lost lease. The holder acted as the holder until now, or until the
+// deadline if that is earlier.
 func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	a := &c.Attempts[len(c.Attempts)-1]
 	a.Done, a.End = t.in.Clock.Now(), results.EndLost
@@ -221,8 +221,8 @@ func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	}
 }
 
-// hear records how much of the lease was left at a renewal. The first renewal of a
-// grant that the store made by itself has no slack.
+// hear records how much of the TTL was used up at a renewal. It ignores the first
+// renewal of a grant that the store made by itself.
 func (t *ttlCell) hear(e core.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,8 +235,8 @@ func (t *ttlCell) hear(e core.Event) {
 	}
 }
 
-// replace loses a machine that holds leases of this TTL while another machine wants
-// them, as takeover does. It does nothing for a TTL that has lost leases.
+// replace measures one takeover with this TTL, after the loss of a whole machine.
+// It does nothing for a TTL that has lost leases.
 func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	in := t.in
 	in.Workload = Workload{Mode: "kill-machine", Hosts: campaigners, Clients: names}
@@ -278,8 +278,8 @@ func (t *ttlCell) measured(of *tried, stalled time.Duration) results.Cell {
 	return c
 }
 
-// stalls counts the stalls that caused losses at these times. A loss within a TTL of
-// the previous loss belongs to the same stall.
+// stalls counts the stalls that caused the losses at the given times. A loss within
+// one TTL after the previous loss belongs to the same stall.
 func stalls(lost []int64, ttl time.Duration) int {
 	slices.Sort(lost)
 	n := 0

@@ -27,7 +27,7 @@ func TestTTLsOf(t *testing.T) {
 	}
 }
 
-// TestStalls: leases that were lost within a TTL of each other are lost to one stall.
+// TestStalls checks that leases that were lost within one TTL of each other count as one stall.
 func TestStalls(t *testing.T) {
 	for want, lost := range map[int][]int64{0: nil, 1: {30, 10, 20}, 2: {50, 10, 20}, 3: {100, 10, 50}} {
 		if got := stalls(lost, 20); got != want {
@@ -36,7 +36,7 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// TestTTL holds leases of all TTLs at once. How short they may be is the machine's.
+// TestTTL holds leases of all TTLs at once. A slow machine may lose some.
 func TestTTL(t *testing.T) {
 	in := takeoverInput(t, redisServer(t), "")
 	in.For, in.TTL, in.Clients = time.Second, 500*time.Millisecond, 20
@@ -62,7 +62,7 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// endingLease is one that is lost when done is closed.
+// endingLease is a lease that is lost when done is closed.
 type endingLease struct {
 	load.Lease
 	done chan struct{}
@@ -71,11 +71,11 @@ type endingLease struct {
 func (l endingLease) Done() <-chan struct{} { return l.done }
 func (l endingLease) Deadline() time.Time   { return time.Now().Add(time.Hour) }
 
-// endingLock grants leases that lose themselves, but for the last one.
+// endingLock grants leases that are lost at once, except for the last lease.
 type endingLock struct {
 	token uint64
 	loses int
-	last  chan struct{} // closed when that is granted
+	last  chan struct{} // closed when the last lease is granted
 }
 
 func (l *endingLock) Acquire(context.Context) (load.Lease, error) {
@@ -89,7 +89,7 @@ func (l *endingLock) Acquire(context.Context) (load.Lease, error) {
 	return lease, nil
 }
 
-// TestFalseLosses: each lease that is lost is counted, and another one is taken.
+// TestFalseLosses checks that each lost lease is counted, and another is acquired.
 func TestFalseLosses(t *testing.T) {
 	lock := &endingLock{loses: 3, last: make(chan struct{})}
 	run := &ttlCell{in: Input{Clock: proc.NewClock()}}

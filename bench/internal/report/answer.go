@@ -9,15 +9,15 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// hostScope is the scope of a backend whose locks no other host sees.
+// hostScope is the scope of a backend whose locks exclude nothing outside of one host.
 const hostScope = "host"
 
-// answer is a run's answer to "which one should I use": for each need the backend
-// that meets it best, and a drawing of one figure against the promises. Text and page
-// show the same.
+// answer is a run's answer to "which backend should I use". For each need it has the
+// backend that meets the need best. It also has a drawing of one figure against the
+// promises. Text and page show the same answer.
 type answer struct {
 	Choices []choice
-	Note    string // which subjects were no candidates, and how to read the choices
+	Note    string // which subjects were not candidates, and how to read the choices
 	Drawing drawing
 }
 
@@ -25,22 +25,22 @@ func (r Report) answer() answer {
 	return answer{Choices: r.choices(), Note: r.choiceNote(), Drawing: r.drawing()}
 }
 
-// choice is the answer for one need, in the words of the field.
+// choice is the answer for one need, as text for people.
 type choice struct {
 	Need string `json:"need"`
-	// Take is the best backend, and those that the runs cannot tell from it; it is
-	// empty when the runs tell no backend from the best.
+	// Take has the best backend, and all backends that the runs do not show to be
+	// worse. It is empty if that is true of all backends.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figure of each backend in Take
-	Others   string   `json:"others,omitempty"`   // how many times slower the others are, or what they lack
-	// Libraries are the faster baselines and the references of backends, with the
-	// features of a plugin that they lack.
+	Others   string   `json:"others,omitempty"`   // how much slower the other backends are, or what they lack
+	// Libraries names the faster baselines and the references of backends, with
+	// the features of a plugin that they lack.
 	Libraries string `json:"libraries,omitempty"`
 }
 
-// choices are filled from this run. One candidate without a library leaves nothing to
-// choose. Only backends that can exclude hosts from each other and broke no rule are
-// candidates.
+// choices returns the choices of this run. Candidates are only backends that can
+// exclude hosts from each other and broke no rule. With one candidate and no library
+// there is nothing to choose.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -54,8 +54,8 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors are the backends whose grants survive a crash of a server, according to
-// the settings that were read.
+// survivors names the backends whose grants survive a crash of a server, according
+// to the settings that were read.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}
@@ -83,7 +83,7 @@ func (r Report) survivors() (choice, bool) {
 
 func (r Report) candidate(s results.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
 
-// mayTake reports whether a subject is a candidate if it breaks no rule.
+// mayTake reports whether a subject is a candidate, provided that it broke no rule.
 func mayTake(s results.Subject) bool {
 	return s.Kind == results.KindPlugin && s.BuildOf == "" && s.Scope != hostScope
 }
@@ -118,7 +118,7 @@ func (r Report) choose(h highlight) (choice, bool) {
 	return c, len(candidates) > 1 || c.Libraries != ""
 }
 
-// byFigure orders the better one first.
+// byFigure orders the row with the better figure first.
 func (h highlight) byFigure(a, b Row) int {
 	d := cmp.Compare(a.Figures[h.unit].Center, b.Figures[h.unit].Center)
 	if h.more {
@@ -127,7 +127,7 @@ func (h highlight) byFigure(a, b Row) int {
 	return d
 }
 
-// compared says how much slower or faster a row is than another.
+// compared says how much slower or faster the first row is than the second.
 func (h highlight) compared(row, than Row) string {
 	times, what := row.Figures[h.unit].Center/than.Figures[h.unit].Center, "slower"
 	if h.more {
@@ -139,8 +139,8 @@ func (h highlight) compared(row, than Row) string {
 	return fmt.Sprintf("%sx %s", significant(times, 2), what)
 }
 
-// libraries are the baselines that are faster than the best backend, and the others
-// that backends are compared with, as far as the runs support it.
+// libraries names the baselines that are faster than the best backend, and those that backends
+// are compared with. It leaves out baselines whose difference the runs do not support.
 func (h highlight) libraries(best Row) string {
 	var out []string
 	rows := filter(h.table.Rows, func(row Row) bool {
@@ -158,7 +158,7 @@ func (h highlight) libraries(best Row) string {
 	return strings.Join(out, "; ")
 }
 
-// undecided says why no backend is the answer.
+// undecided says why the runs lead to no choice.
 func (r Report) undecided() string {
 	if r.runs() < fewestRuns {
 		return "too few runs to show a difference"
@@ -166,8 +166,8 @@ func (r Report) undecided() string {
 	return "these runs show no difference"
 }
 
-// promised is the name of a row. It adds what the row's grants survive where that is
-// not the same for all.
+// promised is the name of a row. It includes the durability of the row's grants if
+// the rows differ in that.
 func promised(row Row, all []Row) string {
 	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
 		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
@@ -175,8 +175,8 @@ func promised(row Row, all []Row) string {
 	return row.Name
 }
 
-// fewestRuns is how many runs of each can differ at the level of the tests: of
-// 3 against 3 the least p of the U test is 0.1.
+// fewestRuns is the smallest number of runs on each side that can show a
+// difference. With 3 against 3, the lowest p-value of the U test is 0.1.
 const fewestRuns = 4
 
 // runs is the largest number of runs of any cell.
@@ -188,7 +188,7 @@ func (r Report) runs() int {
 	return n
 }
 
-// choiceNote says which subjects were no candidates and why, and how to read the answers.
+// choiceNote says which subjects were not candidates and why, and how to read the choices.
 func (r Report) choiceNote() string {
 	var parts []string
 	compared := len(r.highlights()) > 0
@@ -227,24 +227,24 @@ func (a answer) Table() grid {
 	return tabulate(grid{Title: "which one should I use", Note: a.Note}, columns, a.Choices)
 }
 
-// highlight is a figure that stands for a scenario where there is room for
-// one: in the summary, and in the choice of a backend.
+// highlight is the one figure that represents a scenario in the summary and in
+// the choice of a backend.
 type highlight struct {
-	title string // of its column
+	title string // title of its column
 	need  string // the quality that it measures
 	unit  string
-	more  bool // more is better
+	more  bool // a higher value is better
 	table Table
 }
 
-// highlights are the highlights of the measured scenarios.
+// highlights returns the highlights of the measured scenarios.
 func (r Report) highlights() []highlight {
 	var out []highlight
 	add := func(title, need, unit string, more bool, t Table) {
 		if slices.ContainsFunc(t.Rows, func(row Row) bool { return row.Figures[unit].N > 0 }) {
 			load := ", " + t.load()
 			if t.Scenario == takeoverScenario {
-				load = "" // its modes say enough
+				load = "" // the modes describe the load well enough
 			}
 			out = append(out, highlight{title + load, need + load, unit, more, t})
 		}
@@ -260,8 +260,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// Of the cells with the fewest hosts, which all backends have, and with
-		// the most keys, in which callers seldom meet.
+		// The highlight is from the cells with the fewest hosts, which all
+		// backends have, and with the most keys, so that callers seldom wait.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])
@@ -280,15 +280,15 @@ func (r Report) highlights() []highlight {
 	return out
 }
 
-// near are the tables of the nearest store.
+// near returns the tables with the lowest RTT.
 func near(ts []Table) []Table {
 	return filter(ts, func(t Table) bool {
 		return !slices.ContainsFunc(ts, func(other Table) bool { return other.RTT < t.RTT })
 	})
 }
 
-// mostHosts is the table with the most hosts and the fewest callers in each. Inside
-// one host it is not the backend that passes a lock on.
+// mostHosts returns the table with the most hosts, and the fewest callers in each
+// host. Within one host, the host and not the backend hands over a lock.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
 		if t.Hosts > most.Hosts {
@@ -298,8 +298,8 @@ func mostHosts(ts []Table) (most Table, ok bool) {
 	return most, ok
 }
 
-// summary has one row for each subject, with what a grant survives, the worth of its
-// tokens, the findings of the checks, and the highlights.
+// summary has one row for each subject. The row has durability, fencing class, the
+// findings of the checks, and the highlights.
 func (r Report) summary() grid {
 	columns := []column[results.Subject]{
 		{gridColumn{"backend", false}, subject},
@@ -324,7 +324,7 @@ func (h highlight) cell(s results.Subject) cell {
 	return figure(h.unit, true)(h.table.Rows[i])
 }
 
-// differ reports whether the runs support that a and b differ.
+// differ reports whether the runs support a difference between a and b.
 func (h highlight) differ(a, b Row) bool {
 	return results.Compare(a.Runs[h.unit], b.Runs[h.unit]).Supported
 }

@@ -37,8 +37,8 @@ func TestChoicesAreOfThisRun(t *testing.T) {
 	}
 }
 
-// TestChoicesAreWhole: a library that is faster is named with what it lacks, a backend
-// without a figure with the reason, and one whose grants survive a crash by its settings.
+// TestChoicesAreWhole checks that choices name what a faster library lacks, why a backend
+// has no figure, and the settings of a backend whose grants survive a crash.
 func TestChoicesAreWhole(t *testing.T) {
 	r := everything(t, false)
 	if got, want := choiceOf(t, r, "lowest uncontended latency").Libraries, "redislock 2.0x faster, without token, renewal or release at a crash"; got != want {
@@ -65,8 +65,8 @@ func TestChoicesAreWhole(t *testing.T) {
 	}
 }
 
-// TestTTLAdvice: a TTL is advised that had half of itself left at least, and so had
-// all longer ones; shorter ones are named down to the first that lost a lease.
+// TestTTLAdvice checks that the advised TTL and all longer TTLs had at least half
+// of the TTL left. Shorter TTLs are named down to the first that lost a lease.
 func TestTTLAdvice(t *testing.T) {
 	var cells []results.Cell
 	for i, one := range []struct {
@@ -101,7 +101,7 @@ func TestTTLAdvice(t *testing.T) {
 	}
 }
 
-// TestTTLAdviceForMany: where the shortest TTL is for few leases, that for many is named.
+// TestTTLAdviceForMany checks that a second TTL is named if the shortest suits few leases.
 func TestTTLAdviceForMany(t *testing.T) {
 	var cells []results.Cell
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second} {
@@ -118,7 +118,7 @@ func TestTTLAdviceForMany(t *testing.T) {
 	}
 }
 
-// TestUnsafeIsNoCandidate, whatever its speed.
+// TestUnsafeIsNoCandidate checks that an unsafe backend is not a candidate, whatever its speed.
 func TestUnsafeIsNoCandidate(t *testing.T) {
 	r := everything(t, true)
 	for _, c := range r.answer().Choices {
@@ -163,8 +163,8 @@ func TestCommandRepeatsThePlan(t *testing.T) {
 	}
 }
 
-// TestDrawingOrdersByPromise: a lane for each promise, the strongest on top, and
-// the faster further to the right.
+// TestDrawingOrdersByPromise checks that there is a lane for each promise, the
+// strongest on top, and that faster marks are further to the right.
 func TestDrawingOrdersByPromise(t *testing.T) {
 	d := everything(t, false).answer().Drawing
 	var got []string
@@ -189,8 +189,8 @@ func TestDrawingOrdersByPromise(t *testing.T) {
 	}
 }
 
-// TestDrawingInText has the marks in the order of their places, the verdict above
-// and the table of the choice below it.
+// TestDrawingInText checks the order of the marks in text. The verdict stands
+// above the drawing, and the choices stand below it.
 func TestDrawingInText(t *testing.T) {
 	text := output(t, everything(t, false), "text")
 	at := -1

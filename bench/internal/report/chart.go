@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// axis says what an axis shows, which decides its scale and labels.
+// axis says what an axis shows. That determines the scale and the labels.
 type axis string
 
 const (
@@ -25,7 +25,7 @@ const (
 	axisShare      axis = "share"      // 0 to 1
 )
 
-// chart is a figure of the page. Its views are looked at one at a time.
+// chart is a chart of the page. The page shows one of its views at a time.
 type chart struct {
 	ID    string `json:"id"`
 	X     axis   `json:"x"`
@@ -41,10 +41,10 @@ type view struct {
 	YTitle string `json:"ytitle"`
 	Lines  []line `json:"lines"`
 	Band   *band  `json:"band,omitempty"`
-	Table  grid   `json:"-"` // the same figures, where no table of the section has them
+	Table  grid   `json:"-"` // the same figures, if no table of the section has them
 }
 
-// band is a part of the x axis that is pointed out.
+// band is a highlighted part of the x axis.
 type band struct {
 	From  float64 `json:"from"`
 	Until float64 `json:"until"`
@@ -52,20 +52,20 @@ type band struct {
 }
 
 // line is the line of one subject. A family is a backend with the baselines on its
-// server; it has one colour and marker, and its lines differ in their dashes.
+// server. Its lines have the same colour and marker, but different dashes.
 type line struct {
 	Name   string      `json:"name"`
 	Family int         `json:"family"`
 	Dash   int         `json:"dash"`   // 0 is solid
-	Shown  bool        `json:"shown"`  // before the reader chooses
-	Points [][]float64 `json:"points"` // x, y, and where there is one the interval of y
+	Shown  bool        `json:"shown"`  // whether the line is shown before the reader chooses
+	Points [][]float64 `json:"points"` // x, y, and the interval of y if there is one
 }
 
-// style finds the family and dash of a subject.
+// style has the family and the dash of a subject.
 type style struct{ family, dash int }
 
 // styles numbers the backends in the order of the manifest, and the baselines of
-// each. A subject that belongs to no backend is a separate family.
+// each backend. A subject that belongs to no backend has its own family.
 func styles(m results.Manifest) map[string]style {
 	out, byReference := map[string]style{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
@@ -90,8 +90,8 @@ func styles(m results.Manifest) map[string]style {
 	return out
 }
 
-// line makes the line of a subject. Of the baselines only the references are shown at
-// first, because twenty lines are unreadable.
+// line makes the line of a subject. At first only the references among the baselines
+// are shown, because twenty lines are unreadable.
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
@@ -100,14 +100,14 @@ func (r Report) line(s results.Subject, points [][]float64) line {
 	}
 }
 
-// charts are the charts of one scenario.
+// charts returns the charts of one scenario.
 func (r Report) charts(scenario string) []chart {
 	all := append(r.distributions(scenario), r.loadChart(scenario))
 	return slices.DeleteFunc(all, func(c chart) bool { return len(c.Views) == 0 })
 }
 
 // loadChart shows how the figures of a scenario change with the number of
-// callers, where there were several numbers.
+// callers, if several numbers were measured.
 func (r Report) loadChart(scenario string) chart {
 	c := chart{
 		ID: scenario + "-load", X: axisLoad, Title: "Figures by number of callers",
@@ -136,9 +136,9 @@ func (t Table) facet() string {
 	return strings.Join(append(parts, t.held()...), ", ")
 }
 
-// lineFacet is the facet of a table. It includes the hosts when other tables have as
-// many hosts and other numbers of clients. Each number of hosts is then a separate
-// curve; else all are points of one.
+// lineFacet is the facet of a table in a load chart, which names the curve. It includes the
+// number of hosts if other tables have the same number of hosts but other numbers of clients.
+// Each number of hosts is then a separate curve. Otherwise all tables are points of one curve.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -152,7 +152,7 @@ func (t Table) lineFacet(ts []Table) string {
 	return plural(t.Hosts, "host") + ", " + t.facet()
 }
 
-// curve is the view of one unit; without lines when no subject has two points.
+// curve returns the view of one unit. The view has no lines if no subject has two points.
 func (r Report) curve(unit, facet string, ts []Table) view {
 	v := view{Label: spelled(unit), Y: axisCount, YTitle: spelled(unit)}
 	if strings.Contains(unit, "-ns/") {
@@ -176,7 +176,7 @@ func (r Report) curve(unit, facet string, ts []Table) view {
 	return v
 }
 
-// curvePoints are a subject's figures of one unit, by number of callers.
+// curvePoints returns a subject's figures of one unit, by number of callers.
 func curvePoints(subject, unit string, ts []Table) [][]float64 {
 	var out [][]float64
 	for _, t := range ts {
@@ -196,7 +196,7 @@ func curvePoints(subject, unit string, ts []Table) [][]float64 {
 	return out
 }
 
-// spelled is a unit for people: "acquire p50" for "p50-ns/acquire".
+// spelled returns a unit for people: "acquire p50" for "p50-ns/acquire".
 func spelled(unit string) string {
 	if q, op, ok := strings.Cut(unit, "-ns/"); ok {
 		return op + " " + q
@@ -218,8 +218,8 @@ func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
 
-// distributions are the percentile plot of every operation of a scenario under every
-// load, and for takeovers which share of them was done after how long.
+// distributions returns a percentile plot for every operation of a scenario under every
+// load. For takeovers the plot shows which share of them was done after which time.
 func (r Report) distributions(scenario string) []chart {
 	takeovers := chart{
 		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",
@@ -275,7 +275,7 @@ type samples struct {
 	*hdrhistogram.Histogram
 }
 
-// samplesOf are the samples of a distribution, for all subjects that have some.
+// samplesOf returns the samples of a distribution for each subject that has any.
 func (r Report) samplesOf(key results.HistogramKey) []samples {
 	var out []samples
 	for _, s := range r.Manifest.Subjects {
@@ -296,7 +296,7 @@ var samplesColumns = []column[samples]{
 	numberColumn("max", func(s samples) cell { return took(s.Max()) }),
 }
 
-// percentile is a column with one percentile, for rows with enough samples.
+// percentile is a column with one percentile. It is empty for rows with too few samples.
 func percentile(share float64) column[samples] {
 	return numberColumn(fmt.Sprintf("p%g", 100*share), func(s samples) cell {
 		if !enough(s.TotalCount(), share) {
@@ -306,8 +306,8 @@ func percentile(share float64) column[samples] {
 	})
 }
 
-// cellsOf are the distributions of a scenario, without a backend; each is a view.
-// Acquire comes first, the others follow by the alphabet.
+// cellsOf returns the keys of a scenario's distributions, without a backend. Each key
+// becomes a view. Acquire comes first, and the others follow in alphabetical order.
 func (r Report) cellsOf(scenario string) []results.HistogramKey {
 	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {
@@ -337,12 +337,12 @@ func label(key results.HistogramKey) string {
 	return out + ", " + Table{CellName: key.CellName}.load()
 }
 
-// takeoverOp is the operation whose distribution is a takeover's.
+// takeoverOp is the name of the operation takeover in distributions.
 const takeoverOp = "takeover"
 
-// ttlBand is when a takeover that waits for the lease's end is due. The cells give
-// that time; if they do not wait and so give none, the plan's TTL does. Renewed every
-// third of it, a lease has two thirds to the whole left.
+// ttlBand returns the range in which a takeover that waits for the lease's end is due. The
+// cells of a mode that waits have this range. For other modes it follows from the plan's TTL: a
+// lease that is renewed at every third of the TTL has two thirds to all of the TTL left.
 func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {
@@ -366,7 +366,7 @@ func (r Report) ttlBand(mode string) *band {
 	return b
 }
 
-// steps is the cumulative distribution: x is a value, y the share up to it.
+// steps returns the cumulative distribution: x is a value, and y is the share of values up to x.
 func steps(h *hdrhistogram.Histogram) [][]float64 {
 	var out [][]float64
 	done := int64(0)
@@ -379,7 +379,7 @@ func steps(h *hdrhistogram.Histogram) [][]float64 {
 	return out
 }
 
-// bandNote says where the band lies.
+// bandNote says which times the band covers.
 func (r Report) bandNote(mode string) string {
 	b := r.ttlBand(mode)
 	if b == nil {

@@ -13,18 +13,18 @@ import (
 // cell is one field of a shown table.
 type cell struct {
 	Text string
-	// Value sorts numbers; nil sorts by the text.
+	// Value is the sort key of a number. If it is nil, Text is the sort key.
 	Value *float64
-	ours  bool // the cell names a backend through its plugin
+	ours  bool // the cell names a backend that was measured through its plugin
 }
 
-// grid is a table as it is shown, in every format.
+// grid is a table as every format shows it.
 type grid struct {
 	Title   string
-	Note    string // below it; may be empty
+	Note    string // text below the table; may be empty
 	Columns []gridColumn
 	Rows    []gridRow
-	// Keys is how many of the first columns say what a row is about, 0 for one.
+	// Keys is how many of the first columns identify a row. 0 means one.
 	Keys int
 }
 
@@ -35,10 +35,10 @@ type gridColumn struct {
 
 type gridRow []cell
 
-// Ours reports whether a row is about a backend through its plugin.
+// Ours reports whether a row is about a backend that was measured through its plugin.
 func (g gridRow) Ours() bool { return len(g) > 0 && g[0].ours }
 
-// column is one column of a table whose rows are about a T each.
+// column is one column of a table. Each row of the table is about a value of type T.
 type column[T any] struct {
 	gridColumn
 	cell func(T) cell
@@ -54,7 +54,7 @@ func numberColumn[T any](title string, cell func(T) cell) column[T] {
 	return column[T]{gridColumn{title, true}, cell}
 }
 
-// tabulate gives g the columns, and a row for each of rows.
+// tabulate returns g with the columns, and with a row for each element of rows.
 func tabulate[T any](g grid, columns []column[T], rows []T) grid {
 	for _, c := range columns {
 		g.Columns = append(g.Columns, c.gridColumn)
@@ -77,23 +77,23 @@ func count(n int64) cell { return numeric(grouped(float64(n)), float64(n)) }
 
 func took(ns int64) cell { return numeric(duration(float64(ns)), float64(ns)) }
 
-// subject names what a row is about.
+// subject returns the cell that names the subject of a row.
 func subject(s results.Subject) cell {
 	return cell{Text: name(s), ours: s.Kind == results.KindPlugin}
 }
 
-// filter returns the items that are to be kept.
+// filter returns the items for which keep returns true.
 func filter[T any](items []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !keep(item) })
 }
 
-// group is the items that have one key.
+// group has the items with the same key.
 type group[K comparable, T any] struct {
 	key K
 	all []T
 }
 
-// groups orders items by key, in the order in which the keys come first.
+// groups groups items by key, in the order in which the keys first occur.
 func groups[K comparable, T any](items []T, key func(T) K) []group[K, T] {
 	var out []group[K, T]
 	for _, item := range items {
@@ -107,7 +107,7 @@ func groups[K comparable, T any](items []T, key func(T) K) []group[K, T] {
 	return out
 }
 
-// distinct are the keys of the items, in the order in which they come first.
+// distinct returns the keys of the items, in the order in which they first occur.
 func distinct[K comparable, T any](items []T, key func(T) K) []K {
 	var out []K
 	for _, g := range groups(items, key) {
@@ -116,13 +116,12 @@ func distinct[K comparable, T any](items []T, key func(T) K) []K {
 	return out
 }
 
-// compared are the units whose ratio to the reference is shown.
+// compared has the units whose ratio to the reference is shown.
 var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }
 
-// columns chooses the columns to show of a table: the ones in which some row has a
-// value.
+// columns returns the columns of a table in which any row has a value.
 func columns(t Table) []column[Row] {
 	all := []column[Row]{rowSubject}
 	listed := map[string]bool{}
@@ -156,11 +155,11 @@ func columns(t Table) []column[Row] {
 // rowSubject is the first column of tables of rows.
 var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
-// severalReferences stands in titles for several references; a note below the table
-// names them.
+// severalReferences replaces the names in titles if there are several references. A
+// note below the table then names them.
 const severalReferences = "ref."
 
-// references names the baselines that the rows are compared with.
+// references names the baselines that the rows are compared with, for titles.
 func references(t Table) string {
 	having := filter(t.Rows, func(r Row) bool { return r.Reference != "" })
 	switch names := distinct(having, func(r Row) string { return r.Reference }); len(names) {
@@ -172,7 +171,7 @@ func references(t Table) string {
 	return severalReferences
 }
 
-// referenceNote names the references of a table that has several.
+// referenceNote names the reference of each backend, for a table with several references.
 func referenceNote(t Table) string {
 	var parts []string
 	for _, r := range t.Rows {
@@ -190,9 +189,9 @@ func name(s results.Subject) string {
 	return s.Name
 }
 
-// figure shows the median of a unit, with its interval where it is one of the figures
-// that are compared. A figure that is the longest of each run is shown as the longest
-// of all runs, because a median would hide a stall.
+// figure shows the median of a unit, with its confidence interval if interval is set.
+// For the longest time of each run it shows the longest of all runs, because a median
+// would hide a stall.
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
 		e := r.Figures[unit]
@@ -212,14 +211,14 @@ func figure(unit string, interval bool) func(Row) cell {
 	}
 }
 
-// blank reports whether a row lacks a figure that stands for all of its runs.
+// blank reports whether a row lacks a figure, or lacks it for some of its runs.
 func (r Row) blank(unit string) bool {
 	n := r.Figures[unit].N
 	return n == 0 || tail(unit) && n < r.runs()
 }
 
-// blankNote says why some rows lack percentiles that others have. It is "" when none
-// does.
+// blankNote says why some rows lack percentiles that others have, or returns "" if
+// none does.
 func (t Table) blankNote() string {
 	var parts []string
 	for _, u := range results.Units {
@@ -234,8 +233,8 @@ func (t Table) blankNote() string {
 	return "A blank figure had too few samples in some run: " + strings.Join(parts, ", ")
 }
 
-// tail reports whether a unit is written only for runs with many samples. Its median
-// over some of the runs cannot be compared with one over all.
+// tail reports whether a unit is written only for runs with many samples. A median
+// over only some of the runs cannot be compared with a median over all runs.
 func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
 
 // runs is the number of runs of a row.
@@ -247,7 +246,7 @@ func (r Row) runs() int {
 	return n
 }
 
-// runs is the largest number of runs of any row. An interruption lowers it.
+// runs is the largest number of runs of any row. An interrupted run has fewer.
 func (t Table) runs() int {
 	n := 0
 	for _, row := range t.Rows {
@@ -256,11 +255,11 @@ func (t Table) runs() int {
 	return n
 }
 
-// refusedUnit is 1 for a run whose load generator could not keep up.
+// refusedUnit is a unit with the value 1 for a run whose load generator could not keep up.
 const refusedUnit = "open-refused"
 
-// refused reports whether the figures of the open loop describe the generator,
-// because it could not keep up in half of the runs.
+// refused reports whether the figures of the open loop describe only the load
+// generator, because it could not keep up in at least half of the runs.
 func (r Row) refused() bool { return r.Figures[refusedUnit].Center > 0 }
 
 func ratio(r *results.Ratio) cell {
@@ -270,7 +269,7 @@ func ratio(r *results.Ratio) cell {
 	return numeric(times(*r), r.Center)
 }
 
-// grid makes a table of one scenario showable.
+// grid converts a table of one scenario to a grid.
 func (r Report) grid(t Table) grid {
 	g := grid{Title: r.title(t)}
 	cols := columns(t)
@@ -289,7 +288,7 @@ func (r Report) grid(t Table) grid {
 	return tabulate(g, cols, t.Rows)
 }
 
-// grids are the tables of one scenario.
+// grids converts the tables of one scenario to grids.
 func (r Report) grids(ts []Table) []grid {
 	var out []grid
 	if ts[0].Scenario == ttlScenario {
@@ -304,7 +303,7 @@ func (r Report) grids(ts []Table) []grid {
 	return out
 }
 
-// title is the line above a table.
+// title returns the line above a table.
 func (r Report) title(t Table) string {
 	what := []string{t.Scenario}
 	if t.Mode != "" {
@@ -317,7 +316,7 @@ func (r Report) title(t Table) string {
 func (t Table) load() string {
 	out := plural(t.Clients, "client")
 	switch {
-	case t.Scenario == takeoverScenario: // its clients are the names that each host campaigns for
+	case t.Scenario == takeoverScenario: // the clients of this scenario are the names that each host campaigns for
 		out = plural(t.Hosts, "host") + ", " + plural(t.Clients, "lock")
 	case t.Hosts > 0 && t.Clients > 1:
 		out = plural(t.Hosts, "host") + " of " + out
@@ -327,7 +326,7 @@ func (t Table) load() string {
 	return strings.Join(append([]string{out}, t.held()...), ", ")
 }
 
-// held names the dimensions that varied besides the number of callers.
+// held describes the workload apart from the number of callers.
 func (t Table) held() (out []string) {
 	if t.Keys > 0 {
 		out = append(out, plural(t.Keys, "key"))

@@ -33,7 +33,7 @@ func (p *printer) comparison(c results.Comparison) {
 	p.grid(tabulate(grid{Title: "limits"}, heldColumns, c.Held))
 }
 
-// shown leaves out subjects that both builds share, unless their figures have changed.
+// shown reports whether a row is shown. A subject that both builds share must have changed.
 func shown(d results.Difference) bool { return !d.Control || d.Worse() || d.Improved() }
 
 func titleOf(d results.Difference) string {
@@ -51,7 +51,7 @@ var differenceColumns = []column[results.Difference]{
 	textColumn("", judgement),
 }
 
-// cellWithin is the name of a row's cell below its title.
+// cellWithin is the name of a row's cell without the part that the title has.
 func cellWithin(d results.Difference) string {
 	_, cell, _ := strings.Cut(ShortCell(d.Cell), " ")
 	return cell
@@ -98,7 +98,7 @@ func probability(p float64) string {
 	return fmt.Sprintf("%.3f", p)
 }
 
-// comparisonNotes says what the table means, and what casts doubt on it.
+// comparisonNotes returns notes on what the table means, and on reasons to doubt it.
 func comparisonNotes(c results.Comparison) []string {
 	worse, better, tested := 0, 0, 0
 	for _, d := range c.Rows {

@@ -1,9 +1,9 @@
-// Package report renders a result folder: as text, Markdown, JSON, and as
-// one self-contained HTML file. It needs the folder only.
+// Package report renders a result folder: as text, Markdown, JSON, and as one
+// self-contained HTML file. It needs only the folder.
 //
-// What is shown follows from what the folder holds: a scenario that was not
-// measured has no section, and one that this package knows nothing about is
-// shown with all its figures.
+// The content of the folder determines what is shown. A scenario that was not
+// measured has no section. A scenario that this package does not know is shown
+// with all its figures.
 //
 // # Where is what
 //

@@ -13,39 +13,38 @@ import (
 )
 
 // drawing shows speed against promises. It has a lane for each promise, the strongest
-// on top, and in it a mark for each subject that gives it, the fastest on top and on
-// the right. Without lanes there is no drawing.
+// on top. A lane has a mark for each subject with that promise, the fastest on top
+// and on the right. Without lanes there is no drawing.
 type drawing struct {
 	Title string
 	Lanes []promise
 	Ticks []tick
 }
 
-// promise is one lane of the drawing.
+// promise is one lane of the drawing, for subjects with the same tokens and durability.
 type promise struct {
 	Tokens, Durability string
 	Marks              []mark
 }
 
-// mark is one subject. Places are in percent of a lane's width.
+// mark is one subject. Positions are in percent of a lane's width.
 type mark struct {
 	Label          string
-	At, From, Wide float64 // the median; where its interval begins, and its width
-	Pale           bool    // no candidate
+	At, From, Wide float64 // the median, the begin of its interval, and the width of the interval
+	Pale           bool    // the subject is not a candidate
 	Broken         bool
 }
 
 // Left reports whether the label stands on the left of the mark.
 func (m mark) Left() bool { return m.At > 50 }
 
-// tick is a line across the lanes.
+// tick is a labelled line across the lanes.
 type tick struct {
 	At   float64
 	Text string
 }
 
-// tokenClasses are the fencing classes, the strongest first, and what they
-// promise.
+// tokenClasses has the fencing classes and their promises, the strongest first.
 var tokenClasses = []struct{ class, means string }{
 	{"strict", "tokens that rise through every crash"},
 	{"durable", "tokens as durable as the data"},
@@ -53,7 +52,7 @@ var tokenClasses = []struct{ class, means string }{
 	{"none", "no tokens"},
 }
 
-// drawing draws the first highlight that compares a subject with a backend.
+// drawing draws the first highlight with at least two subjects, one of them a backend.
 func (r Report) drawing() drawing {
 	for _, h := range r.highlights() {
 		rows := filter(h.table.Rows, func(row Row) bool {
@@ -83,8 +82,8 @@ func (r Report) draw(h highlight, rows []Row) drawing {
 	return d
 }
 
-// promise is the lane of a row, by its tokens. All subjects without tokens share one
-// lane, whatever their servers survive.
+// promise is the durability that selects the lane of a row. It is "" without tokens,
+// because all subjects without tokens share one lane.
 func (row Row) promise() string {
 	if cmp.Or(row.Fencing, "none") == "none" {
 		return ""
@@ -108,21 +107,21 @@ func (r Report) mark(row Row, h highlight, s scale) mark {
 	return m
 }
 
-// shortDurability is the first of the words about durability.
+// shortDurability is the text about durability up to its first comma.
 func (row Row) shortDurability() string {
 	short, _, _ := strings.Cut(cmp.Or(row.Durability, "durability unknown"), ",")
 	return short
 }
 
-// scale places figures logarithmically, the better ones further to the right.
+// scale places figures on a logarithmic scale, with better figures further to the right.
 type scale struct {
 	lo, hi float64 // decimal logarithms
-	more   bool    // is better
+	more   bool    // higher values are better
 	unit   string
 }
 
-// scaleOf returns a scale with room for all figures and their intervals. It is at
-// least half a decade wide, so that similar figures do not stand far apart.
+// scaleOf returns a scale with room for all figures and their intervals. It spans
+// at least half a decade, so that similar figures stand close together.
 func scaleOf(h highlight, rows []Row) scale {
 	s := scale{math.Inf(1), math.Inf(-1), h.more, h.unit}
 	for _, row := range rows {
@@ -143,7 +142,7 @@ func extremes(e results.Estimate) []float64 {
 	return []float64{e.Center}
 }
 
-// margin of the lanes on both sides, in percent.
+// margin is the margin on both sides of the lanes, in percent.
 const margin = 3.0
 
 func (s scale) place(v float64) float64 {
@@ -154,7 +153,7 @@ func (s scale) place(v float64) float64 {
 	return margin + (100-2*margin)*min(1, max(0, share))
 }
 
-// ticks are at full decades, and where there are hardly any at parts of them.
+// ticks returns ticks at powers of ten. If there are too few, it adds others in between.
 func (s scale) ticks() []tick {
 	steps := []float64{1}
 	if s.hi-s.lo < 2 {
@@ -184,8 +183,8 @@ func round(unit string, v float64) string {
 	return grouped(v)
 }
 
-// answer draws the page's drawing for a terminal. It cannot show short intervals; the
-// choices say what the runs support.
+// answer writes the drawing and the choices as text. The drawing cannot show short
+// intervals, but the choices say which differences the runs support.
 func (p *printer) answer(a answer) {
 	p.drawing(a.Drawing)
 	if len(a.Choices) == 0 {
@@ -237,7 +236,8 @@ func (c canvas) column(percent float64) int {
 	return int(math.Round(percent / 100 * float64(len(c)-1)))
 }
 
-// put writes text from a column on, and moves it to where there is room for it.
+// put writes text at a column. If there is not enough room to the right, it moves the text to the
+// left.
 func (c canvas) put(column int, text string) {
 	n := utf8.RuneCountInString(text)
 	copy(c[max(0, min(column, len(c)-n)):], []rune(text))

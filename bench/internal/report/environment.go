@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// where says on which machine and when the run measured.
+// where says when and on which machine the run measured.
 func (r Report) where() string {
 	m := r.Manifest
 	parts := []string{m.Started.Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%d cores", m.Machine.Cores), m.Machine.CPU, m.Machine.Kernel, m.Machine.Go}
@@ -24,7 +24,7 @@ func (r Report) where() string {
 
 func said(text string) bool { return text != "" }
 
-// servers lists the measured products and versions, once each.
+// servers lists each measured product and version once.
 func (r Report) servers() []string {
 	shown := filter(r.Manifest.Subjects, func(s results.Subject) bool { return s.Server != "" && s.Scope != hostScope })
 	return distinct(shown, func(s results.Subject) string { return s.Server })
@@ -67,7 +67,7 @@ func (r Report) environment() grid {
 }
 
 // command is the command line that carries out the same plan again. Addresses,
-// files and values are not recorded, so the reader fills them in.
+// files and configuration values are not recorded, so the reader must fill them in.
 func (r Report) command() string {
 	p := r.Manifest.Plan
 	args := []string{"lockbench", "run"}
@@ -129,7 +129,7 @@ func (r Report) command() string {
 	return strings.Join(args, " ")
 }
 
-// given is a value as the text of a flag, "" for none.
+// given is the text of a flag's value, or "" for the zero value.
 func given[T comparable](v T) string {
 	if v == *new(T) {
 		return ""
@@ -137,7 +137,7 @@ func given[T comparable](v T) string {
 	return fmt.Sprint(v)
 }
 
-// faults are the faults of the safety cells.
+// faults returns the names of the faults that were played.
 func (r Report) faults() []string {
 	return distinct(r.Verdict.Cells, func(c check.Cell) string { return c.Fault })
 }
@@ -150,5 +150,5 @@ func texts[T any](in []T) []string {
 	return out
 }
 
-// quoted is one word of a shell.
+// quoted quotes text as one word of a shell.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

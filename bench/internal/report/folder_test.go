@@ -19,7 +19,7 @@ var testSubjects = []results.Subject{
 	{Name: "redis-ping", Kind: results.KindFloor},
 }
 
-// written makes a folder of cells.
+// written writes a folder with cells.
 func written(t *testing.T, cells []results.Cell) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -45,7 +45,7 @@ func written(t *testing.T, cells []results.Cell) string {
 	return dir
 }
 
-// reported is the report of a folder of cells.
+// reported returns the report of a folder with cells.
 func reported(t *testing.T, cells []results.Cell) Report {
 	t.Helper()
 	r, err := Load(written(t, cells))
@@ -55,8 +55,8 @@ func reported(t *testing.T, cells []results.Cell) Report {
 	return r
 }
 
-// acquires are six runs in which redis takes twice as long as redislock. With
-// overlap, redis grants a lock twice.
+// acquires returns the cells of six runs in which redis takes twice as long as
+// redislock. With overlap, redis grants a lock twice.
 func acquires(clients int, overlap bool) []results.Cell {
 	var cells []results.Cell
 	for run := range testRuns {
@@ -92,7 +92,7 @@ func cycles(backend string, clients, run int, ns int64, overlap bool) results.Ce
 	return c
 }
 
-// takeovers are kills of leaders, each followed by another's grant after ms.
+// takeovers returns a cell with kills of leaders. Each is followed by the next grant after ms.
 func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	c := results.Cell{Section: section("takeover", backend, 1, run), Cycles: len(ms), Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	c.Mode, c.Hosts = mode, 2
@@ -110,10 +110,10 @@ func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	return c
 }
 
-// loaded are the reports of everything, which tests read and do not change.
+// loaded caches the reports of everything. Tests must not change them.
 var loaded = map[bool]Report{}
 
-// everything is a folder with all scenarios and one that nobody knows.
+// everything returns the report of a folder with all scenarios and an unknown scenario.
 func everything(t *testing.T, overlap bool) Report {
 	t.Helper()
 	if r, ok := loaded[overlap]; ok {

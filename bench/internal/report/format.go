@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// unsupported stands for a difference that the runs do not support.
+// unsupported is shown instead of a difference that the runs do not support.
 const unsupported = "~"
 
 // times writes a ratio such as "2.31x ±4%".
@@ -25,8 +25,8 @@ func times(r results.Ratio) string {
 	return significant(r.Center, 3) + "x" + spread(r.Estimate)
 }
 
-// value writes an estimate in its unit: times as "146µs ±3%", rates as
-// "71,300 ±2%".
+// value writes an estimate in its unit, for example a time as "146µs ±3%" and a
+// rate as "71,300 ±2%".
 func value(unit string, e results.Estimate) string {
 	if e.N == 0 {
 		return ""
@@ -64,7 +64,7 @@ func duration(ns float64) string {
 	return significant(ns, 3) + "ns"
 }
 
-// significant writes v with that many digits, without an exponent.
+// significant writes v with the given number of significant digits, without an exponent.
 func significant(v float64, digits int) string {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return strconv.FormatFloat(v, 'f', -1, 64)

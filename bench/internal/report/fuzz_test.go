@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// FuzzFolder: whatever a folder's files say, it is refused, or judged and
-// rendered in every form.
+// FuzzFolder checks that a folder with any files is either refused, or judged
+// and rendered in every format.
 func FuzzFolder(f *testing.F) {
 	manifest, err := json.Marshal(results.Manifest{
 		Format: results.Format, State: results.StateDone, Plan: results.Plan{Runs: 2, TTLms: 1000, Backends: []string{"redis"}},
@@ -40,7 +40,7 @@ func FuzzFolder(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, manifest, lines, rounds []byte) {
 		if len(rounds) > 2048 {
-			return // the search for an order may take its time
+			return // the search for an order may take long
 		}
 		for name, b := range map[string][]byte{
 			results.ManifestFile: manifest, results.ResultsFile: lines, results.EventsFile: events.Bytes(),

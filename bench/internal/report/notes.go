@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// headed joins the beginnings of lines, up to a colon, to the head below which the
-// page folds them.
+// headed returns the heading under which the page folds lines. It joins the
+// beginnings of the lines, up to the first colon.
 func headed(lines []string) string {
 	heads := distinct(lines, func(line string) string {
 		head, _, _ := strings.Cut(line, ": ")
@@ -18,11 +18,10 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings stand above the figures. The page folds the
-// others.
+// shownFindings is how many findings the page shows above the figures. It folds the others.
 const shownFindings = 3
 
-// omissions says what the run left out, one line for each reason.
+// omissions says what the run left out, with one line for each reason.
 func (r Report) omissions() []string {
 	var reasons []string
 	what := map[string][]string{}
@@ -46,8 +45,8 @@ func (r Report) omissions() []string {
 	return out
 }
 
-// refusals says in one line which figures of the open loop are not shown; none when
-// all are.
+// refusals says in one line which figures of the open loop are not shown. It
+// returns nothing if all are shown.
 func (r Report) refusals() []string {
 	var cells []string
 	for _, t := range r.of(acquireScenario) {
@@ -63,7 +62,7 @@ func (r Report) refusals() []string {
 	return []string{"no figures of the open loop, because the load generator could not keep up, for " + listed(cells)}
 }
 
-// parts says which folders a folder was merged from.
+// parts says which parts a merged folder has, and how well they overlapped.
 func (r Report) parts() []string {
 	t, parts := r.Manifest.Together, r.Manifest.Parts
 	if t == nil {
@@ -86,7 +85,8 @@ func (r Report) parts() []string {
 	return out
 }
 
-// shares are the cycles per second of all parts together, and the share of each part.
+// shares returns a table with the cycles per second of all parts together, and the share of each
+// part.
 func (r Report) shares() grid {
 	g := grid{
 		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",
@@ -114,7 +114,7 @@ func (r Report) shares() grid {
 	return g
 }
 
-// sharesOf is the share of each part in the cycles of a cell.
+// sharesOf returns each part's share of the cycles of a cell, as text.
 func sharesOf(cell string, parts []results.Part) []string {
 	var each []float64
 	sum := 0.0

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// dom parses a page.
+// dom returns the parsed page of a report.
 func dom(t *testing.T, r Report) *html.Node {
 	t.Helper()
 	doc, err := html.Parse(strings.NewReader(output(t, r, "html")))
@@ -32,7 +32,7 @@ func attr(n *html.Node, key string) string {
 	return ""
 }
 
-// elements are those of a tag, with a class if one is given.
+// elements returns the elements with a tag, and with a class unless class is "".
 func elements(doc *html.Node, tag, class string) []*html.Node {
 	var out []*html.Node
 	for n := range doc.Descendants() {
@@ -95,7 +95,7 @@ func TestPageVerdictStandsFirst(t *testing.T) {
 	}
 }
 
-// TestPageCharts: each has data and a place.
+// TestPageCharts checks that each chart has data and an element on the page.
 func TestPageCharts(t *testing.T) {
 	doc := dom(t, everything(t, false))
 	var specs []chart
@@ -124,19 +124,19 @@ func TestPageCharts(t *testing.T) {
 	}
 }
 
-// TestEveryFigureHasATable that the keyboard reaches: what is drawn is hidden from
-// screen readers, and what says the same is in an element that keys open.
+// TestEveryFigureHasATable checks that each drawing is hidden from screen readers,
+// and that an element which the keyboard can open has the same figures.
 func TestEveryFigureHasATable(t *testing.T) {
 	figures := elements(dom(t, everything(t, false)), "figure", "")
 	for _, f := range figures {
-		if attr(f, "class") == "picture" { // the summary is open
+		if attr(f, "class") == "picture" { // the summary is always open
 			if links := elements(f, "a", ""); len(links) != 1 || attr(links[0], "href") != "#summary" {
 				t.Error("the picture does not lead to the table that says the same")
 			}
 			continue
 		}
 		folds := elements(f, "details", "")
-		if strings.HasSuffix(attr(f, "id"), "-load") { // those of its section
+		if strings.HasSuffix(attr(f, "id"), "-load") { // the details elements of its section
 			all := elements(f.Parent, "details", "")
 			folds = all[len(all)-1:]
 		}
@@ -154,7 +154,7 @@ func TestEveryFigureHasATable(t *testing.T) {
 	}
 }
 
-// TestPageTables can be read by a screen reader and reached by the keyboard.
+// TestPageTables checks that screen readers can read tables, and that keys can reach them.
 func TestPageTables(t *testing.T) {
 	doc := dom(t, everything(t, false))
 	for _, table := range elements(doc, "table", "") {
@@ -169,7 +169,7 @@ func TestPageTables(t *testing.T) {
 	}
 }
 
-// TestPageInBrowser lets a real browser draw every chart, where there is one.
+// TestPageInBrowser lets a real browser draw every chart, if a browser is installed.
 func TestPageInBrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {

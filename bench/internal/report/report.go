@@ -16,17 +16,17 @@ type Report struct {
 	Manifest results.Manifest
 	Verdict  check.Verdict
 	Tables   []Table
-	// Latencies hold all runs of a cell together.
+	// Latencies has one histogram for all runs of a cell together.
 	Latencies map[results.HistogramKey]*hdrhistogram.Histogram
 }
 
-// Table is one scenario with one number of hosts and clients.
+// Table has the figures of one scenario under one load, with a row for each subject.
 type Table struct {
 	results.CellName // without a backend
 	Rows             []Row
 }
 
-// cellOf names the cell of a row.
+// cellOf returns the name of the cell of a row.
 func (t Table) cellOf(row Row) results.CellName {
 	c := t.CellName
 	c.Backend = row.Name
@@ -38,7 +38,7 @@ type Row struct {
 	results.Subject
 	// Figures are medians over the runs, by unit as in results.txt.
 	Figures map[string]results.Estimate
-	// Ratios are to the subject's reference, by unit; empty without one.
+	// Ratios compare the subject with its reference, by unit. It is empty without a reference.
 	Ratios map[string]*results.Ratio
 	// Runs are the values of each run, by unit.
 	Runs map[string][]float64
@@ -66,7 +66,7 @@ func Load(dir string) (Report, error) {
 	return r, nil
 }
 
-// These are the scenarios that this package knows; others are shown as they are.
+// These are the scenarios that this package knows. Others are shown with all their figures.
 const (
 	acquireScenario    = "acquire"
 	throughputScenario = "throughput"
@@ -76,11 +76,10 @@ const (
 	floorScenario      = "floor"
 )
 
-// scenarioOrder is the order of the sections. Scenarios that are not in it follow,
-// and then the floors.
+// scenarioOrder is the order of the sections. Other scenarios follow, and then the floors.
 var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario, ttlScenario}
 
-// proves says what a section shows, for readers who did not choose it.
+// proves says what a section shows, for readers who did not plan the run.
 var proves = map[string]string{
 	acquireScenario:    "Uncontended latency: each caller acquires, renews and releases a lock that no other caller wants.",
 	throughputScenario: "Maximum throughput, in cycles of acquire, renew and release, and the latency at it.",
@@ -100,17 +99,18 @@ func scenarioRank(name string) int {
 	return len(scenarioOrder)
 }
 
-// scenarios are the scenarios with tables, in the order of the sections.
+// scenarios returns the tables by scenario, in the order of the sections.
 func (r Report) scenarios() []group[string, Table] {
 	return groups(r.Tables, func(t Table) string { return t.Scenario })
 }
 
-// of are the tables of one scenario.
+// of returns the tables of one scenario.
 func (r Report) of(scenario string) []Table {
 	return filter(r.Tables, func(t Table) bool { return t.Scenario == scenario })
 }
 
-// tables groups the lines by cell, and cells by scenario and clients.
+// tables makes tables from the lines of results.txt. Each table has the cells with the same
+// scenario and load.
 func tables(m results.Manifest, lines []results.Result) []Table {
 	runs := map[results.CellName]map[string][]float64{}
 	names := map[results.CellName]bool{} // of tables
@@ -144,11 +144,11 @@ func tables(m results.Manifest, lines []results.Result) []Table {
 	return out
 }
 
-// insideHost reports whether its callers want one lock inside one host, which hands the
-// lock on by itself.
+// insideHost reports whether all callers are in one host and want the same lock. The
+// host then hands over the lock by itself.
 func (t Table) insideHost() bool { return t.Scenario == contendScenario && t.Hosts == 0 }
 
-// byLoad orders the cells of a scenario by load, with cells of contend inside one host last.
+// byLoad orders the cells of a scenario by load. Cells of contend inside one host come last.
 func byLoad(a, b results.CellName) int {
 	last := 0
 	if x, y := (Table{CellName: a}).insideHost(), (Table{CellName: b}).insideHost(); x != y {
@@ -170,8 +170,8 @@ func row(s results.Subject, values, reference map[string][]float64) Row {
 	return r
 }
 
-// correct corrects the ratios of a table for the number of its rows, unit by
-// unit.
+// correct corrects the tests of a table's ratios for the number of rows,
+// separately for each unit.
 func correct(rows []Row) {
 	units := map[string][]*results.Test{}
 	for _, r := range rows {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// output is the report in a format.
+// output returns the report in a format.
 func output(t *testing.T, r Report, format string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -21,7 +21,7 @@ func output(t *testing.T, r Report, format string) string {
 	return b.String()
 }
 
-// TestBaselinesHaveNoVerdict: what is broken by a library is told, and apart.
+// TestBaselinesHaveNoVerdict checks that the verdict leaves out a violation by a library.
 func TestBaselinesHaveNoVerdict(t *testing.T) {
 	cells := []results.Cell{cycles("redis", 1, 0, 1e5, false), cycles("redislock", 1, 0, 1e5, true)}
 	r := reported(t, cells)
@@ -36,7 +36,7 @@ func TestBaselinesHaveNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRefusedOpenLoop: figures of a generator that could not keep up are not shown.
+// TestRefusedOpenLoop checks that the figures of a generator that could not keep up are not shown.
 func TestRefusedOpenLoop(t *testing.T) {
 	c := cycles("redis", 64, 0, 1e5, false)
 	c.Latencies["open-acquire"], c.Values["open-refused"] = []int64{300_000, 300_000, 8e6}, 1
@@ -47,8 +47,8 @@ func TestRefusedOpenLoop(t *testing.T) {
 	}
 }
 
-// TestRoundTrips: what grows with the distance is counted, from the nearest relay on, and
-// what is not between hosts is no hand-over of a backend.
+// TestRoundTrips checks the slope over the RTT, which begins at the nearest relay. A
+// hand-over inside one host does not count as a hand-over of a backend.
 func TestRoundTrips(t *testing.T) {
 	var cells []results.Cell
 	for i := range 3 * fewestRuns {
@@ -81,8 +81,8 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestTextFitsATerminal of 80 columns; only the command line, which is there
-// to be copied, may be longer.
+// TestTextFitsATerminal checks that lines have at most 80 columns. Only the
+// command line, which users copy, may be longer.
 func TestTextFitsATerminal(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		r := everything(t, overlap)
@@ -99,7 +99,7 @@ func TestTextFitsATerminal(t *testing.T) {
 	}
 }
 
-// TestMarkdownIsTables: the lines of a table have as many columns.
+// TestMarkdownIsTables checks that all lines of a table have equally many columns.
 func TestMarkdownIsTables(t *testing.T) {
 	r := everything(t, false)
 	md := output(t, r, "md")
@@ -159,8 +159,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestCurvesOverHosts: callers of one host and as many of several are no points
-// of one curve.
+// TestCurvesOverHosts checks that callers of one host and callers of several
+// hosts are not points of the same curve.
 func TestCurvesOverHosts(t *testing.T) {
 	var cells []results.Cell
 	for run := range testRuns {
@@ -190,8 +190,8 @@ func TestCurvesOverHosts(t *testing.T) {
 	}
 }
 
-// TestStallsShow: what stalled in one run of six is a column and a note,
-// whatever the median says.
+// TestStallsShow checks that a stall in one run of six shows in a column and a
+// note, although the median hides it.
 func TestStallsShow(t *testing.T) {
 	r := reported(t, acquires(1, false))
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}
@@ -218,8 +218,8 @@ func TestStallsShow(t *testing.T) {
 	}
 }
 
-// TestFailedCellsHeadTheRun in plain words; what was met is a note, and what
-// baselines lack makes no run incomplete.
+// TestFailedCellsHeadTheRun checks that the verdict names failed cells in plain words. The
+// full error is a note, and missing figures of baselines do not make a run incomplete.
 func TestFailedCellsHeadTheRun(t *testing.T) {
 	raw := "http://127.0.0.1:1: backend is unavailable: request was not sent: rpc error: code = Unavailable"
 	r := reported(t, acquires(1, false))

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// operations are the operations whose round trips are shown. The hand-over is the one
-// between hosts where a subject can be in several.
+// operations are the operations whose round trips are shown. The hand-over is between
+// hosts, if the subject supports several hosts.
 var operations = []struct{ title, scenario, name string }{
 	{"acquire", acquireScenario, "acquire"},
 	{"renew", acquireScenario, "renew"},
@@ -18,22 +18,22 @@ var operations = []struct{ title, scenario, name string }{
 	{"takeover", takeoverScenario, "takeover"},
 }
 
-// tripsOf are the round trips that an operation of a subject waits for: the counted
-// ones, and the slope over the distance that checks them. NaN stands for an unknown
-// number.
+// tripsOf has the number of round trips that an operation of a subject waits for.
+// It has the counted number, and for a check the slope of the latency over the RTT.
+// NaN means unknown.
 type tripsOf struct {
 	Backend   string   `json:"backend"`
 	Operation string   `json:"operation"`
 	Counted   *float64 `json:"counted"`
-	Slope     *float64 `json:"slope"` // null with few runs, or one distance
+	Slope     *float64 `json:"slope"` // null with too few runs, or with only one RTT
 
 	counted, slope float64
 }
 
-// apart is by how much count and slope may differ.
+// apart is how much the count and the slope may differ.
 const apart = 0.3
 
-// cell shows count and slope.
+// cell returns the count and the slope as text.
 func (t tripsOf) cell() cell {
 	text := func(v float64, format string) string {
 		if math.IsNaN(v) {
@@ -60,7 +60,7 @@ func (r Report) allTrips() (all []tripsOf) {
 	return all
 }
 
-// roundTrips has a row for each subject that was measured at a distance.
+// roundTrips returns a table with a row for each subject that was measured with an added RTT.
 func (r Report) roundTrips() grid {
 	all := r.allTrips()
 	columns := []column[results.Subject]{{gridColumn{"backend", false}, subject}}
@@ -88,7 +88,7 @@ func (r Report) roundTrips() grid {
 	}, columns, subjects)
 }
 
-// tripWarnings name the operations whose count and slope differ.
+// tripWarnings names the operations whose count and slope differ too much.
 func (r Report) tripWarnings() (out []string) {
 	for _, t := range r.allTrips() {
 		if math.Abs(t.counted-t.slope) > apart { // false if one of them is NaN
@@ -98,18 +98,18 @@ func (r Report) tripWarnings() (out []string) {
 	return out
 }
 
-// trips are the round trips of one operation. The slope is the growth of its p50, in
-// distances, from the nearest store behind a relay, or the store without one, to the
-// farthest. The count is the count at the farthest store.
+// trips returns the round trips of one operation of s. The slope is the growth of
+// the p50 divided by the growth of the RTT, from the lowest to the highest. If
+// possible, both RTTs have a relay. The count is from the highest RTT.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
-	var loads []results.CellName // without a distance
+	var loads []results.CellName // cells without their RTT
 	at, few := map[results.CellName][][2]float64{}, false
 	counts := map[results.CellName]float64{}
 	for _, t := range r.of(scenario) {
 		i := slices.IndexFunc(t.Rows, func(row Row) bool { return row.Name == s.Name && row.Figures["p50-ns/"+op].N > 0 })
 		ours := s.Kind == results.KindPlugin
-		waits := scenario == takeoverScenario && (!ours || t.Mode != "kill-host") // the takeover waits for the TTL
+		waits := scenario == takeoverScenario && (!ours || t.Mode != "kill-host") // the takeover waits for the TTL and not for the store
 		if i < 0 || ours && t.insideHost() || waits {
 			continue
 		}
@@ -128,7 +128,7 @@ func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 		return out
 	}
 	least := slices.MinFunc(loads, byLoad)
-	points := at[least] // from near to far
+	points := at[least] // from low to high RTT
 	if counted, ok := counts[least]; ok {
 		out.counted = counted
 	}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// textWidth is what the text fits into: a terminal of 80 columns.
+// textWidth is the width of the text in columns, which fits a common terminal.
 const textWidth = 80
 
 // WriteVerdict writes the beginning of a report's text, which is the verdict.
@@ -22,7 +22,7 @@ func (r Report) verdict(p *printer) {
 	p.lines(r.safetyNotes())
 }
 
-// print writes the verdict first, so that no figure stands above it.
+// print writes the verdict first, so that it stands above all figures.
 func (r Report) print(p *printer) {
 	r.verdict(p)
 	p.answer(r.answer())
@@ -49,7 +49,7 @@ type printer struct {
 	markdown bool
 }
 
-// printed writes what print prints.
+// printed writes to w what print writes to its printer.
 func printed(w io.Writer, format string, print func(*printer)) error {
 	p := &printer{markdown: format == "md"}
 	print(p)
@@ -99,7 +99,7 @@ func (p *printer) note(text string) {
 	}
 }
 
-// command writes text without wrapping, because readers copy it.
+// command writes a command line without wrapping, because readers copy it.
 func (p *printer) command(text string) {
 	if p.markdown {
 		fmt.Fprintf(p, "```sh\n%s\n```\n", text)
@@ -108,8 +108,8 @@ func (p *printer) command(text string) {
 	fmt.Fprintf(p, "  %s\n", strings.ReplaceAll(Wrap(text, textWidth-6, "    "), "\n", " \\\n"))
 }
 
-// Wrap breaks text between words, at width characters; all lines but the first
-// begin with indent, which does not count.
+// Wrap breaks text between words into lines of at most width characters. All
+// lines except the first begin with indent, which does not count as width.
 func Wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	column := 0
@@ -128,8 +128,8 @@ func Wrap(text string, width int, indent string) string {
 	return b.String()
 }
 
-// grid writes a table. A table wider than the terminal is written in parts, and each
-// part begins with the columns that say what a row is about.
+// grid writes a table. A table that is wider than the terminal is written in parts.
+// Each part begins with the columns that identify a row.
 func (p *printer) grid(g grid) {
 	if len(g.Rows) == 0 || len(g.Columns) == 0 {
 		return
@@ -160,8 +160,8 @@ func (g grid) widths() []int {
 	return out
 }
 
-// parts splits g into tables of at most width characters with two between
-// columns.
+// parts splits g into tables of at most width characters, with two spaces
+// between columns.
 func (g grid) parts(width int) []grid {
 	widths := g.widths()
 	keys, keyed := []int{}, -2 // the key columns and their total width
@@ -180,7 +180,7 @@ func (g grid) parts(width int) []grid {
 	return append(out, g.only(chosen))
 }
 
-// only is g with some of its columns, and without rows that are empty in them.
+// only returns g with only the given columns, and without rows that have no text there.
 func (g grid) only(columns []int) grid {
 	out := grid{Title: g.Title, Note: g.Note}
 	for _, i := range columns {
@@ -212,7 +212,7 @@ func (g grid) rule() string {
 	return out.String() + "|"
 }
 
-// part writes a table, in Markdown with a rule below the titles.
+// part writes a table. In Markdown it writes rule below the titles.
 func (p *printer) part(g grid, rule string) {
 	left, between, right := "  ", "  ", ""
 	if p.markdown {
@@ -235,7 +235,7 @@ func (p *printer) part(g grid, rule string) {
 	}
 }
 
-// escape keeps a cell of Markdown in its column.
+// escape escapes the bars in a table cell of Markdown.
 func (p *printer) escape(text string) string {
 	if p.markdown {
 		return strings.ReplaceAll(text, "|", `\|`)

@@ -13,14 +13,14 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// ttlRow is the result for one TTL on one backend, in all runs together.
+// ttlRow is the result for one TTL on one backend, over all runs.
 type ttlRow struct {
 	results.Subject
 	ttl          time.Duration
-	spent        *hdrhistogram.Histogram // spent time of the TTL when renewals were confirmed
-	lost, stalls int                     // lost leases, and the number of stalls that lost them
+	spent        *hdrhistogram.Histogram // how much of the TTL was used up at confirmed renewals
+	lost, stalls int                     // number of lost leases, and of the stalls that caused the losses
 	watched      time.Duration
-	overdue      float64 // ns beyond the TTL until a lost machine was replaced; negative when not measured
+	overdue      float64 // ns from the end of the TTL until a lost machine was replaced; negative if not measured
 }
 
 // ttlRows are the rows of tables of scenario ttl, the shortest TTL of a backend first.
@@ -30,7 +30,7 @@ func (r Report) ttlRows(ts []Table) (out []ttlRow) {
 		for _, row := range t.Rows {
 			spent := r.Latencies[results.HistogramKey{CellName: t.cellOf(row), Op: "spent"}]
 			if err != nil || spent == nil {
-				continue // no renewal was confirmed, or lockbench has not written it
+				continue // no renewal was confirmed, or lockbench did not write the row
 			}
 			of := ttlRow{
 				Subject: row.Subject, ttl: ttl, spent: spent, lost: int(total(row.Runs["lost-leases"])), stalls: int(total(row.Runs["losing-stalls"])),
@@ -55,7 +55,7 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack is the time of the TTL that at least that share of the renewals had left.
+// slack is the remaining time of the TTL that at least the given share of the renewals had.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }
@@ -100,8 +100,7 @@ func (r Report) ttlTable(ts []Table) grid {
 	}, rows)
 }
 
-// longestStall is the longest time, in ns, that the process with the leases stood
-// still; 0 for none.
+// longestStall is the longest stall of the process that held the leases, in ns, or 0 for none.
 func longestStall(ts []Table) (stalled float64) {
 	for _, t := range ts {
 		for _, row := range t.Rows {
@@ -111,15 +110,15 @@ func longestStall(ts []Table) (stalled float64) {
 	return stalled
 }
 
-// soundShare is the part of a TTL that every renewal must have left. A punctual renewal has
-// almost two thirds left, so a stall of four times the longest one seen costs no lease.
+// soundShare is the part of a TTL that must be left at every renewal. A punctual renewal has almost
+// two thirds left, so even a stall four times as long as the longest seen stall costs no lease.
 const soundShare = 0.5
 
 func (t ttlRow) sound() bool {
 	return t.lost == 0 && float64(t.slack(1)) >= soundShare*float64(t.ttl)
 }
 
-// said is the report's sentence on a TTL.
+// said describes the result for a TTL in words.
 func (t ttlRow) said() string {
 	switch {
 	case t.lost == 1:
@@ -138,12 +137,12 @@ func (t ttlRow) said() string {
 }
 
 // manyLeases is the number of leases of a host for which the advice names a second
-// TTL. Shorter TTLs take more renewals a second.
+// TTL, because leases with a shorter TTL need more renewals per second.
 const manyLeases = 1000
 
-// ttlChoices say for each backend the shortest TTL that worked, and the results of
-// the next shorter ones, down to the first that lost a lease. If that TTL is for
-// fewer than manyLeases leases, they also name the shortest TTL for that many.
+// ttlChoices names for each backend the shortest TTL that worked. It adds the results
+// of shorter TTLs, down to the first that lost a lease. If the named TTL suits fewer
+// than manyLeases leases, another choice names the shortest TTL for manyLeases.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
 	for _, g := range groups(rows, func(t ttlRow) string { return t.Name }) {
@@ -171,7 +170,8 @@ func (r Report) ttlChoices() (out []choice) {
 	return out
 }
 
-// choice advises a TTL among those that were tried at the same time.
+// choice returns the advice to use the TTL of t. The argument all has the TTLs that were tried at
+// the same time.
 func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	return choice{
 		Need: fmt.Sprintf("the shortest TTL for %s, for up to %s leases of a host", t.Name, grouped(leasesFor(all, t.ttl))),
@@ -179,8 +179,8 @@ func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	}
 }
 
-// leasesFor is how many leases of one TTL, each renewed every third of it, take as
-// many renewals a second as the leases of all TTLs together took.
+// leasesFor is how many leases with the given TTL need as many renewals per second as the
+// leases of all TTLs together did in the run. A lease is renewed at every third of its TTL.
 func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	rate := 0.0
 	for _, t := range all {
@@ -189,11 +189,11 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	return math.Ceil(rate * ttl.Seconds() / 3)
 }
 
-// power says what a scenario ttl without a loss proves; "" where it was not measured.
-// For an event not seen in a time T, a rate of more than three in T is refuted at a
-// level of 5 % (Hanley and Lippman-Hand: If nothing goes wrong, is everything all
-// right?, JAMA 249, 1983). Renewals do not count as trials, because one stall hits all
-// leases of its moment together.
+// power says what scenario ttl proves if no lease was lost. It is "" if the scenario
+// was not measured. If an event is not seen during a time T, a rate of more than three
+// per T is refuted at the level of 5 % (Hanley and Lippman-Hand: If nothing goes
+// wrong, is everything all right?, JAMA 249, 1983). Renewals do not count as trials,
+// because one stall affects all leases at once.
 func (r Report) power() string {
 	rows := r.ttlRows(near(r.of(ttlScenario)))
 	if len(rows) == 0 {

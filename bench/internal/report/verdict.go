@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// Safe says the verdict in one line. The verdict is about backends through their
-// plugins; for baselines see [Report.besides].
+// Safe returns the verdict in one line. The verdict is about backends that were
+// measured through their plugins. For baselines see [Report.besides].
 func (r Report) Safe() string {
 	if why := r.incomplete(); why != "" {
 		return "INCOMPLETE: " + why + "; of what it had measured: " + r.found()
@@ -20,12 +20,12 @@ func (r Report) Safe() string {
 	return r.found()
 }
 
-// found is the verdict on the measured cells.
+// found returns the verdict on the measured cells.
 func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
 	of := " grants of " + listed(ours)
-	if len(v.Cells) > 0 { // of scenario safety, whose table has all of them
+	if len(v.Cells) > 0 { // the cells of scenario safety are in a table with all backends
 		grants, of = v.Granted(), " grants"
 	}
 	switch {
@@ -39,8 +39,8 @@ func (r Report) found() string {
 	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
 }
 
-// besides says the findings about baselines, which the verdict leaves out. It is ""
-// when no baseline was granted a lock.
+// besides describes the findings about baselines, which the verdict leaves out. It
+// is "" if no baseline was granted a lock.
 func (r Report) besides() string {
 	names, grants := r.granted(results.KindBaseline)
 	if grants == 0 {
@@ -53,8 +53,8 @@ func (r Report) besides() string {
 	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
 }
 
-// granted are the subjects of a kind that had a grant, and the number of all their
-// grants.
+// granted returns the subjects of a kind that had a grant, and the total number of
+// their grants.
 func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	for _, s := range r.Verdict.Subjects {
 		if s.Kind == kind && s.Granted > 0 {
@@ -65,8 +65,8 @@ func (r Report) granted(kind results.Kind) (names []string, grants int) {
 	return names, grants
 }
 
-// rising names the subjects whose tokens were checked. Subjects without tokens have
-// nothing to check.
+// rising says for which subjects the tokens were checked. Subjects without tokens
+// have nothing to check.
 func (r Report) rising(names []string) string {
 	var with, without []string
 	for _, s := range r.Verdict.Subjects {
@@ -87,7 +87,7 @@ func (r Report) rising(names []string) string {
 	return fmt.Sprintf("every token of %s higher than those before it; %s without tokens", listed(with), listed(without))
 }
 
-// judged is the finding about one subject: "ok, 12,345 grants".
+// judged describes the finding about one subject: "ok, 12,345 grants".
 func (r Report) judged(subject string) string {
 	i := slices.IndexFunc(r.Verdict.Subjects, func(s check.Subject) bool { return s.Backend == subject })
 	if i < 0 {
@@ -106,7 +106,7 @@ func (r Report) judged(subject string) string {
 // broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings are the violations and other unexpected events, one line each.
+// findings returns the violations and other unexpected events, one line each.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {
@@ -123,7 +123,7 @@ func (r Report) findings() []string {
 	return out
 }
 
-// warnings are reasons to doubt the figures, one line each.
+// warnings returns reasons to doubt the figures, one line each.
 func (r Report) warnings() []string {
 	var out []string
 	if r.Verdict.Truncated != nil {
@@ -132,7 +132,7 @@ func (r Report) warnings() []string {
 	return slices.Concat(out, r.Manifest.Busy(), r.stalls(), r.tripWarnings())
 }
 
-// remarks are facts that neither the verdict nor a table has, one line each.
+// remarks returns facts that neither the verdict nor a table shows, one line each.
 func (r Report) remarks() []string {
 	out := slices.Concat(r.parts(), r.failure(), r.Manifest.Notes, r.refusals())
 	if line := r.besides(); line != "" {
@@ -141,7 +141,7 @@ func (r Report) remarks() []string {
 	return append(out, r.omissions()...)
 }
 
-// incomplete says which parts of a whole run are missing; "" for none.
+// incomplete says what a run lacks to be complete, or returns "".
 func (r Report) incomplete() string {
 	switch r.Manifest.State {
 	case results.StateInterrupted:
@@ -154,8 +154,8 @@ func (r Report) incomplete() string {
 	return ""
 }
 
-// missing says which backends lack figures, and why the first figures of each are missing. It
-// is "" when none does. Missing figures of baselines make no run incomplete.
+// missing says which backends lack figures, and the reason for the first missing figures of
+// each. It is "" if none lacks figures. A run can be complete without figures of baselines.
 func (r Report) missing() string {
 	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
 	var out []string
@@ -170,7 +170,7 @@ func (r Report) missing() string {
 	return strings.Join(out, ", ")
 }
 
-// failure is the recorded reason of a failed run, one line for each subject.
+// failure returns the recorded reasons why a run failed, one line for each subject.
 func (r Report) failure() []string {
 	var out []string
 	for line := range strings.Lines(r.Manifest.Failure) {
@@ -179,8 +179,8 @@ func (r Report) failure() []string {
 	return out
 }
 
-// headWidth is how much of an error stands in the verdict. The rest, which libraries
-// add, says nothing to most readers and stands in the notes.
+// headWidth is about how many characters of an error the verdict shows. The notes
+// have the rest, which comes from libraries and means nothing to most readers.
 const headWidth = 60
 
 // beginning returns the first clauses of an error.
@@ -197,15 +197,15 @@ func beginning(failure string) string {
 	return out
 }
 
-// A run differs from the rest when its longest operation took stallLeast and
-// stallTimes as long as that of the median run.
+// A run stalled if its longest operation took at least stallLeast, and
+// stallTimes as long as the longest operation of the median run.
 const (
 	stallLeast = 100 * time.Millisecond
 	stallTimes = 10
 )
 
-// stallUnits are the operations that a stalling server holds up. It may stall in any
-// of them, and in its own floor.
+// stallUnits are the operations that a stalling server delays. A server may stall in
+// any of these, and also in its floor.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
@@ -213,7 +213,7 @@ var stallUnits = []struct{ unit, what string }{
 
 // stall is one cell that stalled in a run.
 type stall struct {
-	results.Estimate // estimates the longest operations of its runs
+	results.Estimate // the estimate over the longest operations of all runs
 	run              int
 	row, cell        string
 	unit, what       string
@@ -221,8 +221,8 @@ type stall struct {
 
 func (s stall) took() string { return bare(s.unit, s.Max) }
 
-// stalls say in one line which cells stalled in one run and not in the others. The
-// longest come first, three by name; the result is empty when none stalled.
+// stalls says in one line which cells stalled in one run but not in the others. It
+// names the three longest stalls. The result is empty if no cell stalled.
 func (r Report) stalls() []string {
 	all := r.stalled()
 	if len(all) == 0 {
@@ -285,7 +285,7 @@ func verdictOf(c check.Cell) string {
 	return string(c.Class)
 }
 
-// brief shows nanoseconds in at most three digits or so.
+// brief shows nanoseconds with about three digits.
 func brief(ns int64, known bool) string {
 	if !known {
 		return "-"
@@ -300,14 +300,14 @@ func brief(ns int64, known bool) string {
 	return d.Round(time.Microsecond).String()
 }
 
-// safetyTable is the verdict table, of the cells that were run.
+// safetyTable returns the verdict table, for the cells that were run.
 func (r Report) safetyTable() grid {
 	run := filter(r.Verdict.Cells, func(c check.Cell) bool { return c.Class != check.ClassNotRun })
 	return tabulate(grid{Title: "safety: one host holds 20 locks, another one wants them, a fault is injected", Keys: 2}, safetyColumns, run)
 }
 
-// safetyNotes say what the table has no room for: violations, reasons, and cells that
-// were not run.
+// safetyNotes returns what the table has no room for: violations, reasons, and cells
+// that were not run.
 func (r Report) safetyNotes() []string {
 	var broken, why, missing []string
 	for _, c := range r.Verdict.Cells {

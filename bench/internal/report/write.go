@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// flat is one figure of one cell in JSON.
+// flat is the JSON form of one figure of one cell.
 type flat struct {
 	results.CellName
 	Kind      results.Kind `json:"kind"`
@@ -59,15 +59,15 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// violation is a broken rule in JSON.
+// violation is the JSON form of a broken rule.
 type violation struct {
 	Rule    string `json:"rule"`
 	Backend string `json:"backend"`
 	Text    string `json:"text"`
 }
 
-// Write writes the report as "text" for a terminal of 80 columns, as "md", as "json"
-// for programs, or as the page, "html".
+// Write writes the report as "text" for a terminal of 80 columns, as Markdown
+// ("md"), as "json" for programs, or as a page ("html").
 func (r Report) Write(w io.Writer, format string) error {
 	switch format {
 	case "json":
@@ -99,7 +99,7 @@ func (r Report) json(w io.Writer) error {
 	return enc.Encode(doc)
 }
 
-// The page's parts. uPlot draws the charts; its license stands beside it.
+// pageFiles has the parts of the page. uPlot draws the charts. Its license is beside it.
 //
 //go:embed page
 var pageFiles embed.FS
@@ -119,8 +119,8 @@ type pageSection struct {
 	Tables     []grid
 }
 
-// html writes the report as one page that needs nothing else: no network. It
-// can be read without its scripts, but for the drawings.
+// html writes the report as one page that needs no network and no other files.
+// Without scripts the page can be read, except for the charts.
 func (r Report) html(w io.Writer) error {
 	var sections []pageSection
 	all := []chart{}
@@ -129,7 +129,7 @@ func (r Report) html(w io.Writer) error {
 		sections = append(sections, section)
 		all = append(all, section.Charts...)
 	}
-	b, err := json.Marshal(all) // it escapes text that could end the script
+	b, err := json.Marshal(all) // Marshal escapes text that could end the script
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 // Outcome says how an attempt to acquire ended.
 type Outcome uint8
 
-// The outcomes.
+// These are the outcomes of an attempt.
 const (
 	Granted   Outcome = iota + 1
 	Refused           // another owner had the lock
@@ -21,25 +21,25 @@ const (
 type End uint8
 
 // These are the ends. EndOpen is for an attempt without a grant, or a lease whose end
-// was not seen, so that nothing is known about it after its grant.
+// was not seen. Nothing is known about such a lease after its grant.
 const (
 	EndOpen          End = iota
-	EndReleased          // released, and the store agreed
-	EndReleaseFailed     // the release came back with an error
+	EndReleased          // released, and the store confirmed the release
+	EndReleaseFailed     // the release returned an error
 	EndLost              // the holder learned that it had lost the lease
 	EndKilled            // the holder was killed
 )
 
-// Attempt is one try to acquire a lock, with its result. Times are nanoseconds on the
-// run's clock, which starts at zero with the run and is read by all its processes.
+// Attempt is one attempt to acquire a lock, with its result. Times are nanoseconds on the
+// run's clock, which starts at zero with the run. All processes of the run use this clock.
 type Attempt struct {
 	Client int32 // caller, from 0 within the section
 	Name   int32 // index into Section.Names
-	// Asked is just before the call of the acquire, Answered just after its return.
+	// Asked is just before the acquire was called, and Answered is just after it returned.
 	Asked, Answered int64
-	// Ended is when a holder ceased to act as one: just before the release was
-	// called, or when it learned of the loss. Done is after the release came
-	// back. Both are 0 for an open end.
+	// Ended is when the holder stopped acting as the holder: just before the
+	// release was called, or when it learned of the loss. Done is after the
+	// release returned. Both are 0 for an open end.
 	Ended, Done int64
 	Token       uint64
 	Outcome     Outcome
@@ -47,7 +47,7 @@ type Attempt struct {
 }
 
 // Hold is the hold of a granted attempt. With an open end it says only that the lock
-// was held when the grant came back.
+// was held when the acquire returned.
 func (a Attempt) Hold() Hold {
 	h := Hold{Host: int(a.Client), Name: int(a.Name), Token: a.Token, AskedNs: a.Asked, GrantedNs: a.Answered, ValidNs: a.Ended}
 	switch a.End {
@@ -59,40 +59,40 @@ func (a Attempt) Hold() Hold {
 	return h
 }
 
-// Section has the common values of some attempts, which belong to one cell in one run.
+// Section has the values that all attempts of one cell in one run have in common.
 type Section struct {
 	CellName
 	Kind    Kind     `json:"kind"`
 	Fencing string   `json:"fencing"`
 	Run     int      `json:"run"`
 	Names   []string `json:"names"`
-	// MetNs is when the cell began, on the run's clock. It is the same instant for
-	// all parts of a rendezvous.
+	// MetNs is when the cell began, on the run's clock. All parts of a rendezvous
+	// begin a cell at the same time.
 	MetNs int64 `json:"met_ns,omitempty"`
 	// Interrupted reports whether the run ended before the cell did.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
-// CellName names the cell of a figure. It has the dimensions that distinguish lines
-// in results.txt and tags of histograms.
+// CellName names the cell of a figure. Its fields distinguish the lines of
+// results.txt and the tags of histograms.
 type CellName struct {
 	Scenario string        `json:"scenario"`
 	Backend  string        `json:"backend"`         // name of the subject
-	Mode     string        `json:"mode,omitempty"`  // mode of the scenario, where it has several
-	Hosts    int           `json:"hosts,omitempty"` // separate host processes; 0: in lockbench
+	Mode     string        `json:"mode,omitempty"`  // mode of the scenario, if it has several
+	Hosts    int           `json:"hosts,omitempty"` // number of host processes; 0: lockbench itself
 	Clients  int           `json:"clients"`         // callers of each host
-	Keys     int           `json:"keys,omitempty"`  // locks to choose from; 0 where the number does not vary
+	Keys     int           `json:"keys,omitempty"`  // number of locks to choose from; 0 if the number does not vary
 	Hold     time.Duration `json:"hold_ns,omitempty"`
-	RTT      time.Duration `json:"rtt_ns,omitempty"` // between hosts and store, beyond that of the network
+	RTT      time.Duration `json:"rtt_ns,omitempty"` // added to each round trip between hosts and store
 }
 
-// Name is the name in results.txt: "Acquire/backend=memory/clients=64".
+// Name returns the name in results.txt: "Acquire/backend=memory/clients=64".
 func (n CellName) Name() string {
 	tag := n.tag()
 	return strings.ToUpper(tag[:1]) + tag[1:]
 }
 
-// tag is the name in histograms, in lower case.
+// tag returns the name in histograms, in lower case.
 func (n CellName) tag() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/backend=%s", n.Scenario, n.Backend)
@@ -119,7 +119,7 @@ func (n CellName) tag() string {
 type Cell struct {
 	Section
 	Cycles  int           // acquires followed by a release, both without error
-	Elapsed time.Duration // in which the cycles were done
+	Elapsed time.Duration // the time in which the cycles were done
 	// Latencies of single operations ("acquire", "renew", "release", "call").
 	Latencies map[string][]int64 // nanoseconds
 	// Values are further figures by unit, written unchanged.
@@ -127,7 +127,7 @@ type Cell struct {
 	Attempts []Attempt
 	// Findings are texts for people about unexplained events that no figure shows.
 	Findings []string
-	// Modes are cells measured at the same time in place of this one. Each has its
-	// mode, its names and the fields after the section.
+	// Modes are cells that were measured at the same time and replace this cell.
+	// Each has its mode, its names, and the fields after Section.
 	Modes []Cell
 }

@@ -15,8 +15,8 @@ import (
 
 // Row names one figure of one cell.
 type Row struct {
-	Cell string // its name in results.txt: "Acquire/backend=NAME/clients=64"
-	Unit string // as written there: "p50-ns/acquire"
+	Cell string // the cell's name in results.txt: "Acquire/backend=NAME/clients=64"
+	Unit string // the unit in results.txt: "p50-ns/acquire"
 }
 
 // ErrFilter is the error of a filter that cannot be parsed.
@@ -28,13 +28,13 @@ type Comparison struct {
 	Old, New string
 	// Rows are in the order of the old folder, plugins first.
 	Rows []Difference
-	// Warnings are about all rows.
+	// Warnings are reasons to doubt the whole comparison.
 	Warnings []string
-	// Held are the bounds with the newer folder's values. With bounds alone Old is
-	// "", and the other fields are empty.
+	// Held has the bounds with the values of the newer folder. If there are only
+	// bounds, Old is "" and the other fields are empty.
 	Held []Held
 
-	others []Difference // differences of plugins, in units that are compared only when a gate asks
+	others []Difference // differences of plugins in units that are compared only if a gate names them
 }
 
 // measured is one figure of one cell in one run.
@@ -42,10 +42,10 @@ type measured struct {
 	Row
 	subject Subject
 	value   float64
-	order   benchproc.Key // order of the cell in its folder
+	order   benchproc.Key // position of the cell in its folder
 }
 
-// runsOf are the values of the runs of each row.
+// runsOf returns the values of the runs, by row.
 func runsOf(figures []measured) map[Row][]float64 {
 	out := map[Row][]float64{}
 	for _, f := range figures {
@@ -54,9 +54,9 @@ func runsOf(figures []measured) map[Row][]float64 {
 	return out
 }
 
-// Load compares two folders, or the two builds in one, and holds the newer folder
-// against the bounds among the gates. For bounds alone one folder of one build is
-// enough.
+// Load compares two folders, or the two builds in one folder. It also checks the
+// newer folder against those gates that are bounds. If all gates are bounds, one
+// folder with one build is enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
@@ -76,8 +76,8 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 	return c, err
 }
 
-// Folders compares the folders of two runs of one plan. The filter is one of
-// benchstat ("/backend:NAME /clients:64"); "" keeps all.
+// Folders compares the folders of two runs with the same plan. The filter has
+// the syntax of benchstat ("/backend:NAME /clients:64"). "" keeps all figures.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -112,8 +112,8 @@ func Folders(before, after, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// Builds compares the two builds that one run has interleaved. The other build is the
-// old side, and lockbench's own build the new one.
+// Builds compares the two builds that one run has interleaved. The build of --vs is
+// the old side, and lockbench's own build is the new side.
 func Builds(dir, filter string) (Comparison, error) {
 	m, err := ReadWhole(dir)
 	if err != nil {
@@ -140,13 +140,13 @@ func Builds(dir, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// cellOrder is the order of the rows; the second field is the backend.
+// cellOrder is the order of the rows. Field number backendField, from 0, is the backend.
 const (
 	cellOrder    = ".name@alpha,/backend@alpha,/mode@alpha,/hosts@num,/keys@num,/hold@alpha,/rtt@alpha,/clients@num"
 	backendField = 1
 )
 
-// read reads those figures of a folder that the filter keeps.
+// read reads the figures of a folder that the filter keeps.
 func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetadataMap, error) {
 	if filter == "" {
 		filter = "*"
@@ -167,7 +167,7 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 		if subject.Kind == KindPlugin {
 			runs[cell]++
 		}
-		if ok, _ := keep.Apply(res); !ok { // the error says why not
+		if ok, _ := keep.Apply(res); !ok { // the error only says why the line was left out
 			return
 		}
 		for unit, v := range Values(res) {
@@ -185,8 +185,8 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 	return out, units, err
 }
 
-// compare relates the rows that both sides have. The rows of plugins are
-// corrected together, and so are the others.
+// compare compares the rows that both sides have. It corrects the tests of all
+// plugin rows together, and those of the other rows together.
 func compare(before, after []measured, units benchfmt.UnitMetadataMap) Comparison {
 	var c Comparison
 	var controls []Difference
@@ -223,7 +223,7 @@ func compare(before, after []measured, units benchfmt.UnitMetadataMap) Compariso
 	return c
 }
 
-// tooFew warns when the runs cannot support anything among so many rows.
+// tooFew returns a warning if the runs cannot support a difference in any of so many rows.
 func tooFew(rows []Difference) []string {
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(d Difference) bool { return d.canBeSupported(len(rows)) }) {
 		return nil
@@ -232,15 +232,15 @@ func tooFew(rows []Difference) []string {
 		rows[0].Old.N, rows[0].New.N, len(rows), RunsNeeded(len(rows)))}
 }
 
-// Held is the result of comparing a folder with a bound.
+// Held is the result of checking a folder against a bound.
 type Held struct {
 	Gate Gate
-	// Row is the row of a plugin that is nearest to the limit, or farthest beyond it.
-	// Rows is the number of rows that the gate is about.
+	// Row is the plugin's row that is nearest to the limit, or farthest beyond it.
+	// Rows is the number of rows that the gate concerns.
 	Row  Row
 	Rows int
-	// Measured is the median over the runs, or the median of the ratios, run by run.
-	// Value is the number that was compared with the limit.
+	// Measured is the median of the runs, or of the ratios of each run. Value is the
+	// number that was compared with the limit.
 	Measured Estimate
 	Value    float64
 	Broken   bool
@@ -265,7 +265,7 @@ func (h Held) Limit() string {
 // ErrNoFigure is the error when no plugin has the figure of a bound.
 var ErrNoFigure = errors.New("no plugin has the figure")
 
-// hold compares the folder with the bounds, and adds the results.
+// hold checks the folder against the bounds, and adds the results to c.Held.
 func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	m, err := ReadWhole(dir)
 	if err != nil {
@@ -275,7 +275,7 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	if err != nil {
 		return err
 	}
-	whole, _, err := read(dir, m, "") // a filter may leave out the baselines
+	whole, _, err := read(dir, m, "") // the filter may have left out the baselines
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	return nil
 }
 
-// hold finds the worst row for the gate.
+// hold returns the result for the row that is worst for the gate.
 func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 	worst, seen := Held{Gate: g}, map[Row]bool{}
 	for _, f := range figures {
@@ -319,8 +319,8 @@ func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 	return worst
 }
 
-// valueOf is the median. For the longest operation of each run, and for events that
-// must not happen, it is the value of the worst run.
+// valueOf returns the median. For the longest operation of each run, and for the
+// count of events that must not happen, it returns the value of the worst run.
 func (g Gate) valueOf(unit string, e Estimate) float64 {
 	if g.baseline == "" && g.above && (strings.HasPrefix(unit, "max-") || g.limit == 0) {
 		return e.Max

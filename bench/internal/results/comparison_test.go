@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// run describes a folder that a test wants.
+// run describes a folder for a test.
 type run struct {
 	plan     Plan
 	subjects []Subject
 	state    State
-	lines    int                // of each subject; 0: as many as the plan's runs
-	factor   map[string]float64 // by subject, of its latencies; 0 is 1
+	lines    int                // lines of each subject; 0: as many as the plan has runs
+	factor   map[string]float64 // factor for the latencies, by subject; 0 means 1
 }
 
-// write makes the folder: two subjects at one number of clients, whose latencies
-// rise from run to run.
+// write makes the folder. It has two subjects with one number of clients, and
+// latencies that rise from run to run.
 func (r run) write(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -54,7 +54,7 @@ func (r run) write(t *testing.T) string {
 	return dir
 }
 
-// compared compares two of them.
+// compared compares the folders of two runs.
 func compared(t *testing.T, before, after run) Comparison {
 	t.Helper()
 	c, err := Folders(before.write(t), after.write(t), "")
@@ -170,7 +170,7 @@ func TestParseGate(t *testing.T) {
 	}
 }
 
-// parsed are gates that a test wants.
+// parsed returns the gates with the given texts.
 func parsed(t *testing.T, texts ...string) (out []Gate) {
 	t.Helper()
 	for _, text := range texts {
@@ -183,8 +183,8 @@ func parsed(t *testing.T, texts ...string) (out []Gate) {
 	return out
 }
 
-// TestBounds: the runs of redis have a p50 of 124 to 134 us and 500 cycles per second,
-// those of redislock a sixth less and 600. In the last of ten one lease is lost.
+// TestBounds checks bounds on a folder. The ten runs of redis have a p50 of 124 to 134 us and 500
+// cycles per second. Those of redislock have a sixth less and 600. The last run lost one lease.
 func TestBounds(t *testing.T) {
 	dir := run{factor: map[string]float64{"redis": 1.2}}.write(t)
 	for text, want := range map[string]struct {
@@ -196,7 +196,7 @@ func TestBounds(t *testing.T) {
 		"cycles/s / redislock < 0.9":       {">= 0.9", "0.833333", true},
 		"p50-ns/acquire / redislock > 1.1": {"<= 1.1", "1.2", true},
 		"p50-ns/acquire > 0.2ms":           {"<= 0.2ms", "128988", false},
-		"max-ns/acquire > 135us":           {"<= 135us", "137988", true}, // of one run of ten
+		"max-ns/acquire > 135us":           {"<= 135us", "137988", true}, // the value of one run of ten
 		"lost-leases > 0":                  {"<= 0", "1", true},
 		"lost-leases > 0.5":                {"<= 0.5", "0", false},
 	} {
@@ -228,7 +228,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestPeak: the most is that of any number of callers, and else of the same cell.
+// TestPeak checks that only the number of callers may differ between a row and its peak.
 func TestPeak(t *testing.T) {
 	row := func(cell string) Row { return Row{"Throughput/backend=redis/" + cell, "cycles/s"} }
 	runs := map[Row][]float64{row("keys=8/clients=8"): {50, 90, 51}, row("keys=8/clients=64"): {60, 70, 61}, row("keys=8/clients=128"): {55}, row("clients=64"): {99}}

@@ -1,6 +1,6 @@
-// Package results is the result folder of a run: its files, their formats and
-// their versions, and the statistics of what they hold. Verdict and report are
-// computed from the folder again, without servers.
+// Package results reads and writes the result folder of a run: its files, their
+// formats and versions, and statistics of the figures. Verdict and report can
+// be computed from the folder again, without servers.
 //
 // A folder holds
 //
@@ -9,13 +9,13 @@
 //	events.lbe      every attempt to acquire a lock, see [EventWriter]
 //	histograms.hlog latencies, in the log format of HdrHistogram
 //
-// All but run.json only grow, so that an interrupted run keeps what it has
-// measured.
+// All files but run.json are only appended to, so that an interrupted run keeps
+// what it has measured.
 //
 // The figures of repeated runs become a median with its confidence interval,
-// and ratios between subjects. The unit of repetition is the run, never the
-// single operation: operations of one run share their machine's mood, and a
-// thousand of them are one sample.
+// and ratios between subjects. Each run, and not each operation, is one sample.
+// The operations of one run share the state of the machine, so a thousand of
+// them are not independent.
 //
 // # Where is what
 //

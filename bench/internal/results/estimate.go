@@ -8,21 +8,21 @@ import (
 	"golang.org/x/perf/benchmath"
 )
 
-// confidence is the level of all intervals, as benchstat's.
+// confidence is the level of all intervals, the same as in benchstat.
 const confidence = 0.95
 
-// Estimate is a median over runs. Lo and Hi bound its confidence interval;
-// they are infinite when there are too few runs for one.
+// Estimate is a median over runs. Lo and Hi are the bounds of its confidence
+// interval. They are infinite if there are too few runs for an interval.
 type Estimate struct {
 	N      int
 	Center float64
 	Lo, Hi float64
-	// Min and Max are over all runs, because a median does not show a stall in one run.
+	// Min and Max are the extremes of all runs, because a median does not show a stall in one run.
 	Min, Max float64
 }
 
-// Median estimates the median of values, one of each run, without assumptions about
-// their distribution. Without values it returns the zero Estimate.
+// Median estimates the median of values, which has one value from each run, without
+// assumptions about their distribution. Without values it returns the zero Estimate.
 func Median(values []float64) Estimate {
 	if len(values) == 0 {
 		return Estimate{}
@@ -36,7 +36,7 @@ func (e Estimate) Bounded() bool {
 	return e.N > 0 && !math.IsInf(e.Lo, 0) && !math.IsInf(e.Hi, 0)
 }
 
-// Spread is the larger distance of a bound from the center, as a fraction of
+// Spread is the distance from the center to the farther bound, as a fraction of
 // the center: 0.05 for ±5 %. It is infinite without an interval.
 func (e Estimate) Spread() float64 {
 	if !e.Bounded() || e.Center == 0 {
@@ -47,16 +47,16 @@ func (e Estimate) Spread() float64 {
 
 // Ratio compares a subject with a baseline.
 type Ratio struct {
-	// Estimate estimates the ratio, run by run. The runs of one round follow each
-	// other closely, so that most of the machine's drift cancels.
+	// Estimate is the median of the ratios of each run. Both values of a ratio
+	// were measured close together, so that most of the machine's drift cancels.
 	Estimate
-	// Test compares the two samples. A difference that it does not support is shown as "~".
+	// Test compares the two samples. If Test does not support a difference, the report shows "~".
 	Test
 }
 
-// Compare relates the runs of a subject to those of a baseline, which are
-// paired by index. Runs without a partner are left out of the estimate. A run
-// whose baseline is zero has no ratio.
+// Compare compares the runs of a subject with those of a baseline. It pairs the
+// runs by index. The estimate leaves out runs without a partner, and runs whose
+// baseline value is zero.
 func Compare(subject, baseline []float64) Ratio {
 	var ratios []float64
 	for i := range min(len(subject), len(baseline)) {
@@ -76,15 +76,15 @@ func sample(values []float64) *benchmath.Sample {
 	return benchmath.NewSample(slices.Clone(values), &t)
 }
 
-// Alpha is the level of all tests, after the correction for their number.
+// Alpha is the significance level of all tests, after the correction for their number.
 const Alpha = 0.05
 
 // Test is the result of the Mann-Whitney U test for two samples.
 type Test struct {
-	// P is the p-value, and Adjusted the value corrected by [Holm]. Adjusted equals P
-	// for a test that is not one of several.
+	// P is the p-value, and Adjusted is the value corrected by [Holm]. Adjusted
+	// equals P if the test is not one of several.
 	P, Adjusted float64
-	// Supported reports whether Adjusted is below [Alpha]: the samples differ.
+	// Supported reports whether Adjusted is below [Alpha], so that the samples differ.
 	Supported bool
 }
 
@@ -95,8 +95,8 @@ func test(a, b []float64) Test {
 
 // Holm corrects the p-values of tests for their number (S. Holm: A simple
 // sequentially rejective multiple test procedure, Scandinavian Journal of
-// Statistics 6, 1979): the chance that any of them is supported although nothing
-// differs stays below [Alpha].
+// Statistics 6, 1979): the probability that any of them is supported although
+// nothing differs stays below [Alpha].
 func Holm(tests []*Test) {
 	highest := 0.0
 	order := slices.SortedStableFunc(slices.Values(tests), func(a, b *Test) int { return cmp.Compare(a.P, b.P) })
@@ -106,26 +106,26 @@ func Holm(tests []*Test) {
 	}
 }
 
-// Difference relates one figure of one cell in two samples of runs.
+// Difference compares one figure of one cell in two samples of runs.
 type Difference struct {
 	Row
 	Old, New Estimate
-	// Delta is the change of the median as a fraction of the old one: 0.2 for
-	// 20 % more. It is infinite when the old median is 0.
+	// Delta is the change of the median as a fraction of the old median: 0.2
+	// for 20 % more. It is infinite if the old median is 0.
 	Delta float64
 	// Test is corrected for the number of rows of the comparison.
 	Test
-	// Better is 1 if higher values are better, -1 if lower values are, and 0 if
-	// neither is.
+	// Better is 1 if higher values are better, -1 if lower values are better,
+	// and 0 if neither is.
 	Better int
-	// Control reports whether the row is of a baseline or a floor, which both builds
-	// share. Such rows are corrected together.
+	// Control reports whether the row belongs to a baseline or a floor, which both
+	// builds share. The tests of such rows are corrected together.
 	Control bool
 
 	before, after []float64 // values of the runs
 }
 
-// NewDifference tests whether the runs differ. Each side must have some.
+// NewDifference tests whether the runs differ. Each side must have at least one run.
 func NewDifference(row Row, before, after []float64) Difference {
 	d := Difference{Row: row, Old: Median(before), New: Median(after), Test: test(before, after), before: before, after: after}
 	d.Delta = (d.New.Center - d.Old.Center) / math.Abs(d.Old.Center)
@@ -135,8 +135,8 @@ func NewDifference(row Row, before, after []float64) Difference {
 	return d
 }
 
-// Matters is the change of a median, as a fraction, below which a difference is
-// neither worse nor better, however well it is supported.
+// Matters is the smallest change of a median, as a fraction, that counts as
+// worse or better. Smaller changes do not count even if they are supported.
 const Matters = 0.05
 
 // Worse reports whether the difference is supported, matters, and goes in the bad direction.
@@ -149,8 +149,8 @@ func (d Difference) Improved() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) > 0
 }
 
-// canBeSupported reports whether there are enough runs for any difference to
-// be supported among that many rows.
+// canBeSupported reports whether there are enough runs to support any
+// difference among that many rows.
 func (d Difference) canBeSupported(rows int) bool {
 	return d.Old.N > 0 && d.New.N > 0 && leastP(d.Old.N, d.New.N)*float64(rows) < Alpha
 }
@@ -164,8 +164,8 @@ func correct(rows []Difference) {
 	Holm(tests)
 }
 
-// RunsNeeded is the fewest runs of each side with which the U test can support
-// any difference among that many rows.
+// RunsNeeded is the smallest number of runs on each side with which the U test
+// can support any difference among that many rows.
 func RunsNeeded(rows int) int {
 	n := 2
 	for leastP(n, n)*float64(max(rows, 1)) >= Alpha {
@@ -174,8 +174,8 @@ func RunsNeeded(rows int) int {
 	return n
 }
 
-// leastP is the lowest p-value of the U test for samples of these sizes. It is two,
-// for both sides, over the number of ways to choose which runs are the lowest.
+// leastP is the lowest p-value of the U test for samples of these sizes. It is two (for
+// two sides) divided by the number of ways to choose which runs are the lowest.
 func leastP(a, b int) float64 {
 	ways := 1.0
 	for i := 1; i <= a; i++ {
@@ -184,13 +184,13 @@ func leastP(a, b int) float64 {
 	return 2 / ways
 }
 
-// maxChange is the largest change, as a factor, that is tried to find a gate's sensitivity.
+// maxChange is the largest change, as a factor, that the search for a gate's sensitivity tries.
 const maxChange = 16
 
-// detectable is the smallest change of the median, as a fraction, that these runs
-// could have supported among that many rows: the runs of the new side are moved
-// to the median of the old one, and scaled until the test tells them apart. It
-// is negative for a fall, and infinite when they could not have supported any.
+// detectable is the smallest change of the median, as a fraction, that these runs could
+// have supported among that many rows. The function scales the new runs to the median
+// of the old runs, and then further until the test supports a difference. The result is
+// negative for a fall, and infinite if the runs could not have supported any change.
 func (d Difference) detectable(above bool, rows int) float64 {
 	sign := 1.0
 	if !above {
@@ -206,7 +206,7 @@ func (d Difference) detectable(above bool, rows int) float64 {
 		}
 		return test(d.before, moved).P*float64(rows) < Alpha
 	}
-	// p falls as the samples move apart, so that bisection finds the edge.
+	// p falls as the samples move apart, so bisection finds the threshold.
 	none, some := 1.0, math.Pow(maxChange, sign)
 	if !shows(some) {
 		return math.Inf(int(sign))
@@ -221,18 +221,18 @@ func (d Difference) detectable(above bool, rows int) float64 {
 	return some - 1
 }
 
-// Sensitivity is the smallest change that a gate could have stopped, its minimum detectable effect.
+// Sensitivity is the smallest change that could have broken a gate (minimum detectable effect).
 type Sensitivity struct {
 	Gate Gate
 	// Row is the least sensitive of the gate's rows. Detectable is the smallest
-	// change of its median, as a fraction, that these runs could have supported;
-	// infinite for none.
+	// change of its median, as a fraction, that these runs could have supported.
+	// It is infinite if there is none.
 	Row        Row
 	Detectable float64
 }
 
-// Suffices reports whether the gate could have stopped a change just beyond its
-// limit, in each of its rows.
+// Suffices reports whether the runs could have shown a change just beyond the
+// gate's limit, in each of its rows.
 func (p Sensitivity) Suffices() bool {
 	if math.IsInf(p.Detectable, 0) {
 		return false
@@ -240,7 +240,7 @@ func (p Sensitivity) Suffices() bool {
 	return p.Gate.limit == 0 || p.Gate.above != (p.Gate.limit > 0) || math.Abs(p.Detectable) <= math.Abs(p.Gate.limit)
 }
 
-// sensitivity finds the gate's least sensitive row.
+// sensitivity returns the sensitivity of the gate's least sensitive row.
 func (g Gate) sensitivity(rows []Difference) Sensitivity {
 	p := Sensitivity{Gate: g}
 	for _, d := range rows {

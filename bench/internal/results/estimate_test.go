@@ -83,7 +83,7 @@ func TestNewDifference(t *testing.T) {
 	}
 }
 
-// TestLeastP compares with what the test itself says of samples that do not
+// TestLeastP compares leastP with the U test's result for samples that do not
 // overlap.
 func TestLeastP(t *testing.T) {
 	for n := 3; n <= 10; n++ {
@@ -103,8 +103,8 @@ func TestLeastP(t *testing.T) {
 	}
 }
 
-// TestSensitivity: the more the runs scatter the larger is what they can show, and few
-// of them show nothing.
+// TestSensitivity checks that runs that scatter more can show only larger changes, and
+// that too few runs can show none.
 func TestSensitivity(t *testing.T) {
 	steady, noisy := []float64{100, 101, 99, 100.5, 99.5, 100}, []float64{60, 140, 80, 120, 70, 130}
 	row := Row{"Acquire/backend=NAME/clients=1", "p50-ns/acquire"}
@@ -131,7 +131,7 @@ func TestSensitivity(t *testing.T) {
 			if len(unknown) > 0 || len(v.Sensitivities) != 1 || v.Sensitivities[0].Suffices() != tt.suffices {
 				t.Fatalf("%v, %+v", unknown, v.Sensitivities)
 			}
-			// What it says it could have shown is shown.
+			// The runs must show the change that the sensitivity names.
 			least := v.Sensitivities[0].Detectable
 			if math.IsInf(least, 0) {
 				return

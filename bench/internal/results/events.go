@@ -14,31 +14,30 @@ import (
 	"path/filepath"
 )
 
-// eventMagic starts the file; its last byte is the version.
+// eventMagic is the beginning of the file. Its last byte is the version.
 const eventMagic = "lockbench-ev\x01"
 
-// The kinds of frames.
+// These are the kinds of frames.
 const (
 	frameSection  byte = 1 // JSON of a Section; the next frames belong to it
 	frameAttempts byte = 2 // a block of attempts
 	frameEnd      byte = 3 // the writer was closed, so nothing is missing
 )
 
-// blockSize is how many attempts are in a frame, and so the largest loss when a file
-// is cut.
+// blockSize is the largest number of attempts in a frame. No more than these are
+// lost when a file is cut.
 const blockSize = 4096
 
-// Bounds of what a reader allocates for a frame of a damaged file, in bytes.
+// These bound what a reader allocates for a frame, in bytes, because a file may be damaged.
 const (
 	maxFrame = 64 << 20
-	maxBlock = blockSize * (1 + 7*binary.MaxVarintLen64) // of attempts
+	maxBlock = blockSize * (1 + 7*binary.MaxVarintLen64) // for a block of attempts
 )
 
-// EventWriter writes the events file: the magic, then frames of kind (1
-// byte), length (4 bytes, little endian), CRC-32C of the payload (4 bytes) and
-// payload. Payloads are compressed with DEFLATE. Attempts are varints, times
-// and tokens as differences from the attempt before, and every block starts
-// anew, so that each can be read alone.
+// EventWriter writes the events file: the magic, and then frames. A frame has a kind (1 byte),
+// length (4 bytes, little endian), CRC-32C of the payload (4 bytes) and payload. Payloads are
+// compressed with DEFLATE. Attempts are varints. Times and tokens are differences from the
+// previous attempt of the same block, so that each block can be read alone.
 type EventWriter struct {
 	w      io.Writer
 	plain  []byte
@@ -46,7 +45,7 @@ type EventWriter struct {
 	deflat *flate.Writer
 }
 
-// NewEventWriter writes the magic to w.
+// NewEventWriter writes the magic to w, and returns a writer for the frames.
 func NewEventWriter(w io.Writer) (*EventWriter, error) {
 	d, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {
@@ -76,7 +75,7 @@ func (e *EventWriter) Write(s Section, attempts []Attempt) error {
 	return nil
 }
 
-// Close writes the end. It does not close the underlying writer.
+// Close writes the end frame. It does not close the underlying writer.
 func (e *EventWriter) Close() error { return e.frame(frameEnd, nil) }
 
 func (e *EventWriter) frame(kind byte, payload []byte) error {
@@ -120,10 +119,11 @@ func appendAttempts(b []byte, attempts []Attempt) []byte {
 	return b
 }
 
-// ErrTruncated is the error of a file without its end mark. The records that were read are whole.
+// ErrTruncated is the error for a file without its end frame. All records that were read are
+// complete.
 var ErrTruncated = errors.New("events end early: the run was killed or the file cut")
 
-// ScanEvents is [ReadEvents] of a folder.
+// ScanEvents is like [ReadEvents], but reads the events file of the folder dir.
 func ScanEvents(dir string, emit func(Section, []Attempt) error) error {
 	f, err := os.Open(filepath.Join(dir, EventsFile))
 	if err != nil {
@@ -133,8 +133,8 @@ func ScanEvents(dir string, emit func(Section, []Attempt) error) error {
 	return ReadEvents(f, emit)
 }
 
-// scanWhole is ScanEvents for a finished run. Events that end early are an error
-// wrapping [ErrIncomplete].
+// scanWhole is ScanEvents for a finished run. If the events end early, it
+// returns an error wrapping [ErrIncomplete].
 func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 	err := ScanEvents(dir, emit)
 	if errors.Is(err, ErrTruncated) {
@@ -144,9 +144,9 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 }
 
 // ReadEvents calls emit for each section with its attempts, in the order in which
-// they were written. The slice is reused after emit returns. After a truncated or
-// damaged end it has emitted everything up to the cut, and returns an error wrapping
-// [ErrTruncated]; an error of emit ends it too.
+// they were written. The slice is reused after emit returns. If the file is cut or
+// damaged, ReadEvents emits everything before that and returns an error wrapping
+// [ErrTruncated]. It also ends with any error of emit.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {
@@ -193,7 +193,7 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	if n > maxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d bytes", n)
 	}
-	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with the data read, not with the claimed length
+	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // allocates for the data that was read, not for the claimed length
 	if err == nil && len(packed) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -244,7 +244,7 @@ func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 	return to, nil
 }
 
-// parser reads the numbers of a block; err is the first error that it met.
+// parser reads the numbers of a block. err is the first error.
 type parser struct {
 	*bytes.Reader
 	err error

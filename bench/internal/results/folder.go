@@ -11,10 +11,10 @@ import (
 )
 
 // Format is the version of the folder's layout and files. A reader refuses a
-// higher one.
+// higher version.
 const Format = 1
 
-// The names of the files in a folder.
+// These are the names of the files in a folder.
 const (
 	ManifestFile   = "run.json"
 	ResultsFile    = "results.txt"
@@ -23,17 +23,16 @@ const (
 	ReportFile     = "report.html"
 )
 
-// ErrNotEmpty is the error when the directory for a new folder is not empty.
+// ErrNotEmpty is the error if the directory for a new folder is not empty.
 var ErrNotEmpty = errors.New("directory is not empty")
 
-// ErrNotAFolder is the error when a directory is not a result folder.
+// ErrNotAFolder is the error if a directory is not a result folder.
 var ErrNotAFolder = errors.New("not a result folder")
 
-// ErrLater is the error when a later lockbench wrote the folder, or a file of it.
+// ErrLater is the error if a later version of lockbench wrote the folder, or one of its files.
 var ErrLater = errors.New("written by a later lockbench")
 
-// Folder is a result folder that is being written. It is used by one
-// goroutine.
+// Folder is a result folder that is being written. Only one goroutine may use it.
 type Folder struct {
 	Dir string
 
@@ -43,8 +42,8 @@ type Folder struct {
 	histogramLog                *hdrhistogram.HistogramLogWriter
 }
 
-// Vacant returns an error wrapping [ErrNotEmpty] if there is anything in dir,
-// and [ErrNotAFolder] if it is no directory. One that does not exist is vacant.
+// Vacant returns an error wrapping [ErrNotEmpty] if dir is not empty, and
+// [ErrNotAFolder] if dir is not a directory. A directory that does not exist is vacant.
 func Vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -58,7 +57,8 @@ func Vacant(dir string) error {
 	return nil
 }
 
-// Create makes dir, which must be [Vacant], starts a folder in it and writes m.
+// Create makes the directory dir, which must be [Vacant], creates the files of a folder in it, and
+// writes m.
 func Create(dir string, m Manifest) (*Folder, error) {
 	if err := Vacant(dir); err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func (f *Folder) begin() (err error) {
 	return err
 }
 
-// Add appends the measurement of one cell in one run. An interrupted cell adds its
-// attempts, for the checks, but no figures.
+// Add appends the measurement of one cell in one run. For an interrupted cell it
+// adds the attempts, for the checks, but no figures.
 func (f *Folder) Add(c Cell) error {
 	if err := f.eventLog.Write(c.Section, c.Attempts); err != nil {
 		return fmt.Errorf("results: %s: %w", EventsFile, err)
@@ -111,7 +111,7 @@ func (f *Folder) Add(c Cell) error {
 	return nil
 }
 
-// Manifest returns the content of run.json, which the caller may change and pass to
+// Manifest returns the content of run.json. The caller may change it and pass it to
 // [Folder.SetManifest].
 func (f *Folder) Manifest() Manifest { return f.manifest }
 
@@ -121,7 +121,7 @@ func (f *Folder) SetManifest(m Manifest) error {
 	return writeManifest(f.Dir, m)
 }
 
-// Close ends the folder in the given state.
+// Close writes the given state and closes the files.
 func (f *Folder) Close(state State) error {
 	err := f.eventLog.Close()
 	m := f.manifest

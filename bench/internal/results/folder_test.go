@@ -43,8 +43,8 @@ func sampleCell(backend string, n int) Cell {
 	return c
 }
 
-// TestEventsCutAnywhere reads the file, and cuts it at every length: no cut may
-// panic, be taken for a whole file, or yield attempts that were not written.
+// TestEventsCutAnywhere cuts the file at every length, and reads it. The reader must not
+// panic, take a cut file for a complete one, or return attempts that were not written.
 func TestEventsCutAnywhere(t *testing.T) {
 	var file bytes.Buffer
 	w, _ := NewEventWriter(&file)
@@ -128,15 +128,15 @@ func TestFolder(t *testing.T) {
 	if r := results[0]; r.Values["p50-ns/acquire"] < 1000 || r.Values["p99-ns/acquire"] < r.Values["p50-ns/acquire"] {
 		t.Errorf("%v", r.Values)
 	}
-	for i, want := range []bool{false, true} { // of 700 and of 10,000 samples
+	for i, want := range []bool{false, true} { // the figures of 700 and of 10,000 samples
 		if _, ok := results[i].Values["p99.9-ns/acquire"]; ok != want {
 			t.Errorf("%d: a p99.9: %v", i, ok)
 		}
 	}
 }
 
-// TestResultsAreGoBenchmarks reads the file with the library of benchstat: no
-// syntax error, units with a direction, dimensions in the name.
+// TestResultsAreGoBenchmarks reads the file with the library of benchstat. It
+// checks for syntax errors, directions of units, and dimensions in the name.
 func TestResultsAreGoBenchmarks(t *testing.T) {
 	f := newFolder(t)
 	if err := errors.Join(f.Add(sampleCell("redis", 10_000)), f.Close(StateDone)); err != nil {
@@ -167,7 +167,7 @@ func TestResultsAreGoBenchmarks(t *testing.T) {
 	}
 }
 
-// cut takes the last bytes from a file.
+// cut removes the last n bytes from a file.
 func cut(t *testing.T, path string, n int64) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -179,7 +179,7 @@ func cut(t *testing.T, path string, n int64) {
 	}
 }
 
-// TestHistogramsOfRunsAreMerged, modes are kept apart, and a cut costs one line.
+// TestHistogramsOfRunsAreMerged checks that modes are kept apart, and a cut loses one line.
 func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	f := newFolder(t)
 	killed := HistogramKey{CellName{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1}, "takeover"}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// FuzzAttempts is FuzzReadEvents for frames whose checksums are right.
+// FuzzAttempts is like FuzzReadEvents, but for frames with correct checksums.
 func FuzzAttempts(f *testing.F) {
 	c := sampleCell("redis", 20)
 	section, err := json.Marshal(c.Section)
@@ -103,8 +103,8 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzHistograms: whatever the file holds, reading it ends, and every latency
-// that was read stands under a name that leads back to it.
+// FuzzHistograms checks that reading any file ends, and that parsing the tag of
+// each histogram that was read gives its key again.
 func FuzzHistograms(f *testing.F) {
 	var file bytes.Buffer
 	l, err := newHistogramLog(&file, time.Unix(1, 0))
@@ -131,7 +131,7 @@ func FuzzHistograms(f *testing.F) {
 	})
 }
 
-// FuzzResult: the line of any cell is read as it was written, to six digits.
+// FuzzResult checks that the line of any cell is read as it was written, to six digits.
 func FuzzResult(f *testing.F) {
 	f.Add("kill-host", 2, 64, 1024, int64(time.Millisecond), 700, 1234.5678, 1e6, int64(12345))
 	f.Add("", 0, 1, 0, int64(0), 0, math.Inf(1), 0.0, int64(-5))

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Gate is a condition under which a comparison fails: a limit for the change of
-// a figure, such as "p99-ns/acquire > +10%", or for the figure itself, which is
-// a bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
+// Gate is a condition under which a comparison fails. It has a limit for the change
+// of a figure, such as "p99-ns/acquire > +10%", or for the figure itself. Such a
+// gate is a bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
 type Gate struct {
 	text     string
-	unit     string // may hold "*"
-	baseline string // the baseline whose figure in the same cell divides the bound's figure; "" for none
-	above    bool   // fails when the value is above the limit, else below
+	unit     string // may contain "*"
+	baseline string // the baseline whose figure in the same cell divides the figure of a bound; "" for none
+	above    bool   // the gate fails above the limit, else below it
 	bound    bool
 	limit    float64 // a change as a fraction, a time in nanoseconds
 	shown    string  // the limit as it was written
@@ -27,14 +27,14 @@ type Gate struct {
 
 var gateForm = regexp.MustCompile(`^\s*(\S+?)(?:\s+/\s+(\S+))?\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%|[a-zµ]*)\s*$`)
 
-// peak stands for a baseline that is no library: the same subject with the number of
-// callers that gave its highest median.
+// peak is a word for a special baseline: the same subject with the number of callers
+// that gave the highest median.
 const peak = "peak"
 
 var callersOf = regexp.MustCompile(`/clients=\d+`)
 
-// peakOf is the cell of the highest median among those that differ from the row's in
-// the number of callers alone.
+// peakOf returns the cell with the highest median, among the cells that differ from
+// the row's cell only in the number of callers.
 func peakOf(r Row, runs map[Row][]float64) string {
 	most := r
 	for other, values := range runs {
@@ -46,10 +46,10 @@ func peakOf(r Row, runs map[Row][]float64) string {
 	return most.Cell
 }
 
-// ParseGate reads a gate: a unit, in which "*" stands for any text without a slash,
+// ParseGate parses a gate: a unit, in which "*" stands for any text without a slash,
 // then > or <, then the change of the median in percent. Without a percent sign the
-// limit is for the figure itself, with a unit for a time. A baseline after " / ", or
-// the word peak, makes it a limit for their ratio.
+// limit is for the figure itself, and a time needs a unit. If " / " and a baseline
+// or the word peak follow the unit, the limit is for the ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
@@ -81,7 +81,7 @@ func ParseGate(text string) (Gate, error) {
 	return g, nil
 }
 
-// divided separates the gates for changes from the gates for figures.
+// divided separates gates for changes from bounds.
 func divided(gates []Gate) (changes, bounds []Gate) {
 	for _, g := range gates {
 		if g.bound {
@@ -98,7 +98,7 @@ func (g Gate) String() string { return g.text }
 
 // concerns reports whether the gate is about the unit.
 func (g Gate) concerns(unit string) bool {
-	ok, _ := path.Match(g.unit, unit) // ParseGate has tried the pattern
+	ok, _ := path.Match(g.unit, unit) // ParseGate has checked the pattern
 	return ok
 }
 
@@ -110,23 +110,23 @@ func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above
 
 // Verdict is the result of checking a comparison against gates.
 type Verdict struct {
-	// Failed are the rows that a gate stops, with the gate.
+	// Failed are the rows that break a gate, with the gate.
 	Failed []Failure
-	// Blind says why no gate could stop anything. It is "" when one could.
+	// Blind says why no change could have broken any gate, or is "".
 	Blind string
-	// Sensitivities say which changes each gate could have stopped.
+	// Sensitivities say which changes could have broken each gate.
 	Sensitivities []Sensitivity
 }
 
-// Failure is a row that a gate stops.
+// Failure is a row that breaks a gate.
 type Failure struct {
 	Gate Gate
 	Row  Difference
 }
 
-// Judge checks the rows of plugins against the gates for changes. It corrects them for
-// the number of rows that the gates concern, so few gates see more than many. Units
-// without any row are returned as unknown.
+// Judge checks the rows of plugins against the gates for changes. It corrects the
+// tests for the number of rows that the gates concern, so a few gates detect smaller
+// changes than many. It returns the units of gates without any row as unknown.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference
@@ -159,7 +159,7 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	return v, unknown
 }
 
-// judged are the rows that a gate can stop.
+// judged returns the rows that can break a gate.
 func (c Comparison) judged() []Difference {
 	rows := slices.DeleteFunc(slices.Clone(c.Rows), func(d Difference) bool { return d.Control })
 	return append(rows, c.others...)

@@ -14,7 +14,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Latencies from 1 ns to an hour keep three digits.
+// Latencies from 1 ns to one hour keep three digits.
 const (
 	histogramMax    = int64(time.Hour)
 	histogramDigits = 3
@@ -26,13 +26,13 @@ type HistogramKey struct {
 	Op string // "acquire", "renew", "takeover"
 }
 
-// tag is the cell's name with the operation, such as
+// tag returns the cell's name with the operation, such as
 // "takeover/backend=NAME/mode=kill-host/hosts=2/clients=1/op=takeover".
 func (k HistogramKey) tag() string { return k.CellName.tag() + "/op=" + k.Op }
 
 func byTag(a, b HistogramKey) int { return cmp.Compare(a.tag(), b.tag()) }
 
-// parseTag parses a cell's name, which both files have.
+// parseTag parses a cell's name from either file.
 func parseTag(tag string) HistogramKey {
 	scenario, rest, _ := strings.Cut(tag, "/")
 	var k HistogramKey
@@ -45,7 +45,7 @@ func parseTag(tag string) HistogramKey {
 		case "mode":
 			k.Mode = value
 		case "hosts":
-			k.Hosts, _ = strconv.Atoi(value) // lockbench has written the number
+			k.Hosts, _ = strconv.Atoi(value) // lockbench has written a valid number
 		case "clients":
 			k.Clients, _ = strconv.Atoi(value)
 		case "keys":
@@ -65,8 +65,8 @@ func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, histogramMax, histogramDigits)
 }
 
-// ReadHistograms reads the latencies of a folder, in nanoseconds, the runs of a cell
-// merged. It leaves out a line that was cut, and all lines after a damaged one.
+// ReadHistograms reads the latencies of a folder, in nanoseconds. It merges the runs of
+// each cell. It leaves out a line that was cut, and all lines after a damaged line.
 func ReadHistograms(dir string) (map[HistogramKey]*hdrhistogram.Histogram, error) {
 	out := map[HistogramKey]*hdrhistogram.Histogram{}
 	return out, openHistograms(dir, func(key HistogramKey, h *hdrhistogram.Histogram) {
@@ -98,8 +98,8 @@ func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram
 	}
 }
 
-// newHistogramLog begins a log, of one interval histogram per cell, run and
-// operation.
+// newHistogramLog begins a log, which gets one interval histogram for each
+// cell, run and operation.
 func newHistogramLog(w io.Writer, started time.Time) (*hdrhistogram.HistogramLogWriter, error) {
 	l := hdrhistogram.NewHistogramLogWriter(w)
 	l.SetBaseTime(started.UnixMilli())

@@ -5,38 +5,37 @@ import (
 	"math"
 )
 
-// MachineLoad is the load of the machine beside the run, from before its first cell
-// to after its last. Figures that a system does not give are 0.
+// MachineLoad is the load of the machine by other work than the run, from before
+// the first cell to after the last. Figures that a system does not provide are 0.
 type MachineLoad struct {
-	// OtherCPUs is how many CPUs, on average, worked for processes outside this run,
-	// which is lockbench and its descendants.
+	// OtherCPUs is how many CPUs, on average, worked for processes other than
+	// lockbench and its descendants.
 	OtherCPUs float64 `json:"other_cpus"`
-	// Steal is the share of the machine's processor time that its hypervisor
-	// gave to others, from 0 to 1.
+	// Steal is the share of the machine's processor time that the hypervisor
+	// gave to other machines, from 0 to 1.
 	Steal float64 `json:"steal"`
-	// Throttled is how long the control group was not let run, in seconds.
+	// Throttled is how long the control group was throttled, in seconds.
 	Throttled float64 `json:"throttled_s"`
-	// ClockStep is by how many seconds the machine's clock moved more than the time
-	// that passed. It was set, or the machine was suspended. It is negative when the
-	// clock was set back.
+	// ClockStep is how many seconds the machine's clock moved more than the elapsed time, because
+	// it was set or the machine was suspended. It is negative if the clock was set back.
 	ClockStep float64 `json:"clock_step_s"`
 	// Elapsed is how long the machine was observed, in seconds.
 	Elapsed float64 `json:"elapsed_s"`
 }
 
-// A machine with at least one of these shares is reported as busy with other work.
+// A machine that reaches at least one of these shares is reported as busy with other work.
 const (
 	busyOthers    = 0.1  // of all CPUs
 	busySteal     = 0.01 // of the processor time
 	busyThrottled = 0.01 // of the time of the run
 )
 
-// steppedClock is the least step, in seconds, that is reported, because leases may
-// end by it.
+// steppedClock is the smallest step of the clock, in seconds, that is reported. A
+// step may end leases.
 const steppedClock = 1
 
-// Busy says, for people, what other work kept the machine, or the machines of the
-// parts, busy. It is empty without such work.
+// Busy says, for people, how busy other work kept the machine, or the machines of
+// the parts. It is empty without such work.
 func (m Manifest) Busy() []string {
 	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {
@@ -47,9 +46,10 @@ func (m Manifest) Busy() []string {
 	return out
 }
 
-// words are the lines of Busy for one run.
+// words returns the lines of Busy for one run.
 //
-// Note: the load average and the waiting for a CPU are no signs, because a benchmark causes both.
+// Note: the load average and the time spent waiting for a CPU are not used, because a benchmark
+// raises both.
 func (b *MachineLoad) words(cores int) []string {
 	if b == nil || b.Elapsed <= 0 {
 		return nil

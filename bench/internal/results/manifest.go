@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// State says how far a run came.
+// State says whether a run has ended, and how.
 type State string
 
-// The states. A folder in state running belongs to a run that goes on, or that was
-// killed.
+// These are the states. A folder in state running belongs to a run that still runs
+// or was killed.
 const (
 	StateRunning     State = "running"
 	StateDone        State = "done"
@@ -23,33 +23,33 @@ const (
 	StateFailed      State = "failed"
 )
 
-// Manifest is run.json: what was measured, with what and on what.
+// Manifest is the content of run.json: what was measured, with which programs and on which machine.
 type Manifest struct {
 	Format    int       `json:"format"`
 	State     State     `json:"state"`
 	Failure   string    `json:"failure,omitempty"` // why State is failed
 	Started   time.Time `json:"started"`
 	Elapsed   float64   `json:"elapsed_s"`
-	Lockbench string    `json:"lockbench"` // its version
+	Lockbench string    `json:"lockbench"` // the version of lockbench
 	Plan      Plan      `json:"plan"`
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
-	// MachineLoad is the load of the machine beside the run; nil where it was not
-	// observed, and before the end.
+	// MachineLoad is the load of the machine by other work. It is nil before the
+	// end, and if it was not observed.
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
-	// Rendezvous is set for a run that measured together with others.
+	// Rendezvous is set for a run that measured together with other runs.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
 	// Parts are the runs that this folder was merged from, and Together says how well
-	// they overlapped. A single run has no Parts.
+	// they overlapped. A single run has neither.
 	Parts    []Part    `json:"merged_from,omitempty"`
 	Together *Together `json:"together,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
 	Binaries map[string]string `json:"binaries_sha256"`
-	// Skipped says what was left out and why, for people.
+	// Skipped says for people what was left out and why.
 	Skipped []string `json:"skipped,omitempty"`
-	// Failed are the cells that were to be measured and have no figures.
+	// Failed are the cells of the plan that have no figures.
 	Failed []FailedCell `json:"failed_cells,omitempty"`
-	// Notes say what was measured otherwise than asked. Findings are unexplained
+	// Notes say where the run differs from the request. Findings are unexplained
 	// events that no figure shows. Both are for people.
 	Notes    []string `json:"notes,omitempty"`
 	Findings []string `json:"findings,omitempty"`
@@ -63,8 +63,8 @@ type FailedCell struct {
 	Reason  string `json:"reason"`
 }
 
-// MeasuredFor is how long a cell of a quick plan, or of another, is measured unless
-// the plan says otherwise.
+// MeasuredFor is the default for how long a cell is measured, in a quick plan or in
+// another.
 func MeasuredFor(quick bool) time.Duration {
 	if quick {
 		return 150 * time.Millisecond
@@ -72,7 +72,7 @@ func MeasuredFor(quick bool) time.Duration {
 	return time.Second
 }
 
-// Plan is the plan of the run as recorded.
+// Plan is the plan of the run in the form of run.json.
 type Plan struct {
 	Seed       uint64          `json:"seed"`
 	Backends   []string        `json:"backends"`
@@ -97,10 +97,10 @@ type Plan struct {
 	MTLS       bool            `json:"mtls"`
 	Quick      bool            `json:"quick"`
 	Env        string          `json:"env"`
-	OwnTargets []string        `json:"own_targets,omitempty"` // backends with --target
+	OwnTargets []string        `json:"own_targets,omitempty"` // backends that had a --target
 	Commands   []string        `json:"commands,omitempty"`    // of --server
 	Claims     []string        `json:"claims,omitempty"`      // backends with --claims
-	Config     []string        `json:"config,omitempty"`      // of --config, BACKEND.KEY: values may be secret
+	Config     []string        `json:"config,omitempty"`      // of --config, only BACKEND.KEY, because values may be secret
 }
 
 // Machine describes the machine of the run. It names no user and no network.
@@ -116,30 +116,30 @@ type Machine struct {
 // Kind says what a subject is.
 type Kind string
 
-// The kinds of subjects.
+// These are the kinds of subjects.
 const (
 	KindPlugin   Kind = "plugin"   // one of our backends through its plugin
 	KindBaseline Kind = "baseline" // a library in process
 	KindFloor    Kind = "floor"    // the least possible cost of an operation
 )
 
-// Subject is one thing that was measured. Its name stands in results.txt as
+// Subject is one thing that was measured. Its name appears in results.txt as
 // "backend=NAME".
 type Subject struct {
 	Name       string `json:"name"`
 	Kind       Kind   `json:"kind"`
-	Version    string `json:"version,omitempty"` // of the plugin or library
-	Server     string `json:"server,omitempty"`  // product and version
+	Version    string `json:"version,omitempty"` // version of the plugin or library
+	Server     string `json:"server,omitempty"`  // product and version of the server
 	Durability string `json:"durability,omitempty"`
 	Fencing    string `json:"fencing,omitempty"`
 	Scope      string `json:"scope,omitempty"`
-	// SurvivesCrash reports whether a grant survives a crash of the server and its
-	// machine, by the settings that Durability was read from; nil for a baseline.
+	// SurvivesCrash reports whether a grant survives a crash of the server and its machine,
+	// according to the settings that Durability was read from. It is nil for a baseline.
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
 	// Without lists, for people, the features of a plugin that a baseline lacks.
 	Without []string `json:"without,omitempty"`
-	// BuildOf names the subject that this is another build of, in a run that
-	// interleaved two.
+	// BuildOf is set in a run that interleaved two builds. It names the subject
+	// of which this subject is another build.
 	BuildOf string `json:"build_of,omitempty"`
 	// Reference is the subject that this one is compared with.
 	Reference string `json:"reference,omitempty"`
@@ -149,7 +149,7 @@ type Subject struct {
 // before it.
 const OtherBuild = "-vs"
 
-// Subject finds a subject by name; it is the zero Subject when there is none.
+// Subject returns the subject with a name, or the zero Subject if there is none.
 func (m Manifest) Subject(name string) Subject {
 	for _, s := range m.Subjects {
 		if s.Name == name {
@@ -160,7 +160,7 @@ func (m Manifest) Subject(name string) Subject {
 }
 
 // writeManifest replaces the file in one step, so that a crash leaves the old
-// or the new one.
+// or the new file.
 func writeManifest(dir string, m Manifest) error {
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -173,9 +173,9 @@ func writeManifest(dir string, m Manifest) error {
 	return os.Rename(next, filepath.Join(dir, ManifestFile))
 }
 
-// ReadManifest reads run.json of a folder. The error wraps [ErrNotAFolder]
-// when there is none that can be read, or another file is missing, and
-// [ErrLater] when the folder was written by a later lockbench.
+// ReadManifest reads run.json of a folder. The error wraps [ErrNotAFolder] if
+// run.json cannot be read or another file is missing. It wraps [ErrLater] if a
+// later version of lockbench wrote the folder.
 func ReadManifest(dir string) (Manifest, error) {
 	var m Manifest
 	b, err := os.ReadFile(filepath.Join(dir, ManifestFile))
@@ -202,8 +202,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs lists the settings by which the figures of two plans differ in meaning.
-// Seed, number of runs, mutual TLS and the place of the servers may differ.
+// Differs lists the settings that differ between two plans so that their figures differ
+// in meaning. Seed, number of runs, mutual TLS and the place of the servers may differ.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},
@@ -226,7 +226,7 @@ func (p Plan) Differs(q Plan) []string {
 	})
 }
 
-// hosts are the numbers of hosts. A plan that names none has the numbers of most scenarios.
+// hosts returns the numbers of hosts. A plan that names none gets the default of most scenarios.
 func (p Plan) hosts() []int {
 	if len(p.Hosts) == 0 {
 		return []int{1}
@@ -234,7 +234,7 @@ func (p Plan) hosts() []int {
 	return p.Hosts
 }
 
-// Elsewhere lists the settings by which the servers of two plans were in different places.
+// Elsewhere lists the differing settings that say where the servers of two plans were.
 func (p Plan) Elsewhere(q Plan) []string {
 	return differing([]setting{
 		{"environments", p.Env, q.Env},
@@ -242,7 +242,7 @@ func (p Plan) Elsewhere(q Plan) []string {
 	})
 }
 
-// setting is one setting in two plans.
+// setting has the values of one setting in two plans.
 type setting struct {
 	what string
 	a, b any

@@ -14,28 +14,28 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// ErrPlans is the error of folders with different plans or builds, whose figures
-// differ in meaning.
+// ErrPlans is the error for folders with different plans or builds, because
+// their figures differ in meaning.
 var ErrPlans = errors.New("different plans")
 
-// ErrIncomplete is the error of a folder that lacks runs of its plan.
+// ErrIncomplete is the error for a folder that lacks runs of its plan.
 var ErrIncomplete = errors.New("incomplete run")
 
 // Part is one of the runs that a folder was merged from.
 type Part struct {
 	Started time.Time `json:"started"`
 	Machine Machine   `json:"machine"`
-	// Elapsed is how long it took from Started, in seconds.
+	// Elapsed is how long the part took from Started, in seconds.
 	Elapsed float64 `json:"elapsed_s,omitempty"`
-	// Rates are the part's own cycles per second, by cell and run. The folder's
-	// figures are for all parts together.
+	// Rates are the cycles per second of this part alone, for each run by cell.
+	// The folder's figures are for all parts together.
 	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
 	// MachineLoad is the MachineLoad of the part's [Manifest].
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 }
 
-// ReadWhole reads run.json of a folder whose run was done. The error wraps
-// [ErrIncomplete] for others.
+// ReadWhole reads run.json of a folder whose run is done. For other runs the
+// error wraps [ErrIncomplete].
 func ReadWhole(dir string) (Manifest, error) {
 	m, err := ReadManifest(dir)
 	if err == nil && m.State != StateDone {
@@ -44,17 +44,16 @@ func ReadWhole(dir string) (Manifest, error) {
 	return m, err
 }
 
-// Rendezvous identifies the runs that measured together, with one plan, one seed and
-// one order of cells.
+// Rendezvous identifies runs that measured together, with the same plan, seed and order of cells.
 type Rendezvous struct {
-	ID   string `json:"id"`   // the same in all parts, and in no others
-	Part int    `json:"part"` // from 1
+	ID   string `json:"id"`   // the same in all parts of this rendezvous, and different in any other
+	Part int    `json:"part"` // number of the part, from 1
 }
 
-// Merge writes the measurements of several machines at the same time to the folder
-// out, which must be [Vacant]. A run of out is that run of all parts: rates are added
-// up, and percentiles are over all latencies. The error wraps [ErrApart] for folders
-// that are not the parts of one measurement, or whose cells did not coincide.
+// Merge writes the measurements of several machines at the same time to the folder out,
+// which must be [Vacant]. Each run of out combines that run of all parts: rates are added
+// up, and percentiles are over all latencies. The error wraps [ErrApart] if the folders are
+// not the parts of one measurement, or if their cells were not measured at the same time.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
@@ -85,8 +84,8 @@ func Merge(out string, dirs ...string) error {
 	})
 }
 
-// createWhole makes a folder of a finished run. It removes the folder when fill
-// fails.
+// createWhole creates the folder of a finished run, and calls fill to fill it.
+// It removes the folder if fill fails.
 func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	f, err := Create(out, m)
 	if err != nil {
@@ -98,8 +97,8 @@ func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	return f.Close(StateDone)
 }
 
-// readMergeable reads what describes the folders, and says why they cannot be
-// merged into out.
+// readMergeable reads the manifests of the folders. It returns an error if the
+// folders cannot be merged into out.
 func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	if err := Vacant(out); err != nil {
 		return nil, err
@@ -126,8 +125,8 @@ func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	return all, nil
 }
 
-// mergeable says why a part and another run cannot be merged. Parts agreed on their
-// plan before they began.
+// mergeable returns an error if two parts cannot be merged. It does not compare
+// plans, because parts agreed on their plan before they began.
 func mergeable(a, b Manifest) error {
 	switch {
 	case a.Rendezvous.ID != b.Rendezvous.ID:
@@ -143,7 +142,7 @@ func mergeable(a, b Manifest) error {
 	return nil
 }
 
-// merged describes what the parts measured.
+// merged returns the manifest for what all parts measured together.
 func merged(all []Manifest) Manifest {
 	m := all[0]
 	m.Binaries = maps.Clone(m.Binaries)
@@ -159,7 +158,7 @@ func merged(all []Manifest) Manifest {
 	return m
 }
 
-// notesOf are the notes of one part. A note that other parts lack names its part.
+// notesOf returns the notes of one part. A note that other parts lack names its part.
 func notesOf(number int, one Manifest, all []Manifest) []string {
 	notes := slices.Clone(one.Notes)
 	for i, note := range notes {
@@ -183,12 +182,12 @@ func unite(a, b []string) []string {
 // appendEvents copies the attempts of another folder.
 func (f *Folder) appendEvents(dir string) error { return scanWhole(dir, f.eventLog.Write) }
 
-// partLines are the figures of all parts, by cell as results.txt names it.
+// partLines has the figures of all parts, by the cell's name in results.txt.
 type partLines struct {
-	order      []string              // of the cells
+	order      []string              // the order of the cells
 	results    map[string][][]Result // by cell, part and run
 	histograms map[HistogramKey][][]*hdrhistogram.Histogram
-	unequal    []string // cells that some part lacks in some run
+	unequal    []string // cells that any part lacks in any run
 }
 
 func readParts(dirs []string) (partLines, error) {
@@ -227,7 +226,7 @@ func readParts(dirs []string) (partLines, error) {
 	return l, nil
 }
 
-// rates are the cycles per second of one part in each run, by cell.
+// rates returns the cycles per second of one part in each run, by cell.
 func (l partLines) rates(part int) map[string][]float64 {
 	out := map[string][]float64{}
 	for _, name := range l.order {
@@ -240,7 +239,7 @@ func (l partLines) rates(part int) map[string][]float64 {
 	return out
 }
 
-// addParts writes one line and one histogram for each cell and run.
+// addParts writes the combined figures and histograms of each cell and run.
 func (f *Folder) addParts(l partLines) error {
 	for _, name := range l.order {
 		parts := l.results[name]
@@ -279,12 +278,12 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 	return writeLine(f.results, cell, cycles, append(figures, jointly(values)...))
 }
 
-// rateUnit is the unit of a part's contribution to the total.
+// rateUnit is the unit of a part's contribution to the total rate.
 const rateUnit = "cycles/s"
 
-// jointly are the joint figures of all parts in one run besides percentiles: sums,
-// maxima, and values that all parts agree on. Other figures, such as each part's
-// count of the commands of all, have no joint value.
+// jointly returns the combined figures of all parts in one run, except percentiles:
+// sums, maxima, and values that all parts agree on. Other figures have no combined
+// value, for example each part's count of the commands of all parts.
 func jointly(parts []map[string]float64) []figure {
 	var out []figure
 	for unit, v := range parts[0] {
@@ -313,36 +312,37 @@ func jointly(parts []map[string]float64) []figure {
 	return out
 }
 
-// ErrApart is the error of folders that should be parts of one measurement, but were
-// not measured at the same time.
+// ErrApart is the error for folders that should be parts of one measurement, but
+// were not measured at the same time.
 var ErrApart = errors.New("not measured at the same time")
 
-// leastOverlap is the share of a cell's time in which all parts must have measured
-// it. In the rest of the time the load was less than their sum.
+// leastOverlap is the smallest share of a cell's time during which all parts must have measured
+// the cell. During the rest of the time the load was less than the sum of all parts.
 const leastOverlap = 0.8
 
 // cellRun names one cell in one run.
 type cellRun struct {
-	cell string // as in results.txt
+	cell string // the cell's name in results.txt
 	run  int
 }
 
 func (c cellRun) String() string { return fmt.Sprintf("%s, run %d", c.cell, c.run) }
 
-// span is when a cell was measured, and when the part turned to it, in nanoseconds.
+// span is the period in which a cell was measured, and the time met when the part began the cell,
+// in nanoseconds.
 type span struct{ from, until, met int64 }
 
 // Together says how well the parts of a measurement overlapped.
 type Together struct {
-	// Overlap is the least share of a cell's time in which all parts measured it. All
-	// parts were ready for each cell at the same instant, which shows how their
-	// clocks differ.
+	// Overlap is the smallest share of a cell's time during which all parts measured
+	// the cell. Differences between the parts' clocks do not count, because all parts
+	// began each cell at the same time.
 	Overlap float64 `json:"overlap"`
-	// Clocks is how far their clocks were apart, in seconds; nothing depends on it.
+	// Clocks is how far the parts' clocks were apart, in seconds. Nothing depends on it.
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
 }
 
-// spans reads when each cell was measured by the machine's clock.
+// spans returns when each cell was measured, on the machine's clock.
 func spans(dir string, m Manifest) (map[cellRun]span, error) {
 	out, zero := map[cellRun]span{}, m.Started.UnixNano()
 	err := scanWhole(dir, func(s Section, attempts []Attempt) error {
@@ -361,8 +361,8 @@ func spans(dir string, m Manifest) (map[cellRun]span, error) {
 
 func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.met + by} }
 
-// overlap finds how well the cells of all folders coincide. The error wraps
-// [ErrApart] and says by how much they do not.
+// overlap returns how well the cells of all folders overlap in time. If they do
+// not overlap enough, the error wraps [ErrApart] and says by how much.
 func overlap(dirs []string, all []Manifest) (Together, error) {
 	t := Together{Overlap: 1}
 	parts := make([]map[cellRun]span, len(dirs))
@@ -385,8 +385,8 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 	return t, nil
 }
 
-// shared is the share of the longest span of a cell in which all parts measured it.
-// It returns an error if that is too little.
+// shared returns the time in which all parts measured a cell, as a share of the
+// longest span of the cell. It returns an error if that share is too small.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)
@@ -404,7 +404,7 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		longest = max(longest, s.until-s.from)
 	}
 	common := parts[first][key].until - parts[last][key].from
-	share := float64(common) / float64(longest) // negative if the parts do not overlap, and lowest for the farthest
+	share := float64(common) / float64(longest) // negative if the parts do not overlap, and lower the farther they are apart
 	if common < 0 {
 		return share, fmt.Errorf("%s was done with %s %v before %s began", dirs[first], key, time.Duration(-common).Round(time.Millisecond), dirs[last])
 	}
@@ -412,9 +412,9 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		key, 100*share, time.Duration(common).Round(time.Millisecond), time.Duration(longest).Round(time.Millisecond), dirs[last], dirs[first])
 }
 
-// align moves the spans of all parts to the clock of the first, and returns how far
-// their clocks are apart. A part on a busy machine goes on late only now and then, so
-// the median over all cells shows the clocks' difference.
+// align moves the spans of all parts to the clock of the first part, and returns how
+// far the clocks are apart. A part on a busy machine begins only some cells late, so
+// the median over all cells shows the difference of the clocks.
 func align(parts []map[cellRun]span) time.Duration {
 	var low, high int64
 	for _, part := range parts {
@@ -425,7 +425,7 @@ func align(parts []map[cellRun]span) time.Duration {
 			}
 		}
 		if len(ahead) == 0 {
-			continue // the part has nothing to compare, which is reported later
+			continue // the part has nothing to compare; shared reports that
 		}
 		slices.Sort(ahead)
 		by := ahead[len(ahead)/2]

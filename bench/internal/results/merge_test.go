@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// togetherPart writes one part of several: its cells began met after its start.
+// togetherPart writes the folder of one part. Its cells began the times met after its start.
 func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest), met ...time.Duration) string {
 	t.Helper()
 	m := Manifest{
@@ -48,8 +48,8 @@ func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest)
 	return dir
 }
 
-// TestMerge: rates of parts are added up run by run, percentiles are of
-// all latencies, and each part's own rates are kept. Their clocks may differ.
+// TestMerge checks that rates of parts are added up run by run, that percentiles are over
+// all latencies, and that each part's rates are kept. The parts' clocks may differ.
 func TestMerge(t *testing.T) {
 	a := togetherPart(t, 1, 100, nil, time.Second, 3*time.Second)
 	b := togetherPart(t, 2, 300, func(m *Manifest) { m.Started, m.Notes = m.Started.Add(time.Hour), []string{"busy"} }, 2*time.Second, 4*time.Second)
@@ -113,7 +113,7 @@ func TestMergeRefuses(t *testing.T) {
 		"interrupted":        {[]string{good, second(func(m *Manifest) { m.State = StateInterrupted }, s, 2*s)}, ErrIncomplete},
 		"cut":                {[]string{good, short}, ErrIncomplete},
 		"foreign":            {[]string{good, t.TempDir()}, ErrNotAFolder},
-		"one late":           {[]string{three, second(nil, s, 2*s+4*time.Millisecond, 3*s)}, ErrApart}, // by less than its cell takes
+		"one late":           {[]string{three, second(nil, s, 2*s+4*time.Millisecond, 3*s)}, ErrApart}, // later by less than a cell takes
 		"a third":            {[]string{good, second(nil, s, 2*s), togetherPart(t, 3, 100, nil, s, 2*s)}, ErrIncomplete},
 	} {
 		out := filepath.Join(t.TempDir(), "out")

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// quantiles are the quantiles written for each operation, and the least number of
-// samples for each, which leaves five beyond the quantile.
+// quantiles are the quantiles that are written for each operation. samples is the
+// smallest number of samples for a quantile, with which five samples lie above it.
 var quantiles = []struct {
 	name    string
 	q       float64
@@ -18,11 +18,11 @@ var quantiles = []struct {
 	{"p99.9", 0.999, 5000},
 }
 
-// operations are the operations whose quantiles and longest latency every file
-// declares.
+// operations are the operations for whose quantiles and longest latency every
+// file has unit metadata.
 var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "notice", "first-grant", "spent", "replaced"}
 
-// percentiles are the percentiles of an operation that so many samples allow.
+// percentiles returns the percentiles of an operation for which there are enough samples.
 func percentiles(op string, samples int64, at func(q float64) float64) []figure {
 	var out []figure
 	for _, q := range quantiles {
@@ -33,8 +33,8 @@ func percentiles(op string, samples int64, at func(q float64) float64) []figure 
 	return out
 }
 
-// Samples is the least number of samples for which a unit such as "p99-ns/acquire" is
-// written; 0 for a unit that is no quantile.
+// Samples is the smallest number of samples with which a unit such as
+// "p99-ns/acquire" is written. It is 0 for a unit that is not a quantile.
 func Samples(unit string) int64 {
 	name, _, _ := strings.Cut(unit, "-ns/")
 	for _, q := range quantiles {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// writeHeader writes the values that hold for all lines. None may differ between
+// writeHeader writes the values that apply to all lines. They must not differ between
 // backends, because benchstat makes a separate table for each configuration.
 func writeHeader(w io.Writer, m Manifest) error {
 	var b strings.Builder
@@ -44,7 +44,7 @@ func writeHeader(w io.Writer, m Manifest) error {
 	return err
 }
 
-// writeResult writes one line: compared dimensions in the name, then values.
+// writeResult writes one line: the cell's name, and then the figures.
 func writeResult(w io.Writer, c Cell) error {
 	return writeLine(w, c.CellName, c.Cycles, c.figures())
 }
@@ -90,11 +90,11 @@ func number(v float64) string {
 type Result struct {
 	CellName
 	Cycles int
-	Values map[string]float64 // by unit as written: "p50-ns/acquire"
+	Values map[string]float64 // by unit in results.txt: "p50-ns/acquire"
 }
 
-// ReadResults reads results.txt of a folder, in the order of the file: the
-// n-th line of a cell is its n-th run. A line that was cut is left out.
+// ReadResults reads results.txt of a folder, in the order of the file. The n-th
+// line of a cell is from its n-th run. ReadResults leaves out a line that was cut.
 func ReadResults(dir string) ([]Result, error) {
 	var out []Result
 	_, err := ScanResults(dir, func(res *benchfmt.Result) { out = append(out, parseResult(res)) })
@@ -102,8 +102,8 @@ func ReadResults(dir string) ([]Result, error) {
 }
 
 // ScanResults calls emit for each line of results.txt of a folder, in the order of
-// the file, and returns the file's unit metadata. A line that was cut is left out.
-// The Result passed to emit is reused.
+// the file, and returns the file's unit metadata. It leaves out a line that was
+// cut. The Result is reused after emit returns.
 func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
 	b, err := os.ReadFile(filepath.Join(dir, ResultsFile))
 	if err != nil {
@@ -113,10 +113,10 @@ func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadata
 }
 
 func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
-	b = b[:bytes.LastIndexByte(b, '\n')+1] // drops a cut last line, since a cut number still parses
+	b = b[:bytes.LastIndexByte(b, '\n')+1] // drops a cut last line, because a cut number could still be parsed
 	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
 	for r.Scan() {
-		// lockbench writes no line without a name.
+		// lockbench never writes a line without a name.
 		if res, ok := r.Result().(*benchfmt.Result); ok && len(res.Name.Base()) > 0 {
 			emit(res)
 		}
@@ -124,8 +124,8 @@ func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMa
 	return r.Units(), r.Err()
 }
 
-// Values are the figures of a line with their units as written. It leaves out values
-// that are not finite, which lockbench does not write.
+// Values returns the figures of a line with their original units. It leaves out
+// values that are not finite, which lockbench never writes.
 func Values(res *benchfmt.Result) iter.Seq2[string, float64] {
 	return func(yield func(string, float64) bool) {
 		for _, v := range res.Values {

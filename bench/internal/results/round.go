@@ -13,41 +13,40 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// RoundsFile has the histories of the safety scenario: one JSON object for
-// each round in each line, to be read by people too.
+// RoundsFile is the file with the rounds of the safety scenario. Each line has
+// the JSON object of one round, which people can read, too.
 const RoundsFile = "rounds.jsonl"
 
 // Round is the record of one fault on one backend, played once. Times are nanoseconds
-// since the run began, on the machine's monotonic clock, which all its processes
-// share; 0 means that it did not happen.
+// since the run began, on the machine's monotonic clock, which all processes share. 0
+// means that the event did not happen.
 type Round struct {
 	Backend string `json:"backend"`
 	Kind    Kind   `json:"kind"`
 	Fencing string `json:"fencing,omitempty"`
 	Fault   string `json:"fault"`
-	// Claims are the backend's terms, if package claim does not know the backend.
+	// Claims are the claims for the backend, if package claim does not know it.
 	Claims *claim.Terms `json:"claims,omitempty"`
-	// Conditions are the conditions that the fault makes, by the names of package claim.
+	// Conditions are the conditions that the fault makes, in the terms of package claim.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
-	// Control reports whether a safeguard was off on purpose. The result is then
-	// shown, but counts against no backend.
+	// Control reports whether a safeguard was turned off on purpose. The result
+	// is then shown, but does not count as a violation.
 	Control bool  `json:"control,omitempty"`
 	Round   int   `json:"round,omitempty"` // from 1
 	TTLms   int64 `json:"ttl_ms,omitempty"`
 	// FirstSpanNs is the FirstSpan of the plugin's Properties.
 	FirstSpanNs int64 `json:"first_span_ns,omitempty"`
-	// Missing says why the fault was not run here; nothing else is known then.
+	// Missing says why the fault was not run here. Nothing else is known about the round then.
 	Missing string `json:"missing,omitempty"`
-	// Failure says why the round was broken off. The record until then is judged
-	// nevertheless.
+	// Failure says why the round ended early. The record until then is still judged.
 	Failure string `json:"failure,omitempty"`
-	// Keeps reports whether no lease should be lost to this fault.
+	// Keeps reports whether the fault should not cause the loss of any lease.
 	Keeps bool `json:"keeps,omitempty"`
-	// InjectedNs is just before the fault was injected, HealedNs just after its end.
+	// InjectedNs is just before the fault was injected, and HealedNs is just after its end.
 	InjectedNs int64 `json:"struck_ns,omitempty"`
 	HealedNs   int64 `json:"healed_ns,omitempty"`
-	// BackNs is when the store could serve again, for a fault after which it must
-	// grant promptly.
+	// BackNs is when the store could serve again. It is set for a fault after
+	// which the store must grant promptly.
 	BackNs int64 `json:"back_ns,omitempty"`
 	Hits   int   `json:"hits"` // locks that the holder held at the injection
 	Names  int   `json:"names,omitempty"`
@@ -62,7 +61,7 @@ type Seen struct {
 	Calls  []Call  `json:"calls,omitempty"`
 }
 
-// Failed are the errors of acquires.
+// Failed returns the errors of failed acquires.
 func (s Seen) Failed() []string {
 	var failed []string
 	for _, c := range s.Calls {
@@ -89,47 +88,47 @@ type Halt struct {
 	Host int    `json:"host"`
 	Why  string `json:"why"` // one of the Halt constants
 	From int64  `json:"from_ns"`
-	To   int64  `json:"to_ns,omitempty"` // 0: it never ran again
+	To   int64  `json:"to_ns,omitempty"` // 0: the host never ran again
 }
 
-// Why a host could not run.
+// These are the reasons why a host could not run.
 const (
 	HaltFrozen  = "frozen"
 	HaltKilled  = "killed"
-	HaltStarved = "starved" // the machine gave it no time
+	HaltStarved = "starved" // the machine gave the host no processor time
 )
 
-// Hold is one grant as its holder saw it: which host had which name under which
-// token, from when to when.
+// Hold is one grant from the view of its holder: which host held which name
+// under which token, from when to when.
 type Hold struct {
 	Host  int    `json:"host"`
-	Name  int    `json:"name"` // from 0 within the round
+	Name  int    `json:"name"` // number of the name, from 0 within the round
 	Token uint64 `json:"token"`
-	// AskedNs is just before the acquire was called, GrantedNs just after it came back.
+	// AskedNs is just before the acquire was called, and GrantedNs is just after it returned.
 	AskedNs   int64 `json:"asked_ns"`
 	GrantedNs int64 `json:"granted_ns"`
-	// SentNs is when the request was sent from which the grant counts its time, where
-	// that matters and is known. A waiter may ask several times.
+	// SentNs is when the request was sent from which the TTL of the grant counts, if that matters
+	// and is known. It may be later than AskedNs, because a waiter may ask several times.
 	SentNs int64 `json:"sent_ns,omitempty"`
-	// ValidNs is the last time just before the holder asked whether the lease
-	// is valid, and was told so.
+	// ValidNs is the time just before the holder's last check that found the
+	// lease valid.
 	ValidNs int64 `json:"valid_ns"`
-	// DoneNs is when the holder learned that the lease was lost; 0 when it did not.
+	// DoneNs is when the holder learned that the lease was lost, or 0 if it did not.
 	DoneNs int64  `json:"done_ns,omitempty"`
-	Cause  string `json:"cause,omitempty"` // of the loss
-	// ReleaseNs is before the release was called and ReleasedNs after it came
-	// back without an error; 0 when that did not happen.
+	Cause  string `json:"cause,omitempty"` // the cause of the loss
+	// ReleaseNs is just before the release was called. ReleasedNs is just after
+	// the release returned without an error. Each is 0 if that did not happen.
 	ReleaseNs  int64 `json:"release_ns,omitempty"`
 	ReleasedNs int64 `json:"released_ns,omitempty"`
-	// Renewals are the confirmed renewals, each as the times of sending and reply.
+	// Renewals are the confirmed renewals, each with the times of the request and of the reply.
 	Renewals [][2]int64 `json:"renewals_ns,omitempty"`
 }
 
-// Held reports whether a hold has no end.
+// Held reports whether a hold has not ended.
 func (h *Hold) Held() bool { return h.DoneNs == 0 && h.ReleaseNs == 0 }
 
-// Until is when the holder ceased to act as one. It then began to release, or last
-// found the lease valid.
+// Until is when the holder stopped acting as the holder, because it began to release.
+// Without a release it is the last time that the holder found the lease valid.
 func (h *Hold) Until() int64 {
 	if h.ReleaseNs > 0 {
 		return h.ReleaseNs
@@ -137,7 +136,7 @@ func (h *Hold) Until() int64 {
 	return h.ValidNs
 }
 
-// Attempt is the hold in the form that scenarios with figures use.
+// Attempt converts the hold to the form that scenarios with figures use.
 func (h *Hold) Attempt() Attempt {
 	a := Attempt{
 		Client: int32(h.Host), Name: int32(h.Name), Asked: h.AskedNs, Answered: h.GrantedNs,
@@ -154,8 +153,8 @@ func (h *Hold) Attempt() Attempt {
 	return a
 }
 
-// Write is one write to a guarded resource, or to its twin without a guard, by
-// a holder that believed to hold the lock when it began to prepare it.
+// Write is one write to a guarded resource, or to its twin without a guard. The
+// holder believed that it held the lock when it began to prepare the write.
 type Write struct {
 	Host    int    `json:"host"`
 	Name    int    `json:"name"`
@@ -163,43 +162,43 @@ type Write struct {
 	Guarded bool   `json:"guarded,omitempty"`
 	SentNs  int64  `json:"sent_ns"`
 	DoneNs  int64  `json:"done_ns"`
-	Refused bool   `json:"refused,omitempty"` // as stale
+	Refused bool   `json:"refused,omitempty"` // refused because the token was stale
 }
 
-// Op is the kind of a call: a way to hold a lock, or an end.
+// Op is the kind of a call.
 type Op string
 
-// The ops.
+// These are the kinds of calls.
 const (
 	OpLock Op = "lock" // Acquire, Release
 	OpTry  Op = "try"  // TryAcquire, Release
 	OpDo   Op = "do"   // Do
-	OpLead Op = "lead" // Run of an elector
+	OpLead Op = "lead" // Run of an Elector
 
 	OpRelease Op = "release"
-	OpClose   Op = "close" // of a client
+	OpClose   Op = "close" // Close of a client
 	OpOpen    Op = "open"
 )
 
-// Call is a call of a caller that came back.
+// Call is a call of a caller that has returned.
 type Call struct {
 	Op     Op    `json:"op"`
 	Name   int   `json:"name"`
 	SentNs int64 `json:"sent_ns"`
 	BackNs int64 `json:"back_ns"`
-	// LimitNs is when its context ended, or was to end.
+	// LimitNs is when the context of the call ended, or would have ended.
 	LimitNs int64 `json:"limit_ns,omitempty"`
-	// Outcome is "" for success, else one of the outcomes; Error is the text.
+	// Outcome is "" for success, else one of the outcomes below. Error is the text of the error.
 	Outcome string `json:"outcome,omitempty"`
 	Error   string `json:"error,omitempty"`
-	// Served reports whether the client had been granted a lock before, and Ran
-	// whether the function that was to be run under the lock was.
+	// Served reports whether the client had been granted a lock before the call. Ran
+	// reports whether the call ran the function that it had to run under the lock.
 	Served bool `json:"served,omitempty"`
 	Ran    bool `json:"ran,omitempty"`
 }
 
-// These are the outcomes of a call that came back with an error. CallOver means that
-// its context has ended, or that its lock is held or was lost meanwhile.
+// These are the outcomes of a call that returned an error. CallOver means that the
+// context ended, that the lock is held, or that it was lost meanwhile.
 const (
 	CallClosed = "closed" // the client was closed
 	CallOver   = "over"
@@ -209,13 +208,14 @@ const (
 // Failed reports whether the call is an acquire that has failed.
 func (c Call) Failed() bool { return c.Outcome != "" && c.Op == OpLock }
 
-// GaveUp reports whether the call failed by itself before its function ran.
+// GaveUp reports whether the call failed, but not by CallClosed or CallOver, before its function
+// ran.
 func (c Call) GaveUp() bool { return c.Outcome == CallFailed && !c.Ran }
 
 // Waits reports whether the call waits for a lock.
 func (c Call) Waits() bool { return c.Op == OpLock || c.Op == OpDo || c.Op == OpLead }
 
-// Shift moves all times by ns.
+// Shift adds ns to all times.
 func (r *Round) Shift(ns int64) {
 	r.times(func(t *int64) {
 		if *t != 0 {
@@ -224,7 +224,7 @@ func (r *Round) Shift(ns int64) {
 	})
 }
 
-// times calls f with every time in r.
+// times calls f with a pointer to every time in r.
 func (r *Round) times(f func(*int64)) {
 	all := func(times ...*int64) {
 		for _, t := range times {
@@ -261,12 +261,12 @@ func (f *Folder) AddRound(r Round) (err error) {
 	return errors.Join(err, file.Close())
 }
 
-// maxRound bounds one line of the rounds.
+// maxRound is the largest size of one line of the rounds file, in bytes.
 const maxRound = 64 << 20
 
 // ReadRounds reads the rounds of a folder, in the order in which they were run. It
-// returns none when the scenario was not run. A last line that was cut is an error
-// wrapping [ErrTruncated], beside the rounds before it.
+// returns none if the scenario was not run. If the last line was cut, it returns
+// the rounds before that line and an error wrapping [ErrTruncated].
 func ReadRounds(dir string) ([]Round, error) {
 	f, err := os.Open(filepath.Join(dir, RoundsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -279,7 +279,7 @@ func ReadRounds(dir string) ([]Round, error) {
 	return ParseRounds(f)
 }
 
-// ParseRounds reads the text of a rounds file, as [ReadRounds] does.
+// ParseRounds is like [ReadRounds], but reads the text of a rounds file.
 func ParseRounds(r io.Reader) ([]Round, error) {
 	var out []Round
 	lines := bufio.NewScanner(r)
@@ -298,14 +298,14 @@ func ParseRounds(r io.Reader) ([]Round, error) {
 	return out, lines.Err()
 }
 
-// These bound the values of a round, because a file may be damaged, or written by hand.
+// These bound the values of a round, because a file may be damaged or written by hand.
 const (
 	maxNames = 10_000
 	maxTTLms = 24 * 60 * 60 * 1000
 	maxTime  = int64(1) << 60 // nanoseconds: 36 years
 )
 
-// check finds numbers that are unfit for computing.
+// check returns an error if a number is outside of these bounds.
 func (r *Round) check() error {
 	if r.Names < 0 || r.Names > maxNames || r.TTLms < 0 || r.TTLms > maxTTLms {
 		return fmt.Errorf("%d names and a TTL of %d ms are not those of a round", r.Names, r.TTLms)

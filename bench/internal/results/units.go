@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Unit describes a unit of results.txt. A time such as "p90-ns/wait" needs no entry,
+// Unit describes a unit of results.txt. A time such as "p90-ns/wait" needs no Unit,
 // because its name says enough.
 type Unit struct {
-	Name     string // as written: "cycles/s"
+	Name     string // as in results.txt: "cycles/s"
 	Title    string // title of its column; "" for none
 	Interval bool   // shown with an interval, as the first figure of an operation
-	Better   string // "lower", "higher", or "" for neither; a time is better lower
+	Better   string // "lower", "higher", or "" for neither; for a time, lower is always better
 	Added    bool   // the figures of parts that measure together are added
 	Tested   bool   // see [Tested]
 }
 
-// Units are all units that have a column or are no times, in the order of a report.
+// Units are all units that have a column or are not times, in the order of a report.
 var Units = []Unit{
 	{Name: "p50-ns/acquire", Title: "acquire p50", Interval: true},
 	{Name: "p99-ns/acquire", Title: "p99"},
@@ -70,7 +70,7 @@ var Units = []Unit{
 	{Name: "renewal-cpu-%", Title: "renewal-cpu-%", Better: "lower"},
 }
 
-// UnitOf returns the entry of a unit, or one with the name alone.
+// UnitOf returns the Unit with a name, or one that has only the name.
 func UnitOf(name string) Unit {
 	for _, u := range Units {
 		if u.Name == name {
@@ -80,7 +80,7 @@ func UnitOf(name string) Unit {
 	return Unit{Name: name}
 }
 
-// better is the direction of a unit in results.txt.
+// better says which direction is better for a unit, as in results.txt.
 func better(name string) string {
 	u := UnitOf(name)
 	if strings.Contains(name, "-ns/") {
@@ -92,9 +92,8 @@ func better(name string) string {
 	return "better=" + u.Better + " "
 }
 
-// Tested reports whether a figure is compared, as the middle and the tail of each
-// latency and rates are. The others follow from these, or are about the load and not
-// about the backend.
+// Tested reports whether a unit is compared: p50 and p99 of each latency, and rates.
+// Other figures follow from these, or describe the load and not the backend.
 func Tested(name string) bool {
 	if what, op, ok := strings.Cut(name, "-ns/"); ok {
 		return (what == "p50" || what == "p99") && op != "lag"
@@ -103,7 +102,7 @@ func Tested(name string) bool {
 }
 
 // Hidden reports whether a unit without a title needs no column, because other units
-// of its operation or a chart say enough.
+// of its operation or a chart show enough.
 func Hidden(name string) bool {
 	known := slices.ContainsFunc(Units, func(u Unit) bool { return u.Name == name })
 	return known || slices.ContainsFunc([]string{"p50-", "p90-", "p99-", "p99.9-", "max-"}, func(prefix string) bool {

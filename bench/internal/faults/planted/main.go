@@ -1,7 +1,6 @@
-// Command planted is a plugin that keeps locks in Redis with one bug that its
-// configuration chooses. The tests of the checkers run it: each bug has to be
-// found. As lockplugin-stranger it is the plugin of a store that lockbench does not
-// know.
+// Command planted is a plugin that keeps locks in Redis and has one bug, which its
+// configuration chooses. The tests of the checkers run it, and must find each bug.
+// As lockplugin-stranger it is the plugin of a store that lockbench does not know.
 package main
 
 import (
@@ -36,7 +35,7 @@ func main() {
 }
 
 var properties = driver.Properties{
-	Name:    "redis", // it is shown on the servers of that backend
+	Name:    "redis", // it uses the servers of that backend
 	Fencing: driver.FencingDurable, Scope: driver.ScopeShared, SurvivesPlugin: true,
 	TTLMin: time.Millisecond, TTLStep: time.Millisecond, TTLMax: time.Hour, Durability: "none",
 }
@@ -46,13 +45,13 @@ type backend struct {
 	bug string
 }
 
-// The scripts get key, counter and tombstone of the owner, and then bug, owner,
-// token and TTL in milliseconds.
+// KEYS are the lock's key, its counter and the owner's tombstone. ARGV are the
+// bug, the owner, the token and the TTL in milliseconds.
 var (
-	// acquire grants too early with the bugs pause (the holder has missed a
-	// renewal) and early (80 ms before the lease is over, which its holder
-	// believes until 22 ms before that), and counts
-	// tokens from the start of the data with the bug token.
+	// acquire grants too early with bug pause (after a missed renewal) and with
+	// bug early (80 ms before the lease is over, although its holder stops only
+	// 22 ms before). With bug token it takes tokens from a counter that is lost
+	// with the data.
 	acquire = redis.NewScript(`
 		if redis.call('EXISTS', KEYS[3]) == 1 then return {-2, 0} end
 		local left, ttl = redis.call('PTTL', KEYS[1]), tonumber(ARGV[4])
@@ -68,9 +67,9 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', string.format('%.0f', token))
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
-	// renew brings a lease back with the bug resurrect, whoever has the lock.
-	// With the bug release it finds every lease well, else the owner of a key that
-	// was deleted would know of that before the next grant on a busy machine.
+	// renew, with bug resurrect, restores a lost lease even if another owner has
+	// the lock. With bug release it always succeeds, because an owner could
+	// otherwise learn of its deleted key before the next grant on a busy machine.
 	renew = redis.NewScript(`
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
 		if not own and ARGV[1] == 'release' then return 1 end
@@ -78,7 +77,7 @@ var (
 		redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'token', ARGV[3])
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return 1`)
-	// release deletes the key of whoever has it with the bug release.
+	// release, with bug release, deletes the key of any owner.
 	release = redis.NewScript(`
 		if ARGV[3] == '0' then redis.call('SET', KEYS[3], 1, 'EX', 60) end
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
@@ -92,7 +91,7 @@ func (b *backend) run(ctx context.Context, s *redis.Script, r driver.Request) *r
 		b.bug, r.Owner, r.Token, r.TTL.Milliseconds())
 }
 
-// unknown wraps an error of the server: nobody knows what came of the request.
+// unknown wraps an error of the server when the outcome of the request is unknown.
 type unknown struct{ error }
 
 func (unknown) Unwrap() error { return driver.ErrUnavailable }

@@ -1,4 +1,4 @@
-// Command holder is an application: it takes a lock and holds it until SIGTERM.
+// Command holder is an application that acquires a lock and holds it until SIGTERM.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// Its arguments are a plugin, the address of the store, and a TTL.
+// The arguments are the path of a plugin, the address of the store, and a TTL.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

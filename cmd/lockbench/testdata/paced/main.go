@@ -1,5 +1,5 @@
-// Command paced is the memory backend with operations that take as long as the
-// linker was told: -ldflags "-X main.pace=10ms".
+// Command paced is the memory backend with slow operations. The linker sets how
+// long each takes: -ldflags "-X main.pace=10ms".
 package main
 
 import (
