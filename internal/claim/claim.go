@@ -125,8 +125,8 @@ var Conditions = []Condition{
 // Exception lists rules that, by documentation, are not promised under some conditions.
 type Exception struct {
 	Rules []Rule `json:"rules"`
-	// The exception applies if every condition in All is met and, unless Any is
-	// empty, at least one in Any.
+	// All are conditions that must all be met for the exception to apply.
+	// Unless Any is empty, one condition in Any must be met, too.
 	All []Condition `json:"all"`
 	Any []Condition `json:"any,omitempty"`
 	// Why explains how two hosts may hold a lock at once, if they may. It is
