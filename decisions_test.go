@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// These limits keep docs/decisions short, because decisions are binding and must be read.
+// These limits keep docs/decisions short, because every decision there binds later work.
 const (
 	mostDecisionLines = 10  // lines of one decision, without blank lines
 	mostDecisionWidth = 120 // characters of one line

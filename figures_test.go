@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// performance is the only page with new figures. Other pages copy rows of its
-// tables.
+// performance is the only page with figures of its own. Other pages copy rows
+// of its tables.
 const performance = "docs/performance.md"
 
 var (

@@ -70,7 +70,7 @@ var rules = []rule{
 		forbid:  []string{module + "core", module + "plugins/", module + "bench", module + "internal/"},
 		allow:   append([]string{module + "core/driver", module + "core/internal", module + "core/plugin", "!" + module + "core/plugin/plugintest"}, shared...),
 		because: "a plugin carries driver.Backend over a wire: queues, renewal and deadlines live in core, once, on the host's side",
-		// plugintest may use core.
+		// The package plugintest, below core/plugin, may use core.
 		thisOnly: true,
 	},
 	{

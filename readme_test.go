@@ -16,7 +16,7 @@ var (
 	inline = regexp.MustCompile("`((?:lockbench|lockplugin-[a-z]+) [^`]+)`")
 )
 
-// aroundPart makes a whole program of a part of one in README.md.
+// aroundPart wraps a part of a program in README.md into a whole program.
 const aroundPart = `package main
 
 import (

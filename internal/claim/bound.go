@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// The bounds of claims are computed from these numbers. Numbers of package core are its defaults.
+// These are the terms of the sums that bound claims. Those of package core are core's defaults.
 const (
-	// Slack is the time that a running process on a busy machine needs beyond the
-	// counted times.
+	// Slack is what a bound adds to the sum of waits, for a process on a busy
+	// machine.
 	Slack = 500 * time.Millisecond
 
 	// CleanupBudget is the default of core.Options.CleanupBudget.
@@ -17,20 +17,20 @@ const (
 	// ended, plus two of core's ticks, by which the end of the call may be late.
 	underWay = 50*time.Millisecond + 2*10*time.Millisecond
 
-	// AcquireGrace is how long after the end of its ctx an Acquire or a
-	// TryAcquire returns.
+	// AcquireGrace is the longest time from the end of its ctx until an Acquire
+	// or a TryAcquire returns.
 	AcquireGrace = underWay + CleanupBudget + Slack
-	// ReleaseGrace is the same for Release, which drains a renewal first.
+	// ReleaseGrace is the same for Release, which drains a renewal before it releases.
 	ReleaseGrace = CleanupBudget/2 + CleanupBudget + Slack
 	// CloseGrace is the same for Client.Close. It covers the releases, stuck
-	// goroutines, and the plugin's end. docs/operations.md says it, too.
+	// goroutines, and the plugin's end. docs/operations.md states it, too.
 	CloseGrace = 2*CleanupBudget + time.Second
 
-	// ProcessGone is the longest time that a plugin process outlives its host. It
-	// waits 5 s without a host, then it releases and closes.
+	// ProcessGone is the longest time that a plugin process outlives its host.
+	// The process waits 5 s without a host, then releases and closes.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
 
-	// askAgain is how often the first in a queue asks, woken or not (core: maxAsk).
+	// askAgain is how often a queue's first waiter asks, whether or not it is woken (core: maxAsk).
 	askAgain = time.Second
 	// retry is the longest pause between two tries (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
@@ -42,9 +42,9 @@ const (
 // Terms are the particular promises of one backend. The zero value is for an unknown
 // backend.
 type Terms struct {
-	// Exceptions are the claims that the backend does not make, by its documentation.
+	// Exceptions are the claims that the backend, by its documentation, does not make.
 	Exceptions []Exception
-	// Turn is how long a lock is kept for a waiter that does not come. 0 means
+	// Turn is how long a lock is kept for a waiter that does not take it. 0 means
 	// [Setting.FirstSpan] if the store itself grants locks to waiters, and 2 s otherwise.
 	Turn time.Duration
 	// ExpiresLate is added to [Slack]. A lease may outlive its TTL by the sum,

@@ -8,7 +8,7 @@ import (
 // Rule is the name of a promise.
 type Rule string
 
-// The rules of what never happens.
+// These rules say what never happens.
 const (
 	// Overlap says that no two holds of one name overlap. A hold lasts from the
 	// return of its grant to the sending of its release.
@@ -47,7 +47,7 @@ const (
 	Crash Rule = "crash"
 )
 
-// The rules of what must happen.
+// These rules say what must happen.
 const (
 	// Survives says that no lease is lost to an interruption shorter than the bound.
 	Survives Rule = "survives"
@@ -86,7 +86,7 @@ func (r Rule) Within(s Setting) time.Duration {
 // Condition is an event, or a setting, under which a claim may not hold.
 type Condition string
 
-// The conditions. docs/safety.md says what each is.
+// These are the conditions. docs/safety.md explains each of them.
 const (
 	// What happens to data.
 	DataLost        Condition = "data-lost"
@@ -134,7 +134,7 @@ type Exception struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Exempt returns the exception from a rule under the conditions made. If several apply, it
+// Exempt returns the exception from rule under the conditions in made. If several apply, it
 // returns the one with the most conditions. ok is false if none applies: the claim holds.
 //
 // Token is a separate rule. Even if two hosts may hold a lock, a resource that
@@ -162,14 +162,14 @@ func (e Exception) met(made []Condition) bool {
 func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 
 // Twice returns the rules that fail when a store grants a lock while a lease is
-// valid and the holder then loses that lease. It appends more.
+// valid and the holder then loses that lease. The rules in more follow.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
 // TwiceForLong returns the rules that fail when a store may also forget the
-// second grant and remember the first. It appends more.
+// second grant and remember the first. The rules in more follow.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
-// Late returns the rules that fail when nothing is granted for a while. It appends more.
+// Late returns the rules that fail when nothing is granted for a while, and then those in more.
 func Late(more ...Rule) []Rule { return append([]Rule{Standby, Woken, Granted}, more...) }
 
 // everywhere lists the exceptions that apply to all backends.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sets lists the names by which a claim file may call groups of rules.
+// sets lists groups of rules, each with the name that it has in a claim file.
 var sets = []struct {
 	name  Rule
 	rules []Rule

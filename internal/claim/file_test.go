@@ -35,7 +35,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileWithMistakes: an unknown word, if ignored, would promise more than the author meant.
+// TestFileWithMistakes checks that unknown words, which would promise too much, are errors.
 func TestFileWithMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"forgets": true}`:             "forgets",

@@ -95,7 +95,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone names rules in their order. The sets of [Twice] and [Late] get one name each.
+// gone returns the names of rules in order, with one name for each of the sets Twice and Late.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {

@@ -9,8 +9,8 @@ type backend struct {
 // shown. Each has a file with its terms.
 var backends = []backend{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
-// TermsOf returns the terms of a backend: the given ones unless they are nil,
-// or else the known ones. They are the zero value for an unknown backend.
+// TermsOf returns given unless it is nil, or else the known terms of a backend.
+// For an unknown backend these are the zero value.
 func TermsOf(backend string, given *Terms) Terms {
 	if given != nil {
 		return *given

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Background tracks work that a harm does in the background until it is healed, by the owner
-// of the work. Its zero value is ready, and its methods may be called from any goroutine.
+// Background has the background work of harms that are not healed yet, by the owner of
+// the work. Its zero value is ready, and its methods may be called from any goroutine.
 type Background struct {
 	mu   sync.Mutex
 	ends map[any][]func() error

@@ -29,7 +29,7 @@ type impairment struct {
 }
 
 const (
-	// pieceSize is how much is read at once.
+	// pieceSize is the largest number of bytes that are read at once.
 	pieceSize = 32 << 10
 	// maxWaiting is how many pieces may wait in one direction of a connection.
 	maxWaiting = 1024

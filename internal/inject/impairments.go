@@ -91,8 +91,8 @@ func (p *Proxy) Silence() error {
 	return nil
 }
 
-// forget hides the ends of connections in one direction, and ends all
-// connections in the other one.
+// forget hides the ends of connections in the direction hidden, and ends all
+// connections in the direction ended.
 func (p *Proxy) forget(hidden, ended Direction) error {
 	err := p.harm(impairment{hidesEnds: true}, hidden)
 	p.mu.Lock()

@@ -42,9 +42,9 @@ type started struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Start starts c, passes spec to its open function, and returns when c is
-// ready. It passes each line of c to take, one at a time, until c has ended.
-// After an error, which may come from the child, no process is left.
+// Start starts c, sends spec to the open function of [Become] in c, and returns
+// when c is ready. It passes each line of c to take, one at a time, until c has
+// ended. After an error, which may come from the child, no process is left.
 func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) error {
 	out, err := c.start()
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *Child) start() (out *os.File, err error) {
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// StdoutPipe does not do here, because Wait closes its pipe before all data are read.
+	// StdoutPipe is unsuitable here, because Wait closes its pipe before all data are read.
 	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func await(t *testing.T, said <-chan line) (l line) {
 }
 
 // TestChild checks that a child answers, that Close ends it and may be called
-// twice, and that a crash is told from a normal end.
+// twice, and that a crash is distinguished from a normal end.
 func TestChild(t *testing.T) {
 	for _, crashes := range []bool{false, true} {
 		c, said := startChild(t)

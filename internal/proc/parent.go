@@ -25,10 +25,10 @@ type Agent[Order any] interface {
 	Close() error
 }
 
-// Become makes this process a child, and ends it after that, if the environment
+// Become runs this process as a child, and then exits, if the environment
 // variable role is set. Otherwise it does nothing. Call it first in main or
-// TestMain. When open has returned, the parent is told its error. An error of
-// Close is written to standard error, after the name in called.
+// TestMain. The parent is told that open has returned, and open's error. An
+// error of Close is written to standard error, after the name in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return

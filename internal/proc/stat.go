@@ -83,8 +83,8 @@ func Family(pid int) []int {
 // has not waited for.
 //
 // While pid waits for no child, an empty list proves that it has no descendants,
-// except below a process that adopts orphans itself. A child stays on the list when
-// it ends, and is on it before it leaves its own children to pid.
+// except below a process that adopts orphans itself. A child stays on the list
+// when it ends, so it is on the list when its own children become children of pid.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, f := range files {

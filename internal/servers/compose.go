@@ -28,7 +28,7 @@ type Compose struct {
 }
 
 // composeTimeout bounds how long the services of a backend may take to become
-// healthy, after their images were fetched if necessary.
+// healthy. This may include fetching their images.
 const composeTimeout = 5 * time.Minute
 
 // removeProject is a script that waits until its standard input ends, and then removes
@@ -42,8 +42,8 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project. It starts only the process that cleans up. It
-// fails if docker, its daemon or compose v2 is missing.
+// NewCompose prepares a project. It starts only the process that later cleans
+// up. It fails if docker, its daemon or compose v2 is missing.
 func NewCompose(ctx context.Context) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {

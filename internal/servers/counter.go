@@ -25,8 +25,8 @@ func (s Served) Since(before Served) Served {
 // of INFO). MySQL and MariaDB count statements (Questions). etcd counts the
 // messages that it received, both requests and messages in streams
 // (grpc_server_msg_received_total of its metrics). PostgreSQL has no counter here,
-// because it reports its work up to ten seconds late. If it is at a distance, the
-// relay counts what clients send, and a pipeline of statements once.
+// because it reports its work up to ten seconds late. At a distance, the relay in
+// front of PostgreSQL counts what clients send, and a pipeline of statements once.
 type Counter struct {
 	Own   float64 // commands that one reading adds to each node
 	Reads float64 // number of readings, including the one in progress

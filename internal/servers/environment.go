@@ -179,7 +179,7 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead makes each host's path to server n lead to the servers in to, by calling by.
+// Lead calls by for each host's path to server n, so that it leads to the servers in to.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }

@@ -100,7 +100,7 @@ var OneSQLServer = map[Capability]string{
 	CapEvict:    "a SQL server deletes no rows by itself",
 }
 
-// The settings that stores have in common.
+// These settings are common to several stores.
 const (
 	Plain       = "plain"   // the servers alone
 	WithReplica = "replica" // a replica follows the server, and can replace it
@@ -162,7 +162,7 @@ func (k *Kind) config(at []string) driver.Config {
 // Capability is a feature of an environment that a fault needs.
 type Capability string
 
-// The capabilities.
+// These are the capabilities.
 const (
 	CapShared   Capability = "shared"   // several hosts use the store
 	CapServers  Capability = "servers"  // servers of ours, shared by hosts with their own paths
@@ -178,7 +178,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns others and, in addition, several capabilities with one reason.
+// Lacking returns a copy of others in which all capabilities, too, have the reason why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {

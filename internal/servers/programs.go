@@ -75,7 +75,7 @@ func (p *Program) AskVersion(ctx context.Context) {
 }
 
 // errNoComposeV2 says how to install compose v2. Ubuntu and Debian give the
-// package different names, and under Debian's name there was once version 1.
+// package different names, and Debian 12 has version 1 under Debian's name.
 var errNoComposeV2 = &NotInstalledError{
 	Program: dockerCompose,
 	how: "Ubuntu: apt-get install docker.io docker-compose-v2; Debian 13: apt-get install docker.io docker-compose; " +

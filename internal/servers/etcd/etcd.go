@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// The settings of an etcd cluster.
+// These are the settings of an etcd cluster.
 const (
 	One   = "one"
 	Three = "three"
@@ -53,7 +53,7 @@ var Kind = &servers.Kind{
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
 	s := &store{Environment: e}
 	size := 1
-	// Without this option a member could be removed or added only after 5 s of peace.
+	// Without this flag etcd would change its members only after 5 s without a disturbance.
 	args := []string{"--strict-reconfig-check=false"}
 	if w.Setting == FewOperations {
 		args = append(args, "--max-txn-ops=64")

@@ -57,8 +57,8 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 	})
 }
 
-// election bounds the time to elect a leader and to make clients leave a member
-// without a leader, which takes a second.
+// election bounds the time of an election, plus the second that clients need to
+// leave a member without a leader.
 const election = 3 * time.Second
 
 // longer is longer than any TTL of a search.

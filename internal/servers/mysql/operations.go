@@ -140,8 +140,8 @@ func sqlRotate(to string) servers.Step {
 	}
 }
 
-// lockGaps asks for rows that do not exist, each next to one that does, by one query for each.
-// Asked for several rows at once, the server may read the whole of a small table, and lock it.
+// lockGaps locks the gaps next to rows, by queries for rows that do not exist. It sends one query
+// per row, because for several rows the server may read the whole of a small table, and lock it.
 func lockGaps(ctx context.Context, s *store, _ int) error {
 	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
 	if err != nil && !numbered(err, unknownTable) {
@@ -154,7 +154,7 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 	return s.hold(ctx, all...)
 }
 
-// foreignRows is a number so high that locking these rows locks much of the table.
+// foreignRows is so large a number that locking these rows locks much of the table.
 const foreignRows = 500
 
 // lockForeignRows returns a step that inserts rows and locks them by name.

@@ -19,7 +19,7 @@ import (
 // than the remaining time of most leases.
 const ahead = 3 * time.Second
 
-// failovers let the replica take over, in order, and later the first server again.
+// failovers are planned failovers to the replica, and later back to the first server.
 var failovers = []servers.Operation{
 	sqlFailover("failover", "the replica takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget),
 	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget, claim.ClockForward, claim.ClockBack),

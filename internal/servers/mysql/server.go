@@ -75,7 +75,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 // database, in the form of go-sql-driver/mysql.
 func Address(s *servers.Server) string { return At(s.Addr()) }
 
-// At returns the [Address] of a server at host:port.
+// At is like [Address], for a server at host:port.
 func At(addr string) string {
 	return fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, addr, mariaDatabase)
 }

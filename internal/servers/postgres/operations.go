@@ -93,7 +93,7 @@ var operations = []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE " + table)},
 }
 
-// foreignRows is a number so high that locking these rows locks much of the table.
+// foreignRows is so large a number that locking these rows locks much of the table.
 const foreignRows = 500
 
 func rotate(to string) servers.Step {

@@ -98,7 +98,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 // Address returns the address of a server from [Start], with account and database.
 func Address(s *servers.Server) string { return At(s.Addr()) }
 
-// At returns the [Address] of a server at host:port.
+// At is like [Address], for a server at host:port.
 func At(addr string) string {
 	return fmt.Sprintf("postgres://%s:%s@%s/%s", superuser, password, addr, database)
 }

@@ -114,8 +114,8 @@ var onGroups = []servers.Operation{
 		Do: failForth((*inject.Proxy).Lead), Undo: failBack((*inject.Proxy).Lead),
 	},
 	{
-		// The lock is free on the second master. Hosts that have used the first
-		// master do not use a connection to the second while the first serves them.
+		// The lock is free on the second master. A host that has used the first
+		// master uses no connection to the second while the first serves it.
 		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Makes: []claim.Condition{claim.TwoStores},
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
@@ -274,7 +274,7 @@ const (
 )
 
 // evicting lets servers delete keys when their memory is full, and limits the
-// memory so that it soon is. keeping ends that.
+// memory so that it soon is full. keeping ends both.
 var (
 	evicting = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 		info, err := s.admins[n].InfoMap(ctx, "memory").Result()
@@ -288,7 +288,7 @@ var (
 	keeping = servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...)))
 )
 
-// fill writes so much that servers evict keys, before hosts look at the policy again.
+// fill writes so much, before hosts look at the policy again, that servers evict keys.
 var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 	value := strings.Repeat(" ", fillerSize)
 	_, err := s.admins[n].Pipelined(ctx, func(all goredis.Pipeliner) error {

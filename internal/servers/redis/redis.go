@@ -58,8 +58,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 // StartStep starts some servers of an environment, or sends them commands.
 type StartStep func(ctx context.Context, e *servers.Environment, w servers.Requirements) error
 
-// Prepare makes an account for hosts, does the given steps, and lets the
-// environment answer questions to servers that speak Redis's protocol.
+// Prepare makes an account for hosts, does the given steps, and sets e.Product
+// for servers that speak Redis's protocol.
 func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements, steps ...StartStep) error {
 	if err := e.Account(ctx, w); err != nil {
 		return err

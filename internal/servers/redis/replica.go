@@ -99,8 +99,8 @@ func rejoin(ctx context.Context, e *servers.Environment) error {
 }
 
 // failOver makes the replica at to the master in place of the server at from,
-// in order: writes stall until the replica has all of them. by, a Retarget or a
-// Lead, leads the hosts to the new master.
+// by a planned failover: writes stall until the replica has all of them. by, a
+// Retarget or a Lead, leads the hosts to the new master.
 func failOver(ctx context.Context, e *servers.Environment, from, to string, by inject.Leading) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
@@ -117,14 +117,14 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 	return errors.Join(err, e.Lead(0, by, to), awaitLink(ctx, from))
 }
 
-// failForth returns a failover to the replica.
+// failForth returns a planned failover to the replica.
 func failForth(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		return failOver(ctx, e, e.Servers[0].Addr(), e.Replica.Addr(), by)
 	}
 }
 
-// failBack returns a failover back to the first server.
+// failBack returns a planned failover back to the first server.
 func failBack(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		first, second := e.Servers[0].Addr(), e.Replica.Addr()
@@ -172,9 +172,9 @@ func startSentinel(ctx context.Context, e *servers.Environment) error {
 	return e.Ready(ctx)
 }
 
-// sentinelFailOver makes Sentinel promote a replica, in order. It returns when
-// Sentinel names another master and the other replicas follow that master, so
-// that no replica is left to confirm writes of the old master.
+// sentinelFailOver makes Sentinel promote a replica, by a planned failover. It
+// returns when Sentinel names another master and the other replicas follow that
+// master, so that no replica is left to confirm writes of the old master.
 func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

@@ -14,7 +14,7 @@ import (
 // Fsync says how a Redis server writes its append-only file.
 type Fsync string
 
-// The variants. FsyncNone writes no file.
+// These are the variants. FsyncNone writes no file.
 const (
 	FsyncNone     Fsync = ""
 	FsyncEverySec Fsync = "everysec"
