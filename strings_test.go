@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// These patterns find the texts that a user may see. They are literals of several
-// words, except texts for a store and texts that only a contributor reads.
+// These patterns find the texts that a user may see. Such texts are literals of
+// several words, except texts for a store and texts that only a contributor reads.
 var (
 	unseen   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|SET|ALTER|DO|GRANT|REVOKE|KILL|SHOW|local|FLUSH) |^--|\bredis\.call\b`)
 	unworded = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that)\b`)

@@ -20,10 +20,10 @@ const (
 	// AcquireGrace is the longest time from the end of its ctx until an Acquire
 	// or a TryAcquire returns.
 	AcquireGrace = underWay + CleanupBudget + Slack
-	// ReleaseGrace is the same for Release, which drains a renewal before it releases.
+	// ReleaseGrace is the same for Release, which first waits for a renewal in progress.
 	ReleaseGrace = CleanupBudget/2 + CleanupBudget + Slack
-	// CloseGrace is the same for Client.Close. It covers the releases, stuck
-	// goroutines, and the plugin's end. docs/operations.md states it, too.
+	// CloseGrace is the same bound for Client.Close. It covers the releases,
+	// stuck goroutines, and the plugin's end. docs/operations.md states it, too.
 	CloseGrace = 2*CleanupBudget + time.Second
 
 	// ProcessGone is the longest time that a plugin process outlives its host.

@@ -107,7 +107,7 @@ const (
 	// What happens to clocks.
 	ClockForward Condition = "clock-forward"
 	ClockBack    Condition = "clock-back"
-	// What happens to hosts. These excuse only the host concerned.
+	// What happens to hosts. These conditions excuse only the host concerned.
 	HostStopped Condition = "host-stopped"
 	PluginDied  Condition = "plugin-died"
 	// Settings.

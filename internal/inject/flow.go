@@ -34,7 +34,7 @@ const (
 	// maxWaiting is how many pieces may wait in one direction of a connection.
 	maxWaiting = 1024
 	// takeTime bounds how long the receiver of a piece may fail to read it.
-	// After that the connection is ended.
+	// After that time the proxy ends the connection.
 	takeTime = 30 * time.Second
 )
 

@@ -10,7 +10,7 @@ import (
 const (
 	// beatEvery is the time between two beats.
 	beatEvery = 5 * time.Millisecond
-	// stallAfter is the time between two beats from which on the process counts as stalled.
+	// stallAfter is the longest time between two beats that does not count as a stall.
 	stallAfter = 15 * time.Millisecond
 )
 

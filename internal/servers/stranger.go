@@ -18,7 +18,7 @@ const (
 	DirPlace  = "{dir}"  // a directory that is empty at first
 )
 
-// Stranger is how a command starts the servers of a store of which nothing else is known.
+// Stranger describes a store of which nothing is known but a command that starts its servers.
 type Stranger struct {
 	// Line is a command for /bin/sh that becomes the server. The server listens
 	// on [PortPlace] and keeps its data in [DirPlace], its working directory.

@@ -34,7 +34,7 @@ type Options struct {
 }
 
 // Start starts a cluster of one member and returns when it answers. A nil opts
-// is the zero value. The error wraps [ErrNotInstalled] if there is no etcd.
+// means the zero value. The error wraps [ErrNotInstalled] if there is no etcd.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	members, err := StartCluster(ctx, 1, opts)
 	if err != nil {

@@ -44,8 +44,8 @@ var added sync.Map
 // It must be called before servers of the kind are asked for.
 func Add(k *servers.Kind) { added.Store(k.Name, k) }
 
-// Of returns the kind of a backend's store. For an unknown backend it has only
-// the name.
+// Of returns the kind of a backend's store. The kind of an unknown backend has
+// only the name.
 func Of(backend string) *servers.Kind {
 	if k, ok := added.Load(backend); ok {
 		return k.(*servers.Kind)

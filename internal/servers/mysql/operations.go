@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// statements returns a step that runs some. A table that does not exist yet is no error.
+// statements returns a step that runs statements, ignoring a table that does not exist yet.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		if err := s.exec(ctx, all...); err != nil && !numbered(err, unknownTable) {

@@ -37,7 +37,7 @@ type Options struct {
 }
 
 // Start starts a server with a fresh data directory, an account and an empty
-// database, and returns when it answers. A nil opts is the zero value. Start
+// database, and returns when it answers. A nil opts means the zero value. Start
 // uses mariadbd, or mysqld if there is no mariadbd. If the environment variable
 // LOCKBENCH_MYSQLD names a program, Start always uses that one. The error wraps
 // [ErrNotInstalled] if there is neither.

@@ -41,7 +41,7 @@ type Options struct {
 }
 
 // Start starts a server with a fresh data directory, and returns when it
-// answers. A nil opts is the zero value. The error wraps
+// answers. A nil opts means the zero value. The error wraps
 // [servers.ErrNotInstalled] if there is no server program. As root, Start runs
 // the server as the user postgres, which every system's package creates.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {

@@ -110,7 +110,7 @@ const standard = "lockbench_/"
 // endSessions ends the connections of the hosts.
 var endSessions = statements("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + servers.HostUser + "'")
 
-// statements returns a step that runs some. A table that does not exist yet is no error.
+// statements returns a step that runs statements, ignoring a table that does not exist yet.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		err := s.exec(ctx, all...)

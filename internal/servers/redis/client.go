@@ -126,9 +126,9 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 	return calls, microseconds
 }
 
-// A prefix has these two side keys once, however many locks it has seen. The first is its
-// control string. The second has the withdrawn owners, which are forgotten within two minutes.
-// Keys that begin with the first belong to waiting processes, and expire by themselves.
+// A prefix has these two side keys once, however many locks it has seen. The first key is its
+// control string. The second key has the withdrawn owners, which are forgotten within two minutes.
+// Keys that begin with the first key belong to waiting processes, and expire by themselves.
 const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 
 // controlSize bounds the length of the control string. A longer one would

@@ -50,9 +50,9 @@ func follow(ctx context.Context, addr, master string) error {
 }
 
 // followClosely does what follow does, and returns when the master's writes
-// reach the replica. After a copy over the socket the master sends nothing
-// until the replica has acknowledged the copy, which it does once a second. A
-// replica that was promoted before that lacked the leases of 830 ms.
+// reach the replica. After a copy over the socket the master sends nothing until
+// the replica has acknowledged the copy, which it does once a second. A replica
+// that was promoted before that acknowledgement lacked the leases of 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err

@@ -40,9 +40,9 @@ type Options struct {
 }
 
 // Start starts a redis-server, or the program that the environment variable
-// LOCKBENCH_REDIS_SERVER names, and returns when it answers. A nil opts is the
-// zero value. The error wraps [ErrNotInstalled] if there is no redis-server on
-// the PATH.
+// LOCKBENCH_REDIS_SERVER names, and returns when it answers. A nil opts means
+// the zero value. The error wraps [ErrNotInstalled] if there is no redis-server
+// on the PATH.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
