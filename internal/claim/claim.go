@@ -22,9 +22,9 @@ const (
 	// return, only the holder renews, and no client acquires while another one holds.
 	Linear Rule = "linearizability"
 	// Renewal says that no renewal is confirmed if it was sent after a later
-	// grant of the same name returned. The check is exact. It also applies
-	// where a store may grant a lock while an earlier lease is valid, because
-	// the earlier holder then loses its lease with its next renewal.
+	// grant of the same name returned. The check is exact. The rule also
+	// applies where a store may grant a lock while an earlier lease is valid,
+	// because the earlier holder then loses its lease with its next renewal.
 	Renewal Rule = "stale renewal"
 	// Effect says that a resource that checks tokens accepts no write after one with
 	// a higher token.

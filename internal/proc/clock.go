@@ -38,7 +38,7 @@ func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 // in different processes could then seem to overlap only because of their clocks.
 const readings = 50
 
-// MachineClock returns the clock of [Now]. It is read once in a process, so
+// MachineClock returns the clock of [Now]. It is computed once in a process, so
 // that its remaining error is the same towards all other processes.
 var MachineClock = sync.OnceValue(func() (best Clock) {
 	closest := int64(-1)
