@@ -17,7 +17,7 @@ import (
 var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|postgres|etcd`)
 
 // namesStores lists the files of the benchmark, besides those of internal/servers,
-// that may name a backend: the beginning of their paths, and the reason.
+// that may name a backend. It maps the beginning of their paths to the reason.
 var namesStores = map[string]string{
 	"bench/internal/baseline/":       "a baseline is another library for the server of one backend",
 	"bench/internal/faults/planted/": "it is a backend, with bugs",

@@ -26,8 +26,8 @@ func (p *Proxy) Delay(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Replies)
 }
 
-// DelayPushes holds back messages that the server sends unasked for d, and later
-// data on the same connection with them. With 0 it drops the messages, and the
+// DelayPushes delays messages that the server sends unasked by d, and with them
+// later data on the same connection. With 0 it drops the messages, and the
 // connection goes on. [Proxy.Push] identifies them. Requests and replies pass.
 func (p *Proxy) DelayPushes(d time.Duration) error {
 	return p.harm(impairment{only: []byte(p.Push), loses: d == 0, delay: d}, Replies)

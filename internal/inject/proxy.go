@@ -243,8 +243,8 @@ func (p *Proxy) refuses() bool {
 // Observe calls seen for each piece of data that arrives at the proxy, before any
 // harm to that piece. The piece is passed on after seen returns, so harm that begins
 // before then applies to it. Each connection and direction calls seen from its own
-// goroutine, concurrently. end may be called at any time and more than once. After
-// it no call of seen begins, but end does not wait for a call in progress.
+// goroutine, concurrently. end may be called at any time and more than once. Then no
+// call of seen begins any more, but end does not wait for a call in progress.
 func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	h := p.begin(impairment{seen: seen, in: []Direction{Requests, Replies}})
 	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // only healing a refusal can fail

@@ -151,8 +151,8 @@ type watcher struct {
 	lifeline io.Closer
 }
 
-// startWatcher starts a child that runs script. The first argument of script is
-// what, the thing to clean up.
+// startWatcher starts a child that runs script with what, the thing to clean
+// up, as its first argument.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// sqlConns is how many connections a pool may use at a time. There are as many
-// as callers, because users would raise this limit first.
+// sqlConns is how many connections a pool may use at a time: as many as there
+// are callers, because users would raise this limit first.
 const sqlConns = 300
 
 // Dial opens a pool from the configuration of a backend. The client fills in

@@ -31,8 +31,8 @@ type Options struct {
 	Args []string
 	// SQL are further statements to run at each start, one in each string.
 	SQL []string
-	// Wrap is a command in front of the server's command, which it must exec,
-	// such as "env" with variables. Default none.
+	// Wrap is a command that must run the server's command by exec, such as
+	// "env" with variables. Default none.
 	Wrap []string
 }
 

@@ -131,7 +131,7 @@ func (s *store) hold(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// letGo ends what is held, and closes the connection that holds it.
+// letGo ends the held lock or transaction, and closes its connection.
 func letGo(ctx context.Context, s *store, _ int) error {
 	if s.held == nil {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// poolConns is how many connections a pool may use at a time. There are as many
-// as callers, because users would raise this limit first.
+// poolConns is how many connections a pool may use at a time: as many as there
+// are callers, because users would raise this limit first.
 const poolConns = 300
 
 // errAddress never quotes the address, because it may contain a password.

@@ -36,7 +36,7 @@ type Options struct {
 	Certificates string
 	// SQL are statements to run at each start, with old data or without.
 	SQL []string
-	// Wrap is a command in front of the server's command, which it must exec. Default none.
+	// Wrap is a command that must run the server's command by exec. Default none.
 	Wrap []string
 }
 

@@ -32,8 +32,8 @@ type Options struct {
 	Lines []string
 	// Args are further arguments of redis-server, such as "--sentinel".
 	Args []string
-	// Wrap is a command in front of the server's command, which it must exec,
-	// such as "env" with variables. Default none.
+	// Wrap is a command that must run the server's command by exec, such as
+	// "env" with variables. Default none.
 	Wrap []string
 
 	ports *ports.Taken // see recipe
