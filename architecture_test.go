@@ -19,7 +19,7 @@ var (
 )
 
 // TestArchitectureNamesWhatIsThere checks that the files that the page names exist,
-// and that the files of a table's row contain the functions that the row names.
+// and that the functions that a row of a table names occur in the files of that row.
 func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
@@ -44,7 +44,7 @@ func wrongNames(line string) (wrong []string) {
 				if _, err := os.Stat(name); err != nil {
 					wrong = append(wrong, err.Error())
 				}
-				b, _ := os.ReadFile(name) // a directory has no text
+				b, _ := os.ReadFile(name) // reading a directory gives no text
 				texts = append(texts, string(b))
 			case len(cells) > 1 && i == len(cells)-1 && identifier.MatchString(name) && !strings.HasPrefix(name, "LOCKBENCH_"):
 				identifiers = append(identifiers, name)
@@ -60,7 +60,6 @@ func wrongNames(line string) (wrong []string) {
 	return wrong
 }
 
-// TestWrongNamesAreFound checks that the test above can fail.
 func TestWrongNamesAreFound(t *testing.T) {
 	for line, want := range map[string]int{
 		"see `core/lock.go`, `core` and `wherever`": 0,
@@ -102,8 +101,8 @@ func TestEachFileHasItsPlace(t *testing.T) {
 	}
 }
 
-// misplaced returns the files that places does not name exactly once, and
-// the names in places that are none of the files.
+// misplaced returns the files that places does not name exactly once, and the
+// names in places that are not among files.
 func misplaced(places string, files []string) (wrong []string) {
 	times := map[string]int{"doc.go": 1}
 	for _, name := range goFile.FindAllString(places, -1) {
@@ -120,7 +119,6 @@ func misplaced(places string, files []string) (wrong []string) {
 	return wrong
 }
 
-// TestMisplacedFilesAreFound checks that the test above can fail.
 func TestMisplacedFilesAreFound(t *testing.T) {
 	for places, want := range map[string]int{
 		"a.go, b.go: both":      0,

@@ -14,7 +14,7 @@ import (
 var variable = regexp.MustCompile(`\bLOCK(?:BENCH|PLUGIN)_[A-Z0-9]+(?:_[A-Z0-9]+)*\b`)
 
 // TestEnvironmentVariablesAreListed checks that the table in CONTRIBUTING.md
-// lists the variables of the sources, each with a file that contains it.
+// lists all variables of the sources, each with a file that contains it.
 func TestEnvironmentVariablesAreListed(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
@@ -56,7 +56,7 @@ func texts(t *testing.T, cell string) (found []string) {
 	return found
 }
 
-// variables returns the variables in the sources, each with one of its files.
+// variables returns the variables in the sources, each with one of the files that contain it.
 func variables(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// These limits keep docs/decisions short, because decisions bind.
+// These limits keep docs/decisions short, because every decision there binds later work.
 const (
-	mostDecisionLines = 10  // lines of one decision, without blank ones
-	mostDecisionWidth = 120 // characters of a line
+	mostDecisionLines = 10  // lines of one decision, without blank lines
+	mostDecisionWidth = 120 // characters of one line
 	mostDecisionWords = 9_000
 )
 
@@ -25,8 +25,8 @@ var (
 	namesDecision = regexp.MustCompile(`\bdecisions? ([a-z]+-[0-9]+)(?: and ([a-z]+-[0-9]+))?`)
 )
 
-// TestDecisions checks that numbers rise in each file, up to the last one in the
-// index, and that every decision is short and says which design was rejected.
+// TestDecisions checks that the numbers in each file rise and do not exceed the last
+// number in the index, and that every decision is short and names the rejected design.
 func TestDecisions(t *testing.T) {
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("docs/decisions/README.md has no row for %s", file)
 			continue
 		}
-		last, _ := strconv.Atoi(string(row[1])) // of digits
+		last, _ := strconv.Atoi(string(row[1])) // the pattern allows only digits
 		at := decision.FindAllStringSubmatchIndex(string(text), -1)
 		if headings := strings.Count(string(text), "\n## "); headings != len(at) || headings == 0 {
 			t.Errorf("%s has %d headings and %d decisions, each of which begins with a bold sentence", file, headings, len(at))
@@ -56,7 +56,7 @@ func TestDecisions(t *testing.T) {
 			if i+1 < len(at) {
 				end = at[i+1][0]
 			}
-			number, _ := strconv.Atoi(string(text[m[4]:m[5]])) // of digits
+			number, _ := strconv.Atoi(string(text[m[4]:m[5]])) // the pattern allows only digits
 			id := fmt.Sprintf("%s-%d", text[m[2]:m[3]], number)
 			if string(text[m[2]:m[3]]) != room || number <= before || number > last {
 				t.Errorf("%s: %s stands behind %s-%d, and the index knows numbers up to %d", file, id, room, before, last)
@@ -101,7 +101,7 @@ func isShort(t *testing.T, id, body string) {
 	}
 }
 
-// TestDecisionsNamedElsewhereExist checks that comments and pages name no decision that is gone.
+// TestDecisionsNamedElsewhereExist checks that every decision named in comments and pages exists.
 func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	var known []string
 	for _, file := range decisionFiles(t) {
@@ -139,7 +139,7 @@ func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	}
 }
 
-// TestDesignIsOnePage keeps details out of DESIGN.md; they belong in docs/decisions.
+// TestDesignIsOnePage keeps details out of DESIGN.md, because they belong in docs/decisions.
 func TestDesignIsOnePage(t *testing.T) {
 	text, err := os.ReadFile("DESIGN.md")
 	if err != nil {

@@ -41,7 +41,7 @@ var (
 	notInAnchor = regexp.MustCompile(`[^a-z0-9 _-]`)
 )
 
-// anchors returns the anchors of a document's headings, as links end with them.
+// anchors returns the anchors of a document's headings, in the form "#name".
 func anchors(t *testing.T, file string) (found []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -55,7 +55,7 @@ func anchors(t *testing.T, file string) (found []string) {
 	return found
 }
 
-// TestTestsNamedInSecurityExist checks that the tests that the page names exist.
+// TestTestsNamedInSecurityExist checks that the tests that docs/security.md names exist.
 func TestTestsNamedInSecurityExist(t *testing.T) {
 	text, err := os.ReadFile("docs/security.md")
 	if err != nil {

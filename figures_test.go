@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The performance page is the only source of measured figures. Other pages
-// copy its rows.
+// performance is the only page with figures of its own. Other pages copy rows
+// of its tables.
 const performance = "docs/performance.md"
 
 var (
@@ -19,8 +19,8 @@ var (
 	measured   = regexp.MustCompile(`[0-9] ?(ms|µs|us|x)\b|±|[0-9] cycles/s`)
 )
 
-// TestFiguresAgree checks that a row has the same figure in every document, that README
-// and DESIGN.md have no other measured figures, and that README names their build.
+// TestFiguresAgree checks that a row has the same figure in every document, that README.md
+// and DESIGN.md have no other measured figures, and that README.md names the measured build.
 func TestFiguresAgree(t *testing.T) {
 	page := readText(t, performance)
 	all := documents(t)
@@ -50,8 +50,8 @@ func TestFiguresAgree(t *testing.T) {
 	}
 }
 
-// otherFigures returns the rows of figures in text that no row of page
-// begins with.
+// otherFigures returns the rows of figures in text that are not the beginning
+// of a row in page.
 func otherFigures(text, page string) (wrong []string) {
 	for _, row := range figureRow.FindAllString(text, -1) {
 		if !strings.Contains(page, "\n"+strings.TrimSpace(row)) {
@@ -61,7 +61,6 @@ func otherFigures(text, page string) (wrong []string) {
 	return wrong
 }
 
-// TestOtherFiguresAreFound checks that the test above can fail.
 func TestOtherFiguresAreFound(t *testing.T) {
 	page := "\n| P1 | redis | 2.0 | <= 3 | ok |\n| P2/8 | redis | 3.0 | <= 3 | ok |\n"
 	for text, want := range map[string]int{

@@ -1,5 +1,5 @@
 // Package lockbench_test holds the tests of the repository itself: which
-// package may import which, and that the documents are true.
+// package may import which, and whether the documents are true.
 package lockbench_test
 
 import (
@@ -14,15 +14,15 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// rule forbids imports of the packages under any of dirs; the first rule whose
-// dirs match a package and whose allowed list does not cover the import fails.
+// rule forbids imports by the packages in or below dirs. The test fails for
+// every import that forbid has and allow has not.
 type rule struct {
 	dirs     []string // packages concerned, and those below; "!" in front excludes
 	forbid   []string // import prefixes
 	allow    []string // exceptions to forbid
 	because  string
-	stdOnly  bool // only the standard library and allow
-	thisOnly bool // only dirs themselves, without packages below
+	stdOnly  bool // only the standard library and allow may be imported
+	thisOnly bool // the rule is only for dirs, not for packages below
 }
 
 // shared may be imported by hosts, plugins and the benchmark alike.
@@ -31,7 +31,7 @@ var shared = []string{module + "internal/similar", module + "internal/proc", mod
 var rules = []rule{
 	{
 		dirs: []string{"core/driver"}, stdOnly: true,
-		allow:   []string{module + "core/driver", module + "internal/similar"}, // internal/similar uses only the standard library, too
+		allow:   []string{module + "core/driver", module + "internal/similar"}, // internal/similar imports only the standard library
 		because: "the contract is what an author of a backend reads and compiles against: it must not drag anything in",
 	},
 	{
@@ -70,7 +70,7 @@ var rules = []rule{
 		forbid:  []string{module + "core", module + "plugins/", module + "bench", module + "internal/"},
 		allow:   append([]string{module + "core/driver", module + "core/internal", module + "core/plugin", "!" + module + "core/plugin/plugintest"}, shared...),
 		because: "a plugin carries driver.Backend over a wire: queues, renewal and deadlines live in core, once, on the host's side",
-		// plugintest uses core on purpose.
+		// The package plugintest, below core/plugin, may use core.
 		thisOnly: true,
 	},
 	{
@@ -80,7 +80,7 @@ var rules = []rule{
 		because: "the suite judges any backend, in process or behind a wire, so it knows only core and the contract",
 	},
 	{
-		dirs:    []string{"plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest", "!plugins/etcd/internal/cluster"}, // tests alone import the first two
+		dirs:    []string{"plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest", "!plugins/etcd/internal/cluster"}, // only tests import the first two
 		forbid:  []string{module, "google.golang.org/grpc", "github.com/hashicorp/"},
 		allow:   []string{module + "core/driver", module + "core/plugin/serve", module + "internal/rawio", module + "plugins/"},
 		because: "a backend library is driver plus its own client; its main adds serve, and nothing else",
@@ -119,7 +119,7 @@ var rules = []rule{
 		because: "benchmark and tests of plugins ask servers, which know nobody who asks, and no backend's library",
 	},
 	{
-		dirs:    []string{"core", "plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest"}, // tests alone import these two
+		dirs:    []string{"core", "plugins", "!plugins/internal/backendtest", "!plugins/etcd/internal/clustertest"}, // only tests import these two
 		forbid:  []string{module + "bench", module + "cmd", module + "internal/"},
 		allow:   append([]string{module + "internal/ports"}, shared...), // plugintest imports some of these
 		because: "what applications ship knows nothing of what measures and breaks it",
@@ -159,7 +159,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestBackendsDoNotMeet keeps backends independent of each other.
+// TestBackendsDoNotMeet checks that no backend imports another one.
 func TestBackendsDoNotMeet(t *testing.T) {
 	for _, p := range packages(t) {
 		own, ok := backendOf(p.ImportPath)
@@ -219,7 +219,7 @@ type pkg struct {
 	ImportPath string
 	Imports    []string
 	Doc        string
-	GoFiles    []string // without tests
+	GoFiles    []string // without test files
 }
 
 func packages(t *testing.T) []pkg {

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// storeNames are the backends whose names have no other meaning.
+// storeNames matches the names of backends that have no other meaning.
 var storeNames = regexp.MustCompile(`(?i)redis|redlock|mysql|mariadb|postgres|etcd`)
 
-// namesStores are the files of the bench, besides those of internal/servers,
-// that may name a backend. Each has the beginning of its path and the reason.
+// namesStores lists the files of the benchmark, besides those of internal/servers,
+// that may name a backend. It maps the beginning of their paths to the reason.
 var namesStores = map[string]string{
 	"bench/internal/baseline/":       "a baseline is another library for the server of one backend",
 	"bench/internal/faults/planted/": "it is a backend, with bugs",
@@ -26,7 +26,7 @@ var namesStores = map[string]string{
 	"internal/configtest/":           "it has addresses in the form of each backend",
 }
 
-// TestStoresAreNamedOnce checks that all other code asks package internal/servers/kinds.
+// TestStoresAreNamedOnce checks that other code gets names of stores from internal/servers/kinds.
 func TestStoresAreNamedOnce(t *testing.T) {
 	for _, dir := range []string{"bench", "cmd", "internal"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -46,9 +46,9 @@ func TestStoresAreNamedOnce(t *testing.T) {
 	}
 }
 
-// namedIn calls found for each backend that a Go file names. In internal/servers and in commands,
-// whose help has examples, only a text that is exactly the name of a backend counts, and a
-// backend's own folder may use its name. Elsewhere any text, identifier, import or comment counts.
+// namedIn calls found for each backend that a Go file names. In internal/servers, and in commands,
+// whose help has examples, only a text that is exactly a backend's name counts, and a backend's
+// own folder may use its name. Elsewhere any text, identifier, import or comment counts.
 func namedIn(path string, source any, found func(name string)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)
 	if err != nil {
@@ -57,7 +57,7 @@ func namedIn(path string, source any, found func(name string)) error {
 	if lenient := strings.HasPrefix(path, "internal/servers/") || strings.HasPrefix(path, "cmd/"); lenient {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
-				name, _ := strconv.Unquote(text.Value) // the parser has read it
+				name, _ := strconv.Unquote(text.Value) // the parser accepted it
 				if slices.Contains([]string{"redis", "redlock", "mysql", "postgres", "etcd"}, name) && filepath.Base(filepath.Dir(path)) != name {
 					found(name)
 				}
@@ -89,7 +89,7 @@ func namedIn(path string, source any, found func(name string)) error {
 	return nil
 }
 
-// TestStoreNamesAreFound checks that the test above can fail, and only where it should.
+// TestStoreNamesAreFound checks that the test above fails where it should, and only there.
 func TestStoreNamesAreFound(t *testing.T) {
 	for _, tt := range []struct {
 		path, source string

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// These are the limits of prose, because a longer sentence is read twice.
+// These are the limits of prose. Readers must read a longer sentence twice.
 const (
 	mostSentenceWords  = 40
 	mostParagraphWords = 90
@@ -26,7 +26,7 @@ var (
 )
 
 // TestProse checks that the documents have no long sentences, no long
-// paragraphs, and no words that name no one.
+// paragraphs and no banned words, most of which leave open who is meant.
 func TestProse(t *testing.T) {
 	all := documents(t)
 	maps.DeleteFunc(all, func(path, _ string) bool { return !isProse(path) })
@@ -37,14 +37,14 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// mostWords are the limits of texts. Blocks of code and the bars of tables
-// do not count as words.
+// mostWords are the limits of words in single documents. Blocks of code and the
+// bars of tables do not count.
 var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900, "docs/authoring.md": 2_000}
 
-// mostWordsOfUsers is the limit of all pages except those for authors of backends.
+// mostWordsOfUsers is the limit of all pages together, except those for authors of backends.
 const mostWordsOfUsers = 15_000
 
-// TestDocumentsAreShort keeps documents short, because a fact stands once.
+// TestDocumentsAreShort keeps documents short, so that each fact is stated only once.
 func TestDocumentsAreShort(t *testing.T) {
 	ofUsers := 0
 	for path, text := range documents(t) {
@@ -66,8 +66,8 @@ func isProse(path string) bool {
 	return path == "README.md" || path == "CONTRIBUTING.md" || filepath.Dir(path) == "docs"
 }
 
-// badProse returns the parts of a text that are too long or banned. Only the words
-// of tables are checked, because tables are read in another way than paragraphs.
+// badProse returns the sentences, paragraphs and words that are too long or banned. In
+// tables it checks only the words, because readers do not read tables as paragraphs.
 func badProse(text string) (wrong []string) {
 	text = remark.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
 	for _, w := range banned.FindAllString(text, -1) {
@@ -103,7 +103,6 @@ func shown(n int, what, text string) string {
 	return "a " + what + " of " + strconv.Itoa(n) + " words: " + strings.Join(first[:min(12, len(first))], " ") + " ..."
 }
 
-// TestBadProseIsFound checks that the test above can fail.
 func TestBadProseIsFound(t *testing.T) {
 	long := strings.Repeat("word ", mostSentenceWords)
 	for text, want := range map[string]int{

@@ -16,7 +16,7 @@ var (
 	inline = regexp.MustCompile("`((?:lockbench|lockplugin-[a-z]+) [^`]+)`")
 )
 
-// aroundPart makes a program of a part of a program in README.md.
+// aroundPart wraps a part of a program in README.md into a whole program.
 const aroundPart = `package main
 
 import (
@@ -64,7 +64,7 @@ func documents(t *testing.T) map[string]string {
 	return out
 }
 
-// blocks returns the fenced blocks of one language.
+// blocks returns the fenced blocks in one language.
 func blocks(text, language string) (found []string) {
 	for _, m := range fence.FindAllStringSubmatch(text, -1) {
 		if m[1] == language {
@@ -128,7 +128,7 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 }
 
 // TestDocumentedCommands asks every command in the documents for its help,
-// because an unknown command or flag is an error there too.
+// because an unknown command or flag is an error even then.
 func TestDocumentedCommands(t *testing.T) {
 	lockbench := filepath.Join(t.TempDir(), "lockbench")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", lockbench, "./cmd/lockbench").CombinedOutput(); err != nil {
@@ -148,7 +148,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// checker returns what is wrong with a command line; "" if it is right.
+// checker checks command lines. Its method check says what is wrong with one, or "".
 type checker struct {
 	t                   *testing.T
 	lockbench, makefile string
@@ -159,8 +159,8 @@ var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s])+`)
 
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
-// foreign are programs whose arguments this test does not know, except for
-// paths of the repository among them.
+// foreign lists programs whose arguments this test does not know. It checks
+// only paths of the repository among these arguments.
 var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "benchstat"}
 
 func (c checker) check(command string) string {
@@ -198,8 +198,8 @@ func (c checker) targets(words []string) string {
 	return ""
 }
 
-// help asks for the help of a command with all its flags. Words after "--"
-// or ">" do not belong to lockbench.
+// help runs a command with all its flags and --help. Words after "--" or ">" do
+// not belong to lockbench.
 func (c checker) help(words []string) string {
 	for i, w := range words {
 		if w == "--" || strings.HasPrefix(w, ">") {
@@ -210,7 +210,7 @@ func (c checker) help(words []string) string {
 	return c.output(c.lockbench, append(slices.Clone(words), "--help")...)
 }
 
-// plugin knows the commands that every plugin has, and looks for other
+// plugin accepts the commands that every plugin has, and looks for other
 // commands in the sources of our plugins.
 func (c checker) plugin(name string, words []string) string {
 	if len(words) == 0 || words[0] == "describe" || words[0] == "help" {
@@ -237,8 +237,8 @@ func (c checker) output(program string, args ...string) string {
 	return ""
 }
 
-// paths reports paths that begin with a directory of the repository and do
-// not exist.
+// paths returns an error text for a path that begins with a directory of the
+// repository and does not exist.
 func paths(words []string) string {
 	for _, w := range words {
 		top, _, below := strings.Cut(strings.TrimPrefix(w, "./"), "/")

@@ -11,7 +11,7 @@ import (
 )
 
 // These are the lines of Go that each part may have. A change that makes a part smaller
-// lowers its budget. Only a decision that says what the lines buy may raise one.
+// lowers its budget. A budget may rise only by a decision that says what the lines buy.
 var sizes = []struct {
 	part        string
 	dirs        []string

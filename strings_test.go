@@ -14,16 +14,16 @@ import (
 	"testing"
 )
 
-// These patterns find the texts that a user may see: literals of several
-// words, without texts for a store and texts that only a contributor reads.
+// These patterns find the texts that a user may see. Such texts are literals of
+// several words, except texts for a store and texts that only a contributor reads.
 var (
 	unseen   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|SET|ALTER|DO|GRANT|REVOKE|KILL|SHOW|local|FLUSH) |^--|\bredis\.call\b`)
 	unworded = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that)\b`)
 	several  = regexp.MustCompile(`[A-Za-z]{2,} [A-Za-z%]{2,}`)
 )
 
-// TestStringsOfUsers prints, with -v, all texts that a user can see in errors, help,
-// reports, logs and events, each with its place. It refuses words that name no one.
+// TestStringsOfUsers prints, with -v, all texts that a user can see in errors, help, reports,
+// logs and events, each with its place. It fails for words that leave open who is meant.
 func TestStringsOfUsers(t *testing.T) {
 	found := 0
 	for _, dir := range []string{"core", "plugins", "internal", "bench", "cmd"} {
@@ -57,7 +57,7 @@ func stringsOf(t *testing.T, path string) (found []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var joined []ast.Node // parts of a sum, which form one text
+	var joined []ast.Node // parts of a concatenation, which are one text
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ImportSpec:
@@ -78,14 +78,14 @@ func stringsOf(t *testing.T, path string) (found []string) {
 	return found
 }
 
-// textOf returns the text of an expression as far as the source contains it,
-// and notes its parts.
+// textOf returns the text of an expression, as far as it consists of literals,
+// and adds the parts of the expression to parts.
 func textOf(e ast.Expr, parts *[]ast.Node) string {
 	*parts = append(*parts, e)
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		if e.Kind == token.STRING {
-			s, _ := strconv.Unquote(e.Value) // it was parsed
+			s, _ := strconv.Unquote(e.Value) // the parser accepted it
 			return s
 		}
 	case *ast.BinaryExpr:

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBoundsAreMadeOfWhatTheCodeHas: the waits that bounds are sums of stand
-// in the code, unexported, with the numbers that are counted here.
+// TestBoundsAreMadeOfWhatTheCodeHas checks that the code still has the
+// unexported constants and values that the bounds are computed from.
 func TestBoundsAreMadeOfWhatTheCodeHas(t *testing.T) {
 	for file, lines := range map[string][]string{
 		"core/attempt.go":                  {"grace = 50 * time.Millisecond", "tick = 10 * time.Millisecond", "return min(max(ttl, 10*time.Millisecond), 3*time.Second)"},

@@ -5,70 +5,70 @@ import (
 	"time"
 )
 
-// Rule names what is promised.
+// Rule is the name of a promise.
 type Rule string
 
-// The rules of what never happens.
+// These rules say what never happens.
 const (
-	// Overlap says that for one name the times from a grant's return to the sending
-	// of its release do not overlap.
+	// Overlap says that no two holds of one name overlap. A hold lasts from the
+	// return of its grant to the sending of its release.
 	Overlap Rule = "overlap"
-	// Token says that if one grant of a name came back before another one was asked
-	// for, the later grant has the higher token. That includes grants that ended
-	// before the other was asked for. It does not apply to a baseline without tokens.
+	// Token says that a grant has a higher token than every grant of the same
+	// name that returned before it was requested, even if the earlier grant has
+	// ended. The rule does not apply to a baseline without tokens.
 	Token Rule = "token"
-	// Linear: the acquires, renewals, releases and expiries of one name can be put in
-	// one order, in which each takes effect between its call and its return and only
-	// the holder renews, and no client acquires while another one holds.
+	// Linear says that the acquires, renewals, releases and expiries of one name can
+	// be put in one order. In that order each takes effect between its call and its
+	// return, only the holder renews, and no client acquires while another one holds.
 	Linear Rule = "linearizability"
-	// Renewal says that no renewal is confirmed if it was sent after a later grant of
-	// the same name came back. It is exact, and judged also where a store may grant a
-	// lock while a lease of it is valid: the first holder then loses its lease with
-	// its next renewal.
+	// Renewal says that no renewal is confirmed if it was sent after a later
+	// grant of the same name returned. The check is exact. The rule also
+	// applies where a store may grant a lock while an earlier lease is valid,
+	// because the earlier holder then loses its lease with its next renewal.
 	Renewal Rule = "stale renewal"
 	// Effect says that a resource that checks tokens accepts no write after one with
 	// a higher token.
 	Effect Rule = "effect"
-	// Signal says that a holder that could run has learned of its loss before the
-	// next grant came back.
+	// Signal says that a holder whose process could run learned of the loss of
+	// its lease before the next grant returned.
 	Signal Rule = "lost signal"
 	// Orphaned says that no lock stays taken for longer than the bound after its holder's end.
 	Orphaned Rule = "orphaned"
 	// Deadline says that no call goes on for longer than the bound after its ctx ends.
 	Deadline Rule = "deadline"
-	// Leaked says that nothing of an ended host remains for longer than the bound.
+	// Leaked says that a host leaves nothing behind for longer than the bound after its end.
 	Leaked Rule = "leaked"
-	// GaveUp says that a client that was served once waits, or tries to release,
-	// until its ctx ends.
+	// GaveUp says that a client that was served once keeps waiting, or trying
+	// to release, until its ctx ends.
 	GaveUp Rule = "gave up"
-	// Callback: no lock is released while a function runs under it.
+	// Callback says that no lock is released while a function runs under it.
 	Callback Rule = "callback"
-	// Crash: no host process crashes or blocks.
+	// Crash says that no host process crashes or blocks.
 	Crash Rule = "crash"
 )
 
-// The rules of what must happen.
+// These rules say what must happen.
 const (
-	// Survives: no lease is lost to an interruption shorter than the bound.
+	// Survives says that no lease is lost to an interruption shorter than the bound.
 	Survives Rule = "survives"
 	// Standby says that a new leader leads within the bound after a leader is gone.
 	Standby Rule = "standby"
-	// Woken: a waiter gets a free lock within the bound.
+	// Woken says that a waiter gets a free lock within the bound.
 	Woken Rule = "woken"
-	// Granted: everything wanted is granted within the bound after the last
-	// interruption.
+	// Granted says that every lock that a host wants is granted within the
+	// bound after the last interruption.
 	Granted Rule = "granted"
 )
 
-// Rules are all of them, in the order of docs/safety.md.
+// Rules lists all rules, in the order of docs/safety.md.
 var Rules = []Rule{
 	Overlap, Token, Linear, Renewal, Effect, Signal, Orphaned, Deadline, Leaked, GaveUp, Callback, Crash, Survives, Standby, Woken, Granted,
 }
 
-// Within is the bound of a rule. It is the longest time that a forbidden state may
-// last, the time within which a required event happens, or for [Survives] the
-// interruption that a lease bears. It is zero where the rule has no bound that
-// depends on a setting.
+// Within returns the bound of a rule. The bound is the longest time that a
+// forbidden state may last, the time within which a required event happens, or
+// for [Survives] the longest interruption that a lease survives. It is zero if
+// the bound of the rule depends on no setting.
 func (r Rule) Within(s Setting) time.Duration {
 	switch r {
 	case Orphaned:
@@ -83,11 +83,10 @@ func (r Rule) Within(s Setting) time.Duration {
 	return 0
 }
 
-// Condition is something that was done, or a setting, under which a claim may
-// not hold.
+// Condition is an event, or a setting, under which a claim may not hold.
 type Condition string
 
-// The conditions. docs/safety.md says what each is.
+// These are the conditions. docs/safety.md explains each of them.
 const (
 	// What happens to data.
 	DataLost        Condition = "data-lost"
@@ -108,7 +107,7 @@ const (
 	// What happens to clocks.
 	ClockForward Condition = "clock-forward"
 	ClockBack    Condition = "clock-back"
-	// What happens to hosts. These excuse only the host concerned.
+	// What happens to hosts. These conditions excuse only the host concerned.
 	HostStopped Condition = "host-stopped"
 	PluginDied  Condition = "plugin-died"
 	// Settings.
@@ -116,30 +115,30 @@ const (
 	ReplicasWaited Condition = "replicas-waited"
 )
 
-// Conditions are all of them.
+// Conditions lists all conditions.
 var Conditions = []Condition{
 	DataLost, WritesLost, OldData, ReplicaPromoted, FailedOver, Evicting, EvictionSeen, EndedByHand,
 	Restarted, LeaderPaused, SlotMoving, NoSpareReplica, SeveralWriters, TwoStores,
 	ClockForward, ClockBack, HostStopped, PluginDied, QuarantineOff, ReplicasWaited,
 }
 
-// Exception is a claim that is not made under some conditions, by documentation.
+// Exception lists rules that, by documentation, are not promised under some conditions.
 type Exception struct {
 	Rules []Rule `json:"rules"`
-	// All lists conditions that must all have been made, and Any, if not empty, ones of which one
-	// must have been.
+	// All are conditions that must all be met for the exception to apply.
+	// Unless Any is empty, one condition in Any must be met, too.
 	All []Condition `json:"all"`
 	Any []Condition `json:"any,omitempty"`
-	// Why says why two hosts may hold a lock, if they may. It is one sentence or more
-	// for a verdict, and begins in lower case.
+	// Why explains how two hosts may hold a lock at once, if they may. It is
+	// part of a verdict: one sentence or more, with a lower-case beginning.
 	Why string `json:"why,omitempty"`
 }
 
-// Exempt finds the exception from a rule under the conditions that were made. Among
-// several it takes the one with the most conditions. ok is false if the claim holds.
+// Exempt returns the exception from rule under the conditions in made. If several apply, it
+// returns the one with the most conditions. ok is false if none applies: the claim holds.
 //
-// Token is a separate rule. Where two hosts may hold a lock, a resource that checks
-// tokens is safe unless Token is exempt, too.
+// Token is a separate rule. Even if two hosts may hold a lock, a resource that
+// checks tokens is safe unless Token is exempt, too.
 func (t Terms) Exempt(rule Rule, made []Condition) (e Exception, ok bool) {
 	for _, known := range slices.Concat(t.Exceptions, everywhere) {
 		if slices.Contains(known.Rules, rule) && known.met(made) && (!ok || known.asks() > e.asks()) {
@@ -162,18 +161,18 @@ func (e Exception) met(made []Condition) bool {
 // asks is how many conditions e requires.
 func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 
-// Twice lists the rules that fail when a store grants a lock while a lease is valid,
-// which its holder then loses. It adds more.
+// Twice returns the rules that fail when a store grants a lock while a lease is
+// valid and the holder then loses that lease. The rules in more follow.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
-// TwiceForLong lists the rules that fail when a store may also forget the second
-// grant and remember the first. It adds more.
+// TwiceForLong returns the rules that fail when a store may also forget the
+// second grant and remember the first. The rules in more follow.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
-// Late lists the rules that fail when nothing is granted for a while. It adds more.
+// Late returns the rules that fail when nothing is granted for a while, and then those in more.
 func Late(more ...Rule) []Rule { return append([]Rule{Standby, Woken, Granted}, more...) }
 
-// everywhere are the exceptions of all backends.
+// everywhere lists the exceptions that apply to all backends.
 var everywhere = []Exception{
 	{
 		Rules: Twice(), All: []Condition{EndedByHand},

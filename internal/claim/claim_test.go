@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestNothingIsExemptWithoutACondition: an exception is from some rule, under some
-// condition.
+// TestNothingIsExemptWithoutACondition checks that every exception names a rule
+// and a condition.
 func TestNothingIsExemptWithoutACondition(t *testing.T) {
 	for _, b := range all() {
 		for _, e := range b.terms.Exceptions {
@@ -49,7 +49,6 @@ func TestExempt(t *testing.T) {
 	}
 }
 
-// TestBounds: the bounds are what their texts say.
 func TestBounds(t *testing.T) {
 	ttl := 10 * time.Second
 	for _, tt := range []struct {

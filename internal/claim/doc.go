@@ -1,11 +1,11 @@
 // Package claim has the promises of all backends in one place: what never happens,
 // what happens within which time, and under which conditions a promise does not hold.
 //
-// The particular promises of a backend, with its exceptions, are its [Terms], in the
-// file of its name. Package check judges by rules and terms. Whatever is not excepted
-// is promised; docs/safety.md and docs/backends.md say both to users, with what
-// breaks a claim, where its times come from, and the sources. The package imports the
-// standard library only.
+// The [Terms] of a backend are its particular promises and exceptions. They stand in a
+// file with the backend's name. Package check judges runs by rules and terms.
+// Everything that is not an exception is promised. docs/safety.md and docs/backends.md
+// explain promises and exceptions to users, with the events that break a claim, the
+// origin of its times, and the sources. The package imports only the standard library.
 //
 // # Where is what
 //

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sets are names for groups of rules.
+// sets lists groups of rules, each with the name that it has in a claim file.
 var sets = []struct {
 	name  Rule
 	rules []Rule
@@ -45,8 +45,8 @@ func (t Terms) MarshalJSON() ([]byte, error) {
 	return json.Marshal(file{t.Exceptions, t.Forgets, text(t.ExpiresLate), text(t.Turn), text(t.Reconnects)})
 }
 
-// UnmarshalJSON reads a claim file. It fails for unknown words, and for an exception
-// without a rule or without a condition.
+// UnmarshalJSON reads a claim file. It fails for unknown fields, rules and
+// conditions, and for an exception without a rule or without a condition.
 func (t *Terms) UnmarshalJSON(b []byte) error {
 	var f file
 	in := json.NewDecoder(bytes.NewReader(b))
@@ -75,7 +75,7 @@ func (t *Terms) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// known returns an error for a word that is not in all.
+// known returns an error if a word is not in all.
 func known[W ~string](what string, words, all []W) error {
 	for _, w := range words {
 		if !slices.Contains(all, w) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestFile: what is written is read, and so are the terms of every backend.
+// TestFile checks that a claim file, and the terms of every backend, are read as written.
 func TestFile(t *testing.T) {
 	const text = `{"exceptions": [{"all": ["data-lost"], "any": ["clock-back"], "rules": ["token", "late grant"], "why": "it forgets"}],
 		"forgets_data": true, "expires_late": "1.5s", "turn": "2s", "reconnects_within": "100ms"}`
@@ -35,7 +35,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileWithMistakes: a word that is not known would promise more than was meant.
+// TestFileWithMistakes checks that unknown words, which would promise too much, are errors.
 func TestFileWithMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"forgets": true}`:             "forgets",

@@ -1,6 +1,6 @@
 package claim
 
-// mysql are the terms of MariaDB or MySQL.
+// mysql has the terms of MariaDB and MySQL.
 var mysql = Terms{
 	Exceptions: []Exception{
 		{

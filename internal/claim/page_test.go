@@ -17,9 +17,9 @@ const (
 
 var update = flag.Bool("update", false, "write the exceptions into docs/safety.md")
 
-// TestPages: docs/safety.md has a row for each rule and each condition, and its
-// table of what does not hold is that of the exceptions; docs/backends.md says why
-// two may hold a lock.
+// TestPages checks that docs/safety.md has a row for each rule and each
+// condition, that its table of exceptions matches the code, and that
+// docs/backends.md says why two hosts may hold a lock.
 func TestPages(t *testing.T) {
 	safety, why := read(t, safetyPage), strings.Join(strings.Fields(read(t, backendsPage)), " ")
 	var rows []string
@@ -58,12 +58,12 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// all are the backends, and "all" for what is so everywhere.
+// all returns the backends, and one named "all" with the exceptions that apply everywhere.
 func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }
 
-// exceptionRows has one row for each set of rules that goes under the same conditions.
+// exceptionRows returns one row for each set of rules that is excepted under the same conditions.
 func exceptionRows(of []backend) (rows string) {
 	var ends []string
 	with := map[string][]string{}
@@ -95,7 +95,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone names rules in their order, those of [Twice] and of [Late] by one name each.
+// gone returns the names of rules in order, with one name for each of the sets Twice and Late.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {
@@ -121,12 +121,12 @@ func names(of []Condition, between string) string {
 	return strings.Join(out, between)
 }
 
-// TestSourcesCited: a number in brackets in either page is that of a source,
-// and each source is cited.
+// TestSourcesCited checks that every number in brackets on both pages is the
+// number of a source, and that each source is cited.
 func TestSourcesCited(t *testing.T) {
 	safety := read(t, safetyPage)
 	_, list, _ := strings.Cut(safety, "\n## Sources\n")
-	sources := map[string]bool{} // by number, and whether it is cited
+	sources := map[string]bool{} // by number: whether the source is cited
 	for _, m := range regexp.MustCompile(`(?m)^(\d+)\. `).FindAllStringSubmatch(list, -1) {
 		sources[m[1]] = false
 	}

@@ -1,6 +1,6 @@
 package claim
 
-// postgres are the terms of PostgreSQL.
+// postgres has the terms of PostgreSQL.
 var postgres = Terms{
 	Exceptions: []Exception{
 		{

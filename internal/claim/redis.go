@@ -1,6 +1,6 @@
 package claim
 
-// redis are the terms of a Redis server, with a replica or not, a Cluster or Sentinel.
+// redis has the terms of a Redis server, with or without a replica, of a Cluster, and of Sentinel.
 var redis = Terms{
 	Exceptions: []Exception{
 		{

@@ -5,12 +5,12 @@ type backend struct {
 	terms Terms
 }
 
-// backends are the backends with known terms, in the order in which they are shown.
-// One file has the terms of each.
+// backends lists the backends with known terms, in the order in which they are
+// shown. Each has a file with its terms.
 var backends = []backend{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
-// TermsOf returns the terms of a backend: the given ones, if any, or the zero value
-// for an unknown backend.
+// TermsOf returns given unless it is nil, or else the known terms of a backend.
+// For an unknown backend these are the zero value.
 func TermsOf(backend string, given *Terms) Terms {
 	if given != nil {
 		return *given

@@ -37,8 +37,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}
 }
 
-// Issue writes dir/name.pem and dir/name.key: a certificate for name,
-// localhost and 127.0.0.1 until then, and its key.
+// Issue writes dir/name.pem, a certificate for name, localhost and 127.0.0.1 that
+// is valid until the given time, and its key, dir/name.key. It returns both paths.
 func (a *Authority) Issue(t testing.TB, dir, name string, until time.Time) (cert, key string) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -59,7 +59,7 @@ func (a *Authority) Issue(t testing.TB, dir, name string, until time.Time) (cert
 	return cert, key
 }
 
-// Write writes a file that its owner alone may read.
+// Write writes a file that only its owner may read.
 func Write(t testing.TB, path string, text []byte) {
 	t.Helper()
 	must(t, os.WriteFile(path, text, 0o600))

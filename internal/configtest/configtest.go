@@ -1,5 +1,5 @@
-// Package configtest is what the fuzz tests of several backends' configurations
-// share.
+// Package configtest has what the fuzz tests of several backends'
+// configurations share.
 package configtest
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Read makes a configuration of lines such as "prefix=a". Keys that would name
-// files are left out.
+// Read makes a configuration from lines such as "prefix=a". It omits keys that
+// would name files.
 func Read(text string) driver.Config {
 	cfg := driver.Config{}
 	for line := range strings.Lines(text) {

@@ -8,11 +8,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Needle is a password that stands nowhere else.
+// Needle is a password that occurs nowhere else in the configurations.
 const Needle = "nEEdle-4711"
 
-// Haystacks are texts in which Needle is a password, in the forms that people
-// write into addresses, files and variables, some of them wrong.
+// Haystacks are texts that contain Needle as a password, in the forms that
+// people write into addresses, files and variables. Some are malformed.
 var Haystacks = []string{
 	Needle, "password=" + Needle, "password: " + Needle, "PASSWORD=" + Needle, `{"password":"` + Needle + `"}`,
 	"redis://u:" + Needle + "@h:1/2", "rediss://:" + Needle + "@h", "unix://u:" + Needle + "@/s?db=1", "http://u:" + Needle + "@h:1", "https://" + Needle + "@h:1/",
@@ -22,16 +22,16 @@ var Haystacks = []string{
 	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,
 }
 
-// Pasted are texts with a key in PEM where the name of a file should be.
+// Pasted are texts with a PEM key, given where the name of a file is expected.
 var Pasted = []string{
 	"-----BEGIN PRIVATE KEY-----\n" + Needle + "\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\r\n" + Needle + "\r\n-----END EC PRIVATE KEY-----",
 	`-----BEGIN PRIVATE KEY-----\n` + Needle + `\n-----END PRIVATE KEY-----`, "-----BEGIN PRIVATE KEY----- " + Needle + " -----END PRIVATE KEY-----",
 	"/-----BEGIN PRIVATE KEY-----" + Needle, strings.Repeat("MIIE/ab+", 200) + Needle, Needle + "\n-----END PRIVATE KEY-----",
 }
 
-// FuzzNeedle gives check configurations in each of whose keys a text from
-// Haystacks stands, or one from Pasted where the key is for the name of a file,
-// with a byte changed in it, and demands that no error shows the password.
+// FuzzNeedle sets each key of spec to a text from Haystacks, or from Pasted if
+// the key names a file, with one character inserted. It passes each
+// configuration to check, and requires that no error shows the password.
 func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error) {
 	for i := range Haystacks {
 		f.Add(uint(i), uint(0), byte(0), "x:1")
@@ -60,7 +60,7 @@ func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error)
 	})
 }
 
-// Mutate puts sign before byte at of text, unless that is within Needle.
+// Mutate inserts sign into text before the byte of index at, unless that is within Needle.
 func Mutate(text string, at uint, sign byte) string {
 	i := int(at % uint(len(text)+1))
 	start := strings.Index(text, Needle)
@@ -70,7 +70,7 @@ func Mutate(text string, at uint, sign byte) string {
 	return text[:i] + string(rune(sign)) + text[i:]
 }
 
-// Hides demands that err does not show Needle.
+// Hides makes the test fail if err shows Needle.
 func Hides(t *testing.T, text string, err error) {
 	t.Helper()
 	if err != nil && strings.Contains(err.Error(), Needle) {

@@ -1,6 +1,6 @@
-// Package conform holds a plugin binary to the rules of the contract: it makes the
-// environments for the suite's cases from throwaway servers, or from namespaces on
-// the caller's server.
+// Package conform tests a plugin binary against the rules of the contract. It
+// makes the environments for the suite's cases from throwaway servers, or from
+// namespaces on the caller's server.
 package conform
 
 import (
@@ -18,26 +18,26 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Options say what to hold to the rules.
+// Options describe the plugin to test.
 type Options struct {
-	// Name of the backend, and Path of its plugin binary.
+	// Name is the name of the backend, and Path the path of its plugin binary.
 	Name, Path string
-	// Config is its configuration, with the address of the server.
+	// Config is the plugin's configuration, with the address of the server.
 	Config driver.Config
-	// NoMTLS is for plugins that cannot do mutual TLS.
+	// NoMTLS is for plugins that cannot use mutual TLS.
 	NoMTLS bool
-	// Namespaces reports whether the plugin has a key "prefix", so that every case
-	// gets a namespace of its own. Without it every case uses the names of the
+	// Namespaces reports whether the plugin has a key "prefix", so that every
+	// case gets its own namespace. Otherwise all cases use the names of the
 	// server as they are.
 	Namespaces bool
-	// Servers are the throwaway servers behind Config. It is nil for the caller's
-	// servers. These are neither stopped nor emptied, so cases that would do so are
-	// not run.
+	// Servers are the throwaway servers that Config leads to. Servers is nil if
+	// Config leads to servers of the caller. Those are neither stopped nor
+	// emptied, so cases that would do so are not run.
 	Servers *servers.Environment
 }
 
-// Run runs the suite and calls report with one result for each rule, in their
-// order. Its error says why the suite could not run at all.
+// Run runs the suite and calls report with one result for each rule, in the
+// order of the rules. It returns an error if the suite could not run at all.
 func Run(ctx context.Context, o Options, report func(drivertest.RuleResult)) error {
 	return drivertest.Conform(ctx, o.harness, report)
 }
@@ -69,7 +69,7 @@ func (o Options) namespace() driver.Config {
 	return cfg
 }
 
-// leftovers returns a function that looks into a namespace, or nil where that is unknown.
+// leftovers returns a function that lists a namespace's keys, or nil where that is impossible.
 func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 	keys := kinds.Of(o.Name).LeftKeys
 	if keys == nil {
@@ -84,7 +84,7 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 				must(t, err)
 				left = append(left, some...)
 			}
-			// With several servers a majority answers for all, and the rest follow later.
+			// Of several servers a majority confirms a release; the others may delete keys later.
 			if len(left) == 0 || len(o.Servers.Servers) == 1 || time.Now().After(end) {
 				return left
 			}
@@ -97,8 +97,8 @@ const (
 	clearPause  = 10 * time.Millisecond
 )
 
-// Store lets a case harm the servers of a backend, all of them at the same time.
-// Where admit is not nil it lets them serve after they were started again.
+// Store returns a drivertest.Store that harms all servers of a backend at the same
+// time. If admit is not nil, Start calls it to let the started servers serve.
 func Store(admit func(context.Context) error, servers ...*servers.Server) drivertest.Store {
 	return throwaway{servers, admit}
 }
@@ -119,7 +119,7 @@ func (s throwaway) Resume(t drivertest.T) { t.Helper(); s.each(t, (*servers.Serv
 
 func (s throwaway) Start(t drivertest.T, keepData bool) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // also when the case has ended
+	ctx := context.WithoutCancel(t.Context()) // the case may have ended
 	s.each(t, func(one *servers.Server) error { return one.Start(ctx, keepData) })
 	if s.admit != nil {
 		must(t, s.admit(ctx))

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm rings at a moment, by a timer of the kernel. A timer of Go is up to a
-// millisecond late in an otherwise idle process.
+// alarm rings at a given moment, by a kernel timer, because a timer of Go is up
+// to a millisecond late in an otherwise idle process.
 type alarm struct {
 	fd    int
 	timer *os.File
@@ -35,7 +35,7 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// in has the alarm ring after d. It may still ring for an earlier call, too.
+// in makes the alarm ring after d. The channel may still deliver the ring of an earlier call, too.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	once := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
 	_ = unix.TimerfdSettime(a.fd, 0, &once, nil) // it is open, and the time is valid

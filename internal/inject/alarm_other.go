@@ -4,7 +4,7 @@ package inject
 
 import "time"
 
-// alarm rings at a moment.
+// alarm rings at a given moment.
 type alarm struct {
 	timer *time.Timer
 	rings chan struct{}
@@ -12,7 +12,7 @@ type alarm struct {
 
 func newAlarm() (*alarm, error) { return &alarm{rings: make(chan struct{}, 1)}, nil }
 
-// in has the alarm ring after d. It may still ring for an earlier call, too.
+// in makes the alarm ring after d. The channel may still deliver the ring of an earlier call, too.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	a.close()
 	a.timer = time.AfterFunc(d, func() {

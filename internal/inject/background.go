@@ -11,14 +11,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Background is the work that harm does until it is healed, keyed by the owner that began it.
-// Its zero value is ready, and its methods may be called from any goroutine.
+// Background has the background work of harms that are not healed yet, by the owner of
+// the work. Its zero value is ready, and its methods may be called from any goroutine.
 type Background struct {
 	mu   sync.Mutex
 	ends map[any][]func() error
 }
 
-// Begin remembers end, which ends the work that by has begun.
+// Begin registers end, a function that ends the work that owner by has begun.
 func (b *Background) Begin(by any, end func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,7 +28,7 @@ func (b *Background) Begin(by any, end func() error) {
 	b.ends[by] = append(b.ends[by], end)
 }
 
-// End ends the work that by has begun, and waits for it.
+// End ends all work that by has begun, and waits for it.
 func (b *Background) End(by any) error {
 	b.mu.Lock()
 	ends := b.ends[by]
@@ -45,8 +45,8 @@ func (b *Background) EndBackground() error {
 	return Each(left, b.End)
 }
 
-// WhileRunning calls turn in the background, until it returns false or by is
-// ended, and last after that.
+// WhileRunning calls turn repeatedly in the background, until turn returns
+// false or by is ended. Ending by waits for turn and then calls last.
 func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, last func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -61,17 +61,17 @@ func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, l
 	})
 }
 
-// Later does something after d, at the latest when by is ended.
+// Later calls do once, after d or when by is ended if that is earlier.
 func (b *Background) Later(by any, d time.Duration, do func() error) {
 	once := sync.OnceValue(do)
 	b.WhileRunning(by, func(ctx context.Context) bool {
 		proc.Sleep(ctx, d)
-		_ = once() // its error is that of the end
+		_ = once() // End reports its error
 		return false
 	}, once)
 }
 
-// Each does the same to several things and joins the errors.
+// Each calls do for each element and joins the errors.
 func Each[T any](of []T, do func(T) error) error {
 	var errs []error
 	for _, x := range of {
@@ -80,8 +80,8 @@ func Each[T any](of []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// AtOnce does something for each of the numbers below n at the same time, and
-// joins the errors.
+// AtOnce calls do for each number from 0 to n-1 at the same time, and joins the
+// errors.
 func AtOnce(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var work sync.WaitGroup

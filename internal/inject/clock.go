@@ -19,7 +19,7 @@ var shim []byte
 // process that preloads it, and returns its path. It needs a C compiler.
 //
 // Note: libfaketime kills one of Debian's servers at its start, and has no effect on Go
-// programs. This library has no effect on Go programs either, because they ask the kernel.
+// programs. This library has no effect on Go programs either, because they use no C library.
 func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, shim, 0o600); err != nil {
@@ -35,14 +35,14 @@ func ClockLibrary(ctx context.Context, dir string) (string, error) {
 // Clock is the wall clock of a process that was started through [Clock.Wrap].
 type Clock struct{ library, file string }
 
-// NewClock makes a clock in dir that shows the true time. The library comes from
-// [ClockLibrary], and the name tells clocks in one dir apart.
+// NewClock makes a clock in dir that shows the true time. library is the path
+// that [ClockLibrary] returned, and name distinguishes the clocks in one dir.
 func NewClock(library, dir, name string) (*Clock, error) {
 	c := &Clock{library: library, file: filepath.Join(dir, name)}
 	return c, os.WriteFile(c.file, make([]byte, 8), 0o600)
 }
 
-// Wrap is the command to put in front of the process's own.
+// Wrap returns the command to put in front of the process's own command.
 func (c *Clock) Wrap() []string {
 	return []string{"env", "LD_PRELOAD=" + c.library, "LOCKBENCH_CLOCK=" + c.file}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestDistance: what passes is half of the round trip later in each direction, also
-// after healing.
+// TestDistance checks that data pass half of the round trip later in each
+// direction, also after healing.
 func TestDistance(t *testing.T) {
 	p, _ := proxied(t)
 	c := dial(t, p)

@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// impairment is harm to passing data. Several at the same time add up.
+// impairment is one kind of harm to passing data. Several at the same time add up.
 type impairment struct {
 	in []Direction
 
-	seen          func(Direction) // called for each piece; does no harm
+	seen          func(Direction) // called for each piece of data; does no harm
 	upTo          int             // number of the last connection concerned; 0 for all
-	only          []byte          // pieces with this in them; nil for all
-	loses         bool            // pieces, without harm to what follows
-	swallows      bool            // data
-	holds         bool            // data, until it is healed
-	hidesEnds     bool            // of connections
-	refuses       bool            // connections
+	only          []byte          // harms only pieces that contain this; nil for all
+	loses         bool            // drops pieces; what follows passes
+	swallows      bool            // drops data; the connection ends with the healing
+	holds         bool            // keeps data back until it is healed
+	hidesEnds     bool            // hides the ends of connections
+	refuses       bool            // refuses new connections
 	resets        float64         // the share of pieces that end a connection
 	delay, jitter time.Duration
 	first         time.Duration // delay of the first piece
-	rate          int           // KB/s; 0 for any
-	size          int           // of pieces, in bytes; 0 for any
-	gap           time.Duration // after each of them
+	rate          int           // KB/s; 0 for no limit
+	size          int           // of pieces, in bytes; 0 for no limit
+	gap           time.Duration // pause after each piece
 }
 
 const (
-	// pieceSize is how much is read at once.
+	// pieceSize is the largest number of bytes that are read at once.
 	pieceSize = 32 << 10
-	// maxWaiting is how many pieces wait in one direction of a connection.
+	// maxWaiting is how many pieces may wait in one direction of a connection.
 	maxWaiting = 1024
-	// takeTime is how long the receiver of a piece may not take it before the
-	// connection is ended.
+	// takeTime bounds how long the receiver of a piece may fail to read it.
+	// After that time the proxy ends the connection.
 	takeTime = 30 * time.Second
 )
 
@@ -47,10 +47,10 @@ type flow struct {
 	input    chan []byte // incoming data, closed at the end
 	alarm    *alarm
 
-	begun     bool // data have come
+	begun     bool // a piece has arrived
 	swallowed bool
-	closed    bool // no more data come
-	over      bool // the flow is to end, as soon as the harms let the end be seen
+	closed    bool // the sender has ended
+	over      bool // the flow ends as soon as no harm hides the end
 	waiting   []waiting
 	free      time.Time // when the next piece may pass
 }
@@ -88,7 +88,6 @@ func (f *flow) run() {
 	}
 }
 
-// read reads incoming data.
 func (f *flow) read() {
 	defer close(f.input)
 	for {
@@ -116,8 +115,8 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	return harms, f.p.changed, f.number <= f.p.ended[f.way]
 }
 
-// await takes incoming data. It also returns when a piece may pass, unless pieces are
-// held, or when the harms change.
+// await waits for incoming data and takes them. It also returns when a piece
+// may pass, unless pieces are held, or when the harms change.
 func (f *flow) await(changed chan struct{}, held bool) {
 	var next <-chan struct{}
 	if len(f.waiting) > 0 && !held {
@@ -135,7 +134,7 @@ func (f *flow) await(changed chan struct{}, held bool) {
 	}
 }
 
-// next is when the first piece that waits may pass.
+// next returns the time at which the first waiting piece may pass.
 func (f *flow) next() time.Time {
 	if due := f.waiting[0].due; due.After(f.free) {
 		return due
@@ -166,7 +165,7 @@ func (f *flow) look(harms []*impairment, ended bool) {
 // end ends the connection and drops the waiting pieces.
 func (f *flow) end() { f.over, f.waiting = true, nil }
 
-// take takes an incoming piece; nil is the end.
+// take handles an incoming piece; nil is the end of the data.
 func (f *flow) take(data []byte) {
 	if data == nil {
 		f.closed, f.over = true, true
@@ -208,7 +207,7 @@ func (f *flow) take(data []byte) {
 	}
 }
 
-// pass passes on the first waiting piece, or some of it, when its time has come.
+// pass passes on the first waiting piece, or a part of it, if it is due. It reports whether it did.
 func (f *flow) pass(harms []*impairment) bool {
 	if len(f.waiting) == 0 || time.Now().Before(f.next()) {
 		return false
@@ -233,7 +232,7 @@ func (f *flow) pass(harms []*impairment) bool {
 	if first.data = first.data[size:]; len(first.data) == 0 {
 		f.waiting = f.waiting[1:]
 	}
-	_ = f.to.SetWriteDeadline(time.Now().Add(takeTime)) // of one that has ended Write reports it
+	_ = f.to.SetWriteDeadline(time.Now().Add(takeTime)) // Write reports a connection that has ended
 	if _, err := f.to.Write(piece); err != nil {
 		f.end()
 	}

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestSwallowed: with both directions gone nothing reaches the server, with
-// the replies gone the request does; nobody is told in either case, and a
-// healed proxy serves new connections.
+// TestSwallowed checks that nothing reaches the server if both directions are
+// swallowed, and that the request does if only the replies are. The client sees
+// no error in either case, and a healed proxy serves new connections.
 func TestSwallowed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		harm func(*Proxy) error
@@ -45,8 +45,8 @@ func TestSwallowed(t *testing.T) {
 	}
 }
 
-// TestBroken: each of these is seen on a connection that there is, and a refusal
-// by new ones too, until it is healed.
+// TestBroken checks that each harm breaks an open connection, and that a
+// refusal also rejects new ones until it is healed.
 func TestBroken(t *testing.T) {
 	for name, harm := range map[string]func(*Proxy) error{
 		"reset": func(p *Proxy) error { return p.Reset(1) },
@@ -77,8 +77,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestHoleHidesDeath: the server does not see that a client behind a black hole
-// is gone, until the hole is.
+// TestHoleHidesDeath checks that the server does not see the end of a client
+// behind a black hole until the black hole ends.
 func TestHoleHidesDeath(t *testing.T) {
 	p, pair := paired(t)
 	c, s := pair()
@@ -93,9 +93,9 @@ func TestHoleHidesDeath(t *testing.T) {
 	}
 }
 
-// TestHeldConnection: what a client has sent over a connection that is held
-// arrives when it is healed, after what came over a new one, and although the
-// client has ended the first.
+// TestHeldConnection checks that data held on one connection arrive after
+// healing, later than data sent over a new connection, and although the client
+// has ended the first one.
 func TestHeldConnection(t *testing.T) {
 	p, pair := paired(t)
 	sent := func(c net.Conn, s string) {
@@ -128,8 +128,8 @@ func TestHeldConnection(t *testing.T) {
 	}
 }
 
-// TestSilence: all connections but the newest are dead, and only that is seen when
-// it is healed; new ones work.
+// TestSilence checks that all connections but the newest are dead, that their
+// ends are seen only after healing, and that new connections work.
 func TestSilence(t *testing.T) {
 	p, _ := proxied(t)
 	var open []net.Conn
@@ -158,8 +158,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestForgotten: one side's connection has ended and the other's has not, until
-// it is healed; new connections work in between.
+// TestForgotten checks that one side's connection has ended while the other
+// side's stays open until healing, and that new connections work meanwhile.
 func TestForgotten(t *testing.T) {
 	for _, ofClients := range []bool{true, false} {
 		p, pair := paired(t)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// echo is a server that answers every byte with itself, and counts them.
+// echo is a server that sends every byte back, and counts the bytes.
 type echo struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -78,8 +78,8 @@ func proxied(t testing.TB) (*Proxy, *echo) {
 	return p, e
 }
 
-// paired returns a proxy, and what makes a connection through it, over which
-// something has passed.
+// paired returns a proxy, and a function that opens a connection through it and
+// passes one byte over that connection.
 func paired(t *testing.T) (p *Proxy, pair func() (client, server net.Conn)) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,8 +103,8 @@ func paired(t *testing.T) (p *Proxy, pair func() (client, server net.Conn)) {
 	}
 }
 
-// silent reports whether nothing comes over a connection in so long, its end
-// neither.
+// silent reports whether a connection delivers neither data nor its end within
+// wait.
 func silent(t *testing.T, c net.Conn, wait time.Duration) bool {
 	t.Helper()
 	must(t, c.SetReadDeadline(time.Now().Add(wait)))
@@ -123,7 +123,7 @@ func dial(t testing.TB, p *Proxy) net.Conn {
 	return c
 }
 
-// say sends text and reads its echo, for as long as wait.
+// say sends text and reads its echo, within wait.
 func say(c net.Conn, text string, wait time.Duration) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
 		return "", err

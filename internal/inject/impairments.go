@@ -26,9 +26,9 @@ func (p *Proxy) Delay(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Replies)
 }
 
-// DelayPushes holds unasked messages of a server back for d, with the later data on
-// the same connection. With 0 it loses the messages, and the connection goes on. It
-// recognizes them by [Proxy.Push]. Requests and replies pass.
+// DelayPushes delays messages that the server sends unasked by d, and with them
+// later data on the same connection. With 0 it drops the messages, and the
+// connection goes on. [Proxy.Push] identifies them. Requests and replies pass.
 func (p *Proxy) DelayPushes(d time.Duration) error {
 	return p.harm(impairment{only: []byte(p.Push), loses: d == 0, delay: d}, Replies)
 }
@@ -58,17 +58,17 @@ func (p *Proxy) Fragment(size int, gap time.Duration) error {
 // Reset breaks a connection, by TCP reset, instead of passing a request or a reply
 // on. share, from 0 to 1, is the share of messages concerned.
 func (p *Proxy) Reset(share float64) error {
-	// Each direction has this chance, and a message passes both.
+	// Each direction has this chance, and a request with its reply passes both.
 	return p.harm(impairment{resets: share}, Requests, Replies)
 }
 
-// ForgetClients ends every connection for the client, and the server is not told
-// that it has one less, nor of later ends, until it is healed: a machine that
-// has lost its state of the connections stands in between.
+// ForgetClients ends every connection for the client. The server does not learn
+// of these ends, nor of later ones, until the proxy is healed, as when a
+// machine in between has lost its state of the connections.
 func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
 
-// ForgetServer ends every connection for the server, and the client is not told. Data
-// that it sends on such a connection are lost. New connections work.
+// ForgetServer ends every connection for the server, and the client does not learn of
+// it. Data that the client sends on such a connection are lost. New connections work.
 func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
 
 // HoldConnections holds the data that clients send over present connections. After
@@ -91,8 +91,8 @@ func (p *Proxy) Silence() error {
 	return nil
 }
 
-// forget hides the ends of connections in one direction, and sends an end in the
-// other direction.
+// forget hides the ends of connections in the direction hidden, and ends all
+// connections in the direction ended.
 func (p *Proxy) forget(hidden, ended Direction) error {
 	err := p.harm(impairment{hidesEnds: true}, hidden)
 	p.mu.Lock()
@@ -102,18 +102,18 @@ func (p *Proxy) forget(hidden, ended Direction) error {
 	return err
 }
 
-// count is how many connections there have been.
+// count returns the number of connections so far.
 func (p *Proxy) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.opened
 }
 
-// Leading is [Proxy.Lead] or [Proxy.Retarget].
+// Leading is a function such as [Proxy.Lead] or [Proxy.Retarget].
 type Leading func(p *Proxy, to ...string) error
 
-// Lead passes new connections to these servers, to each in turn, as a changed name or
-// a balancer does. Present connections stay where they are.
+// Lead passes new connections to the given servers in turn, as a changed host
+// name or a balancer does. Open connections keep their servers.
 func (p *Proxy) Lead(to ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,11 +121,11 @@ func (p *Proxy) Lead(to ...string) error {
 	return nil
 }
 
-// Retarget is Lead, and resets all connections.
+// Retarget does what Lead does, and resets all connections.
 func (p *Proxy) Retarget(to ...string) error { return errors.Join(p.Lead(to...), p.Cut()) }
 
-// Cut resets all connections, once. New connections are passed on. Cut needs no
-// healing.
+// Cut resets all connections once. New connections are passed on, and nothing
+// needs healing.
 func (p *Proxy) Cut() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

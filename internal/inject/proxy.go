@@ -1,6 +1,6 @@
 // Package inject breaks connections and the clocks of servers from outside, as
-// networks and operators do, and heals them. It knows no store. Package proc has
-// the signals that break processes.
+// networks and operators do, and heals them. It knows no store. Package proc
+// has the signals that freeze and kill processes.
 package inject
 
 import (
@@ -19,32 +19,32 @@ import (
 // open connections as well as on later ones. Harms add up until [Proxy.Heal]. Its
 // methods may be called from any goroutine.
 type Proxy struct {
-	// Push is a text that occurs in unasked messages of the server, and in nothing
-	// else; "" where none is known. It is set before the proxy is used.
+	// Push is a text that occurs only in messages that the server sends unasked,
+	// or "" if no such text is known. It must be set before the proxy is used.
 	Push string
 
 	port *ports.Taken
-	busy sync.WaitGroup // handles new connections and present ones
+	busy sync.WaitGroup // the goroutines that accept and pass on connections
 
 	apart   sync.Mutex // held while Apart does its harm
 	mu      sync.Mutex
-	harms   []*impairment // and observers
-	changed chan struct{} // closed and replaced with harms and ended
-	// leads are the servers to which connections lead in turn, and next is the
-	// number of the next one.
+	harms   []*impairment // harms and observers
+	changed chan struct{} // closed and replaced when harms or ended change
+	// leads are the servers that get new connections in turn, and next counts
+	// these connections.
 	leads    []string
 	next     int
-	listener net.Listener // nil while it refuses connections
+	listener net.Listener // nil while connections are refused
 	open     map[*link]bool
 	opened   int               // how many connections there were
-	far      time.Duration     // delay of all data in each direction, without harm
+	far      time.Duration     // delay of all data in each direction; not a harm
 	ended    map[Direction]int // number of the last connection that was ended in a direction
 	cuts     int               // how often all connections were reset
 }
 
 // link is one connection through a proxy.
 type link struct {
-	number         int // from 1 on
+	number         int // counted from 1
 	client, server *net.TCPConn
 }
 
@@ -68,13 +68,13 @@ func NewProxy(upstream string) (*Proxy, error) {
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.port.Addr(0) }
 
-// settle bounds how long the kernel may refuse a port to listen on again, or need to
-// connect to a server.
+// settle bounds how long the kernel may refuse to listen on the port again, and
+// how long connecting to a server may take.
 const settle = 2 * time.Second
 
-// listen begins to listen. The port belongs to the proxy, but a process that is just
-// being started may have the closed socket until it executes its program. The caller
-// holds mu, or is the only one to know the proxy.
+// listen starts to listen. It tries again while the port is in use, because a
+// process that is just being started may hold the closed socket until it executes
+// its program. The caller holds mu, or is the only one to know the proxy.
 func (p *Proxy) listen() (err error) {
 	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		p.listener, err = net.Listen("tcp", p.Addr())
@@ -116,8 +116,8 @@ func (p *Proxy) cut() {
 	}
 }
 
-// connect connects a client of l with the server whose turn it is, unless all
-// connections are reset meanwhile.
+// connect connects client, which l has accepted, to the next server in turn,
+// unless all connections are reset meanwhile.
 func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 	p.mu.Lock()
 	to, cuts, refused := p.leads[p.next%len(p.leads)], p.cuts, p.listener != l
@@ -133,7 +133,7 @@ func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 		return
 	}
 	c := &link{client: client, server: server.(*net.TCPConn)}
-	_, _ = c.client.SetLinger(0), c.server.SetLinger(0) // its end is a reset
+	_, _ = c.client.SetLinger(0), c.server.SetLinger(0) // Close then sends a reset
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if cuts != p.cuts {
@@ -153,8 +153,8 @@ func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 	})
 }
 
-// SetDistance delays all data by half of rtt in each direction, as if the server were
-// that far away. Healing does not end it; 0 does.
+// SetDistance delays all data by half of rtt in each direction, as if the server
+// were that far away. Healing does not end the delay; SetDistance(0) does.
 func (p *Proxy) SetDistance(rtt time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,15 +192,15 @@ func (p *Proxy) begin(h impairment) *impairment {
 	return &h
 }
 
-// tell has every connection look at the changed harms. The caller holds mu.
+// tell makes every connection read the changed harms. The caller holds mu.
 func (p *Proxy) tell() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// Apart does harm that can be healed apart from other harm. heal ends the harm that
-// do did through the methods of the proxy, and nothing else. Until Apart returns,
-// other goroutines may harm the proxy only through Apart.
+// Apart calls do, whose harm can later be healed apart from other harm. heal ends
+// the harm that do began through the methods of the proxy, and nothing else.
+// Until Apart returns, other goroutines may harm the proxy only through Apart.
 func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	p.apart.Lock()
 	defer p.apart.Unlock()
@@ -216,8 +216,8 @@ func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	}, err
 }
 
-// Heal ends all harms. Connections on which data were swallowed are reset, the others
-// go on.
+// Heal ends all harms. It resets connections on which data were swallowed.
+// Other connections go on.
 func (p *Proxy) Heal() error { return p.heal(func(h *impairment) bool { return h.seen == nil }) }
 
 func (p *Proxy) heal(which func(*impairment) bool) error {
@@ -240,14 +240,14 @@ func (p *Proxy) refuses() bool {
 	return slices.ContainsFunc(p.harms, func(h *impairment) bool { return h.refuses })
 }
 
-// Observe calls seen for each piece of data that comes to the proxy, before any harm
-// that is done to it. The piece is passed on when seen returns, so harm done to the
-// proxy until then already befalls that piece. Calls come from the goroutine of each
-// connection and direction, at the same time. After end, which may be called at any
-// time and more than once, none begins; a call under way is not waited for.
+// Observe calls seen for each piece of data that arrives at the proxy, before any
+// harm to that piece. The piece is passed on after seen returns, so harm that begins
+// before then applies to it. Each connection and direction calls seen from its own
+// goroutine, concurrently. end may be called at any time and more than once. Then no
+// call of seen begins any more, but end does not wait for a call in progress.
 func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	h := p.begin(impairment{seen: seen, in: []Direction{Requests, Replies}})
-	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // ending an observer refuses no connection
+	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // only healing a refusal can fail
 }
 
 // Close heals the proxy, resets all connections and stops listening.

@@ -37,8 +37,8 @@ func TestProxyPassesAndHeals(t *testing.T) {
 	}
 }
 
-// TestHealWhileAProcessStarts: a process that is being started has for a moment
-// what this one listened on.
+// TestHealWhileAProcessStarts checks that Heal waits while a process that is
+// just being started still holds the closed listening socket.
 func TestHealWhileAProcessStarts(t *testing.T) {
 	p, _ := proxied(t)
 	must(t, p.Refuse())
@@ -58,8 +58,8 @@ func TestHealWhileAProcessStarts(t *testing.T) {
 	}
 }
 
-// TestObserve: each piece is seen in both directions, also after harms came and
-// went, and what is done from within befalls that piece.
+// TestObserve checks that each piece is seen in both directions, also after harms
+// have come and gone, and that harm that seen begins applies to that piece.
 func TestObserve(t *testing.T) {
 	p, e := proxied(t)
 	var requests, replies atomic.Int32
@@ -100,8 +100,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestApart: what is healed apart leaves other harm of the same kind, and a slow
-// start is that of the first message.
+// TestApart checks that healing one harm leaves another one of the same kind,
+// and that SlowStart delays only the first message.
 func TestApart(t *testing.T) {
 	p, _ := proxied(t)
 	must(t, p.SlowStart(200*time.Millisecond))
@@ -125,8 +125,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestHarmsWhileConnectionsDie: harms come and go while clients break off in the
-// middle of what they say, and the proxy is none the worse for it.
+// TestHarmsWhileConnectionsDie checks that the proxy works after harms have
+// come and gone while clients reset connections in the middle of their data.
 func TestHarmsWhileConnectionsDie(t *testing.T) {
 	p, _ := proxied(t)
 	stop := make(chan struct{})
@@ -169,14 +169,14 @@ func TestHarmsWhileConnectionsDie(t *testing.T) {
 	}
 }
 
-// TestLead: connections that there are stay, unless they are retargeted, and later
-// ones go to the servers in turn.
+// TestLead checks that open connections stay until they are retargeted, and
+// that later ones go to the servers in turn.
 func TestLead(t *testing.T) {
 	p, first := proxied(t)
 	stays := dial(t, p)
 	for _, tt := range []struct {
 		to   []*echo
-		want []int // bytes that each server gets of what is said over two new connections, and the old one
+		want []int // bytes that each server gets from the old connection and two new ones
 	}{
 		{nil, []int{3}},
 		{[]*echo{startEcho(t)}, []int{1, 2}},

@@ -1,12 +1,12 @@
 // Package ports hands out ports of the loopback interface for servers that are
 // about to be started, and keeps them.
 //
-// A port that was found free and released may be taken before the server binds it, by
-// another search in any process or by an outgoing connection. So ports come from
-// outside the range of outgoing connections, and the UDP port of the same number
-// stays bound until the port is given back. That bound port is a lock that all
-// processes of the machine share, that stands in no server's way, and that ends with
-// its owner.
+// A port that was found free and released may be taken before the server binds
+// it, by another search in any process or by an outgoing connection. So ports
+// come from outside the range of outgoing connections, and the UDP port of the
+// same number stays bound until the port is given back. The bound UDP port is a
+// lock that all processes of the machine share. It hinders no server, and it
+// ends with its owner.
 package ports
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Taken are ports that are handed out to no other caller.
+// Taken is a set of ports that no other caller gets.
 type Taken struct {
 	numbers []int
 	locks   []net.PacketConn
@@ -40,7 +40,7 @@ func Take(count int) (*Taken, error) {
 	return t, nil
 }
 
-// take adds a port if it is free.
+// take adds port to t if it is free.
 func (t *Taken) take(port int) error {
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	lock, err := net.ListenPacket("udp4", addr)
@@ -54,9 +54,9 @@ func (t *Taken) take(port int) error {
 	return nil
 }
 
-// unused returns nil when no process listens on addr. It does not listen itself to
-// find out. A child that this process starts at that moment would have the socket
-// until it executes its program, and the server could not bind the port.
+// unused returns nil if no process listens on addr. It connects instead of listening,
+// because a child that this process starts at that moment would hold the listening
+// socket until it executes its program, and the server could not bind the port.
 func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {
@@ -68,7 +68,7 @@ func unused(addr string) error {
 	return err
 }
 
-// answers is how soon the loopback interface refuses a connection without a listener.
+// answers bounds how long the loopback interface takes to refuse a connection.
 const answers = time.Second
 
 // Port returns the port of index i.
@@ -90,12 +90,12 @@ func (t *Taken) Close() error {
 	return err
 }
 
-// These bound the ports that are handed out, as far as outgoing connections do not use them.
+// usualLow and usualHigh bound the ports to choose from, if outgoing connections use none of them.
 const usualLow, usualHigh = 16000, 32000
 
-// rangeOf returns the ports to choose from, given the file in which Linux says which
-// ones it gives to outgoing connections. If those leave fewer than a thousand ports,
-// rangeOf chooses among them all the same.
+// rangeOf returns the range of ports to choose from. file and err come from reading the
+// file in which Linux states its range for outgoing connections. If fewer than a thousand
+// ports remain outside that range, rangeOf returns the usual range all the same.
 func rangeOf(file []byte, err error) (low, high int) {
 	var from, to int
 	if err == nil {

@@ -43,9 +43,9 @@ func TestRangeKeepsClearOfOutgoingConnections(t *testing.T) {
 	}
 }
 
-// TestPortIsFreeWhenHandedOut: whoever gets a port can listen on it at once,
-// while this process starts others, which have its sockets until they are
-// programs of their own.
+// TestPortIsFreeWhenHandedOut checks that a caller can listen on a new port at
+// once, even while this process starts children, which hold its sockets until
+// they execute their programs.
 func TestPortIsFreeWhenHandedOut(t *testing.T) {
 	stop := make(chan struct{})
 	var starters sync.WaitGroup
@@ -56,7 +56,7 @@ func TestPortIsFreeWhenHandedOut(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					_ = exec.Command("true").Run() // it is there to be started
+					_ = exec.Command("true").Run() // only its start matters
 				}
 			}
 		})

@@ -1,7 +1,7 @@
-// Package proc is what hosts, plugins and the benchmark know of processes: it
+// Package proc deals with processes, for hosts, plugins and the benchmark. It
 // starts a program as a child and exchanges lines with it, reads what the
-// kernel shows of a process, stops processes, reads the clock that all of a
-// machine share, and notes when this process did not run.
+// kernel shows of a process, stops processes, reads the clock that all
+// processes of a machine share, and notes when this process did not run.
 package proc
 
 import (
@@ -18,12 +18,12 @@ import (
 // ErrEnded is the error of a request to a child that has ended.
 var ErrEnded = errors.New("the process has ended")
 
-// Child is a program, most often this one started again, that is told what to do
+// Child is a program, most often this program started again. It gets its orders
 // on its standard input and answers on its standard output, in lines of JSON.
 // Its methods may be called from any goroutine after [Start].
 type Child struct {
 	Role    string   // the environment variable that makes it a child, see [Become]
-	Program string   // "" for this one
+	Program string   // "" for this program
 	Env     []string // in addition to the environment of this process
 	Name    string   // its name in the list of processes; "" for its path
 
@@ -35,16 +35,16 @@ type Child struct {
 	stdin io.WriteCloser
 }
 
-// started is the line by which a child says that it is ready, or why not. Other lines
-// may precede it.
+// started is the line with which a child reports that it is ready, or why it
+// could not start. Other lines may precede it.
 type started struct {
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// Start starts c with spec for its open function, and returns when c is ready. Each
-// line of c goes to take, one at a time, until c has ended. After an error, which may
-// come from the child, no process is left.
+// Start starts c, sends spec to the open function of [Become] in c, and returns
+// when c is ready. It passes each line of c to take, one at a time, until c has
+// ended. After an error, which may come from the child, no process is left.
 func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) error {
 	out, err := c.start()
 	if err != nil {
@@ -78,8 +78,8 @@ func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) e
 	return err
 }
 
-// begin takes the lines of a child until it has started. It returns ErrEnded if the
-// child has ended, or the child's error if it could not start.
+// begin passes the lines of a child to take until the child has started. It returns
+// ErrEnded if the child has ended, or the child's error if it could not start.
 func begin[Line any](in *json.Decoder, take func(Line)) error {
 	for {
 		var text json.RawMessage
@@ -104,7 +104,6 @@ func begin[Line any](in *json.Decoder, take func(Line)) error {
 	}
 }
 
-// start starts the process, and returns its output.
 func (c *Child) start() (out *os.File, err error) {
 	program := c.Program
 	if program == "" {
@@ -119,13 +118,13 @@ func (c *Child) start() (out *os.File, err error) {
 	}
 	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
 	c.cmd.Stderr = os.Stderr
-	// The child gets its own group in our session. Signals of our terminal do not
-	// reach it, and if we die while it is frozen, the kernel wakes and ends it.
+	// The child gets its own process group in our session, so that signals of our terminal
+	// do not reach it. If we die while it is frozen, the kernel wakes and ends it.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// We make the pipe ourselves, because Wait would close StdoutPipe's before all is read.
+	// StdoutPipe is unsuitable here, because Wait closes its pipe before all data are read.
 	out, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -175,12 +174,12 @@ func closed(c <-chan struct{}) bool {
 // Freeze stops the child and returns when it has stopped.
 func (c *Child) Freeze() error { return Freeze(c.Pid()) }
 
-// Resume lets a frozen child go on. The error wraps os.ErrProcessDone when it has
-// ended.
+// Resume lets a frozen child go on. The error wraps os.ErrProcessDone if the
+// child has ended.
 func (c *Child) Resume() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Kill ends the child with SIGKILL, frozen or not, and returns when all its lines
-// were taken. A child that has already ended is no error.
+// Kill ends the child with SIGKILL, frozen or not, and returns when all its
+// lines were taken. It returns nil if the child has already ended.
 func (c *Child) Kill() error {
 	err := c.cmd.Process.Kill()
 	<-c.ended
@@ -190,10 +189,10 @@ func (c *Child) Kill() error {
 	return err
 }
 
-// Close asks the child to end, and kills it if it has not ended before ctx. A child
-// that has already ended is no error.
+// Close asks the child to end, and kills it if it has not ended before ctx
+// does. It returns nil if the child has already ended.
 func (c *Child) Close(ctx context.Context) error {
-	c.stdin.Close() // not guarded: Send blocks while the child is frozen
+	c.stdin.Close() // without mu, which Send may hold while the child is frozen
 	select {
 	case <-c.ended:
 		return nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// testRole makes this binary a child of a test.
+// testRole makes this binary the child of a test.
 const testRole = "LOCKBENCH_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -16,20 +16,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// line is what the tests say to their child, and what it says.
+// line is a message from a test to its child, or back.
 type line struct {
-	Do string // what to do: greet, be silent, crash, fail, count, or send back what is none of these
+	Do string // greet, silent, crash, fail or count; the child only sends any other word back
 	N  int
 	At int64 // by the child's MachineClock
 }
 
-// testChild is such a child.
+// testChild is the agent of a test's child.
 type testChild struct{ parent *Parent }
 
 func openTestChild(p *Parent, l line) (Agent[line], error) {
 	switch l.Do {
 	case "silent":
-		time.Sleep(timeout) // it is killed before
+		time.Sleep(timeout) // the test kills it before
 	case "crash":
 		os.Exit(3)
 	case "fail":
@@ -54,10 +54,10 @@ func (c testChild) Do(_ context.Context, l line) {
 
 func (testChild) Close() error { return nil }
 
-// timeout bounds what comes soon.
+// timeout bounds how long a test waits.
 const timeout = 30 * time.Second
 
-// startChild starts a child that is ready, and returns what it says from then on.
+// startChild starts a child, waits until it is ready, and returns a channel of its later lines.
 func startChild(t *testing.T) (*Child, <-chan line) {
 	t.Helper()
 	c, said := &Child{Role: testRole}, make(chan line, 10_000)
@@ -83,8 +83,8 @@ func await(t *testing.T, said <-chan line) (l line) {
 	return l
 }
 
-// TestChild: it says what it is told to, ends when it is asked to, and again, and a
-// crash is no such end.
+// TestChild checks that a child answers, that Close ends it and may be called
+// twice, and that a crash is distinguished from a normal end.
 func TestChild(t *testing.T) {
 	for _, crashes := range []bool{false, true} {
 		c, said := startChild(t)
@@ -108,7 +108,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// TestChildThatDoesNotStart: nothing of it is left.
+// TestChildThatDoesNotStart checks that a failed start leaves no process.
 func TestChildThatDoesNotStart(t *testing.T) {
 	never := func(l line) { t.Errorf("it says %+v", l) }
 	if err := Start(t.Context(), &Child{Role: testRole}, line{Do: "crash"}, never); !errors.Is(err, ErrEnded) {
@@ -129,7 +129,7 @@ func TestChildThatDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestKilledChild: all that it has written is taken before Kill returns.
+// TestKilledChild checks that all lines of the child are taken before Kill returns.
 func TestKilledChild(t *testing.T) {
 	c, said := startChild(t)
 	if err := c.Send(line{Do: "count", N: 5000}); err != nil {
@@ -158,7 +158,7 @@ func TestKilledChild(t *testing.T) {
 	}
 }
 
-// TestClocks: two processes read one clock.
+// TestClocks checks that two processes read the same clock.
 func TestClocks(t *testing.T) {
 	c, said := startChild(t)
 	for range 100 {
@@ -167,7 +167,7 @@ func TestClocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := await(t, said)
-		// What is left of the error of two clocks is less than this.
+		// The remaining error of two clocks is less than this.
 		const closely = int64(time.Millisecond)
 		if after := MachineClock().Now(); l.At < before-closely || l.At > after+closely {
 			t.Fatalf("the child's clock shows %d between %d and %d", l.At, before, after)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the time on the machine's monotonic clock in nanoseconds: the same for
-// all its processes, and blind to steps of the wall clock (clock_gettime(2)).
+// Now returns the time of the machine's monotonic clock in nanoseconds. All processes of
+// the machine share it, and steps of the wall clock do not change it (clock_gettime(2)).
 func Now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
@@ -18,9 +18,9 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// Clock converts times of this process to the machine's clock of [Now], or to a clock
-// that starts with a run. It counts nanoseconds, and steps of the wall clock do not
-// show.
+// Clock converts times of this process to nanoseconds on the machine's clock of
+// [Now], or on a clock that starts with a run. Steps of the wall clock do not
+// change them.
 type Clock struct {
 	base time.Time
 	at   int64 // the clock's value at base
@@ -33,13 +33,13 @@ func NewClock() Clock { return ClockFrom(time.Now()) }
 // or computed from such a time.
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
-// readings is how often both clocks are read; the closest pair counts. A pause of the
-// process between the two readings of a pair would shift its clock by the pause, and
-// an overlap of two holders in different processes could be an error of their clocks.
+// readings is how many times both clocks are read; the closest pair counts. A pause
+// between the two readings of a pair would shift the clock by that pause. Two holders
+// in different processes could then seem to overlap only because of their clocks.
 const readings = 50
 
-// MachineClock is read once in a process, so that its remaining error is the same for
-// all peers of the process.
+// MachineClock returns the clock of [Now]. It is computed once in a process, so
+// that its remaining error is the same towards all other processes.
 var MachineClock = sync.OnceValue(func() (best Clock) {
 	closest := int64(-1)
 	for range readings {
@@ -59,11 +59,11 @@ func (c Clock) Now() int64 { return c.at + int64(time.Since(c.base)) }
 // Zero is the time at which the clock stood at zero.
 func (c Clock) Zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
 
-// Of is the clock's value at t, a time that this process has read.
+// Of returns the clock's value at t, which must be a time that this process has read.
 func (c Clock) Of(t time.Time) int64 { return c.at + int64(t.Sub(c.base)) }
 
-// Sleep waits for d, and returns false when ctx ends before. It returns at once
-// when d is not above 0.
+// Sleep waits for d. It returns false if ctx ends before. It returns at once if
+// d is not positive.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// beatEvery is how often a heartbeat looks whether the process runs.
+	// beatEvery is the time between two beats.
 	beatEvery = 5 * time.Millisecond
-	// stallAfter is the silence from which on the process counts as stalled.
+	// stallAfter is the longest time between two beats that does not count as a stall.
 	stallAfter = 15 * time.Millisecond
 )
 
@@ -28,8 +28,8 @@ type Heartbeat struct {
 	stalls []Stall
 }
 
-// StartHeartbeat starts a heartbeat. It calls each, which may be nil, at every
-// beat, with the time before it in which the process stalled, nil for none.
+// StartHeartbeat starts a heartbeat. It calls each, which may be nil, at every beat,
+// with the stall that the beat has ended, or with nil if the process did not stall.
 func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	h := &Heartbeat{stop: make(chan struct{}), last: time.Now()}
 	h.ended.Go(func() {
@@ -49,8 +49,8 @@ func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	return h
 }
 
-// note is a beat at now. It returns how long the process has stalled before
-// it, nil for not at all.
+// note records a beat at now. It returns the stall that this beat has ended, or
+// nil if there was none.
 func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,9 +64,9 @@ func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	return stall
 }
 
-// Stalled is how long the process stalled between the two instants.
+// Stalled returns how long the process stalled between two instants.
 func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
-	h.note(time.Now()) // the goroutine that asks may be back before the ticker's
+	h.note(time.Now()) // this goroutine may run again before that of the ticker
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.stalls {
@@ -81,7 +81,7 @@ func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
 	return sum
 }
 
-// Stop ends the heartbeat and returns all stalls. It may be called again.
+// Stop ends the heartbeat and returns all stalls. It may be called more than once.
 func (h *Heartbeat) Stop() []Stall {
 	h.once.Do(func() { close(h.stop) })
 	h.ended.Wait()
@@ -102,25 +102,25 @@ func Ran(do func()) time.Duration {
 }
 
 // Waits notes how long threads of processes wait for a processor. A heartbeat
-// sleeps most of the time, so that the kernel lets it run at once; a process that
-// has work to do waits among those who have some, too. Its methods may be called
-// from any goroutine.
+// cannot show that: it sleeps most of the time, so the kernel lets it run at
+// once, whereas a busy process waits among other busy ones. The methods of
+// Waits may be called from any goroutine.
 type Waits struct {
 	mu     sync.Mutex
 	before map[int]time.Duration // by thread, at the last look
 	found  []wait
 }
 
-// wait is the longest that a thread has waited from one look to the next.
+// wait is the longest time that a thread waited between two looks.
 type wait struct {
 	looked  time.Time
 	longest time.Duration
 }
 
-// lookEvery is how often the threads of a family are looked at.
+// lookEvery is the time between two looks at the threads of a family.
 const lookEvery = 100 * time.Millisecond
 
-// WatchFamily looks at this process and all its descendants, until stop is called.
+// WatchFamily notes the waits of this process and all its descendants, until stop is called.
 func WatchFamily() (w *Waits, stop func()) {
 	w = &Waits{}
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -141,7 +141,7 @@ func WatchFamily() (w *Waits, stop func()) {
 	})
 }
 
-// Look looks at the threads of processes pids.
+// Look notes how long the threads of processes pids have waited since the last look.
 func (w *Waits) Look(pids ...int) {
 	now := map[int]time.Duration{}
 	for _, pid := range pids {
@@ -159,8 +159,8 @@ func (w *Waits) Look(pids ...int) {
 	w.found = append(w.found, found)
 }
 
-// Longest is the longest wait of a thread from one look to the next, among looks
-// after from.
+// Longest returns the longest wait of a thread between two looks, among the
+// looks after from.
 func (w *Waits) Longest(from time.Time) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -4,10 +4,10 @@ package proc
 
 import "errors"
 
-// AdoptOrphans fails here.
+// AdoptOrphans always fails on this system.
 func AdoptOrphans() error {
 	return errors.New("this system gives orphans to its first process only")
 }
 
-// Rename does nothing here.
+// Rename does nothing on this system.
 func Rename(string) error { return nil }

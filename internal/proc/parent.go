@@ -16,24 +16,24 @@ type Parent struct {
 	out *json.Encoder
 }
 
-// Agent carries out the orders to a child.
+// Agent carries out the orders that a child gets.
 type Agent[Order any] interface {
-	// Do carries out an order of the parent; the next one waits until it returns.
-	// Work that goes on after that ends with ctx, before Close is called.
+	// Do carries out one order of the parent. The next order waits until Do returns.
+	// Work that continues after that must end when ctx ends, before Close is called.
 	Do(ctx context.Context, order Order)
-	// Close waits for the work that goes on, and ends the agent.
+	// Close waits for the work that still goes on, and ends the agent.
 	Close() error
 }
 
-// Become makes this process a child, and ends it, when it was started in that role;
-// otherwise it does nothing. Call it first in main or TestMain. The parent is told
-// when open has returned, with its error. An error of Close is written to standard
-// error after the name called.
+// Become runs this process as a child, and then exits, if the environment
+// variable role is set. Otherwise it does nothing. Call it first in main or
+// TestMain. The parent is told that open has returned, and open's error. An
+// error of Close is written to standard error, after the name in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
 	}
-	os.Unsetenv(role) // our own children must not become one
+	os.Unsetenv(role) // our own children must not take this role
 	if err := serve(&Parent{in: json.NewDecoder(os.Stdin), out: json.NewEncoder(os.Stdout)}, open); err != nil {
 		fmt.Fprintln(os.Stderr, called+":", err)
 		os.Exit(1)
@@ -41,7 +41,7 @@ func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agen
 	os.Exit(0)
 }
 
-// serve reads the spec and then orders, until there are none any more.
+// serve reads the spec and then orders, until the input ends.
 func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], error)) error {
 	var spec Spec
 	if err := p.in.Decode(&spec); err != nil {
@@ -65,8 +65,8 @@ func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], e
 	}
 }
 
-// Send writes one line. It may be called from any goroutine. A line that the parent
-// no longer reads is lost, as the end of this process is near.
+// Send writes one line. It may be called from any goroutine. It ignores errors:
+// if the parent no longer reads, this process ends soon.
 func (p *Parent) Send(line any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 // stopTime bounds how long the kernel may need to report the effect of a signal.
 const stopTime = 10 * time.Second
 
-// Freeze sends SIGSTOP to one process and returns when it has stopped, or ended
-// meanwhile. Its threads run on until each notices the signal. Its connections stay
-// open and no peer is told, as with a long pause of a garbage collector or a
-// container. The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no
-// such process.
+// Freeze sends SIGSTOP to one process and returns when the process has stopped,
+// or ended meanwhile. The threads of the process run on until each notices the
+// signal. Its connections stay open and no peer is told, as in a long pause of
+// a garbage collector or a container. The errors of Freeze, Resume and Kill
+// wrap syscall.ESRCH if there is no such process.
 func Freeze(pid int) error {
 	return signal("freeze", pid, syscall.SIGSTOP, func(s Stat) bool { return s.Stopped() || s.Ended() })
 }
 
-// Resume lets a frozen process go on; resuming one that runs is harmless.
+// Resume lets a frozen process go on. Resuming a running process is harmless.
 func Resume(pid int) error {
 	return signal("resume", pid, syscall.SIGCONT, func(s Stat) bool { return !s.Stopped() })
 }
@@ -55,8 +55,8 @@ func ResumeFamily(pid int) (err error) {
 	return err
 }
 
-// KillFamily ends a process and all its descendants, and returns when they have
-// ended. It freezes them first, so that they start no process that it would miss.
+// KillFamily ends a process and all its descendants, and returns when they have ended. It
+// freezes them first, so that none of them starts a process that KillFamily would miss.
 func KillFamily(pid int) error {
 	family, err := FreezeFamily(pid)
 	for _, p := range family {
@@ -65,7 +65,7 @@ func KillFamily(pid int) error {
 	return err
 }
 
-// unlessGone is err unless it says that the process has ended.
+// unlessGone returns err, or nil if err says that the process has ended.
 func unlessGone(err error) error {
 	if errors.Is(err, syscall.ESRCH) {
 		return nil
@@ -73,8 +73,8 @@ func unlessGone(err error) error {
 	return err
 }
 
-// signal sends a signal and returns when done reports its effect, or the process is
-// gone. Without /proc it assumes that the signal had its effect.
+// signal sends a signal and returns when done reports its effect, or when the
+// process is gone. Without /proc it assumes that the signal had its effect.
 func signal(what string, pid int, s syscall.Signal, done func(Stat) bool) error {
 	if err := syscall.Kill(pid, s); err != nil {
 		return fmt.Errorf("%s %d: %w", what, pid, err)

@@ -16,21 +16,21 @@ import (
 type Stat struct {
 	State   byte // of its first thread: 'T' is stopped by a signal, 'Z' has ended
 	Parent  int
-	Threads int           // that have not ended; an ended first thread counts
+	Threads int           // number of living threads; the first one counts even after its end
 	CPU     time.Duration // processor time of its threads, in steps of 10 ms
 	Reaped  time.Duration // processor time of children that it has waited for
-	// Start is when the process started, in clock ticks after boot. Together with the
-	// id it identifies a process for good.
+	// Start is when the process started, in clock ticks after boot. Together
+	// with the process id it identifies a process uniquely.
 	Start string
 }
 
-// Fields of the text behind the command, counted from 0.
+// These are the fields after the command, counted from 0.
 const (
 	fieldState   = 0
 	fieldParent  = 1
 	fieldUser    = 11
 	fieldSystem  = 12
-	fieldReaped  = 13 // user, then system
+	fieldReaped  = 13 // user time, followed by system time
 	fieldThreads = 17
 	fieldStart   = 19
 )
@@ -65,8 +65,8 @@ func All() map[int]Stat {
 	return all
 }
 
-// Family returns a process and all its descendants, parents first. Process groups
-// would not do, because children may begin their own sessions.
+// Family returns a process and all its descendants, parents first. A process
+// group may lack some of them, because children may begin their own sessions.
 func Family(pid int) []int {
 	family, all := []int{pid}, All()
 	for i := 0; i < len(family); i++ {
@@ -83,8 +83,8 @@ func Family(pid int) []int {
 // has not waited for.
 //
 // While pid waits for no child, an empty list proves that it has no descendants,
-// except below a process that adopts orphans itself. A child stays on the list when
-// it ends, and is on it before it leaves its own children to pid.
+// except below a process that adopts orphans itself. A child stays on the list
+// when it ends, so it is on the list when its own children become children of pid.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, f := range files {
@@ -126,14 +126,14 @@ func parse(text string) (s Stat, ok bool) {
 	return s, ok
 }
 
-// Ended reports whether the process has ended. It stays visible until its parent
-// waits for it; the end of its first thread alone is not its end.
+// Ended reports whether the process has ended. An ended process stays visible
+// until its parent waits for it. The end of its first thread alone is not its end.
 func (s Stat) Ended() bool {
 	return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1
 }
 
-// Running reports whether process pid runs. A zombie does not, because not every init
-// process waits for zombies.
+// Running reports whether process pid runs. A zombie does not count, because
+// not every init process waits for zombies.
 func Running(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -145,9 +145,9 @@ func Running(pid int) bool {
 // Stopped reports whether a signal has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' }
 
-// Waited is how long each thread of process pid has been able to run and had no
-// processor, since it began; a wait that goes on is not in it. It is empty where the
-// system has no such figures (proc_pid_schedstat, Linux).
+// Waited returns how long each thread of process pid, by thread id, was ready to run and
+// had no processor, since the thread began. A wait that still goes on is not included.
+// The result is empty if the system has no such figures (proc_pid_schedstat, Linux).
 func Waited(pid int) map[int]time.Duration {
 	out := map[int]time.Duration{}
 	dirs, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid)) // the pattern is valid
@@ -155,7 +155,7 @@ func Waited(pid int) map[int]time.Duration {
 		var ran, waited int64
 		text, err := os.ReadFile(filepath.Join(dir, "schedstat"))
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		if _, err := fmt.Sscan(string(text), &ran, &waited); err != nil {
 			continue
@@ -167,13 +167,13 @@ func Waited(pid int) map[int]time.Duration {
 	return out
 }
 
-// Resident is how many bytes of the memory of a process are resident.
+// Resident returns how many bytes of a process's memory are resident.
 //
-// Note: /proc/PID/stat, which Of reads, has the figure too, but counts roughly
+// Note: /proc/PID/stat, which Of reads, has the figure too, but it is inexact
 // on machines with many processors.
 func Resident(pid int) (uint64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil { // no Linux
+	if err != nil { // not Linux
 		kib, err := exec.Command("ps", "-o", "rss=", "-p", strconv.Itoa(pid)).Output()
 		if err != nil {
 			return 0, fmt.Errorf("memory of process %d: %w", pid, err)

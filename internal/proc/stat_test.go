@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestProcess: what is read of a process is what was done to it.
+// TestProcess checks what is read about a process after each signal to it.
 func TestProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")
@@ -52,7 +52,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestParse: the command in parentheses may hold anything.
+// TestParse checks that the command in parentheses may contain anything.
 func TestParse(t *testing.T) {
 	s, ok := parse("7 (a) b (c) S 5 7 7 0 -1 4194560 100 0 0 0 31 11 0 0 20 0 3 0 99 0 0")
 	if want := (Stat{State: 'S', Parent: 5, Threads: 3, CPU: 420 * time.Millisecond, Start: "99"}); !ok || s != want {
@@ -71,15 +71,15 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestWaited: a process knows of each of its threads how long that has waited for
-// a processor, and it is no more than its age.
+// TestWaited checks that Waited returns a plausible wait for each thread of
+// this process.
 func TestWaited(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("/proc/PID/task/TID/schedstat is Linux")
 	}
 	self, _ := Of(os.Getpid())
 	waited := Waited(os.Getpid())
-	if len(waited) == 0 || len(waited) > self.Threads+2 { // one may have begun since
+	if len(waited) == 0 || len(waited) > self.Threads+2 { // a thread may have begun since
 		t.Errorf("waits of %d threads, and there are %d", len(waited), self.Threads)
 	}
 	for tid, d := range waited {

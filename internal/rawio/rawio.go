@@ -1,7 +1,7 @@
-// Package rawio reads and writes sockets that do not block, without telling the Go
-// runtime of calls that might block, which such sockets never do. The runtime would
-// prepare for a blocked thread. After an idle moment it would wake its monitor
-// thread, which costs as much as the whole call.
+// Package rawio reads and writes non-blocking sockets without announcing the
+// system calls to the Go runtime, because these calls never block. The runtime
+// would prepare for a blocked thread. After an idle moment it would wake its
+// monitor thread, which costs as much as the whole call.
 package rawio
 
 import (
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Reader reads from a socket and waits for it in Go's poller alone. One
-// goroutine at a time may use it.
+// Reader reads from a socket. It waits for data only in Go's network poller.
+// One goroutine at a time may use it.
 type Reader struct {
 	conn    syscall.RawConn
 	p       []byte
@@ -30,8 +30,8 @@ func NewReader(conn syscall.Conn) (*Reader, error) {
 	return r, err
 }
 
-// Read implements io.Reader. An error of the system is a syscall.Errno; one of
-// the connection, such as a deadline that has passed, is as package net has it.
+// Read implements io.Reader. An error of the system call is a syscall.Errno. An
+// error of the connection, such as an expired deadline, is the error of package net.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

@@ -17,22 +17,22 @@ import (
 	"github.com/lockbench/lockbench/internal/ports"
 )
 
-// Compose is a project of docker compose with the servers of the repository's
-// compose.yaml: its services are started as they are asked for, on free loopback
-// ports, and all are removed by Close, or when the process that owns the project
-// ends in whatever way. It is used by one goroutine.
+// Compose is a docker compose project with the servers of the repository's
+// compose.yaml. Its services are started on demand, on free loopback ports.
+// Close removes all of them, and so does any end of the process that owns the
+// project. Only one goroutine may use it.
 type Compose struct {
 	project, file string
 	taken         []*ports.Taken
 	watch         *watcher
 }
 
-// composeTimeout bounds how long the services of a backend may take until they
-// are healthy. Images may have to be fetched before.
+// composeTimeout bounds how long the services of a backend may take to become
+// healthy. This may include fetching their images.
 const composeTimeout = 5 * time.Minute
 
-// removeProject waits until its standard input ends, and then removes the
-// containers, networks and volumes of the project. Frozen ones too.
+// removeProject is a script that waits until its standard input ends, and then removes
+// the containers, even frozen ones, the networks and the volumes of the project.
 const removeProject = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -42,8 +42,8 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project. It starts nothing but the process that cleans
-// up, and fails when docker, its daemon or compose v2 is missing.
+// NewCompose prepares a project. It starts only the process that later cleans
+// up. It fails if docker, its daemon or compose v2 is missing.
 func NewCompose(ctx context.Context) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {
@@ -62,10 +62,10 @@ func NewCompose(ctx context.Context) (*Compose, error) {
 	return c, nil
 }
 
-// errNoCompose: docker compose cannot be used here.
+// errNoCompose is the error if docker compose cannot be used here.
 var errNoCompose = errors.New("docker compose cannot be used")
 
-// dockerWorks asks for compose, and then for docker and its daemon.
+// dockerWorks checks compose, and then docker and its daemon.
 func dockerWorks(ctx context.Context) error {
 	for _, p := range slices.Backward(ContainerPrograms()) {
 		if p.AskVersion(ctx); p.Err != nil {
@@ -79,7 +79,7 @@ func dockerWorks(ctx context.Context) error {
 func docker(ctx context.Context, environ []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Env = environ
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must reach only us
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -92,7 +92,7 @@ func docker(ctx context.Context, environ []string, args ...string) (string, erro
 	return strings.TrimSpace(out.String()), nil
 }
 
-// composeFile finds compose.yaml of the source tree, above the working
+// composeFile finds the compose.yaml of the source tree, above the working
 // directory or above this program.
 func composeFile() (string, error) {
 	var from []string
@@ -113,10 +113,10 @@ func composeFile() (string, error) {
 	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", errNoCompose)
 }
 
-// Up starts the services of a backend and returns their addresses, host:port, when
-// all are healthy. Each takes its port from the variable LOCKBENCH_<SERVICE>_PORT. Durable servers keep
-// their data over a crash where they could do without. It is called once for each
-// service.
+// Up starts the services of a backend and returns their addresses, host:port,
+// when all are healthy. Each takes its port from LOCKBENCH_<SERVICE>_PORT. If
+// durable is set, servers that need not keep their data over a crash keep them.
+// Up is called once for each service.
 func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]string, error) {
 	if len(services) == 0 {
 		return nil, fmt.Errorf("%w: compose.yaml has no service for %s", errNoCompose, backend)

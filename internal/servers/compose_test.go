@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestCompose: services are started on ports that they are reached at,
-// and what the project has is removed with it. The docker here writes down what it
-// is asked for.
+// TestCompose checks that services start on the ports of their addresses, and
+// that Close removes what the project has. A script in place of docker writes
+// down its arguments.
 func TestCompose(t *testing.T) {
 	dir := t.TempDir()
 	asked := filepath.Join(dir, "asked")

@@ -2,36 +2,36 @@ package servers
 
 import "context"
 
-// Served is the work of a server since some time in the past. Figures that it does
-// not give are NaN.
+// Served is the work that a server has done since some time in the past.
+// Figures that the server does not report are NaN.
 type Served struct {
-	// Run counts all commands. Sent counts the ones that clients sent themselves. For
-	// Redis it needs clients that send only scripts, subscriptions and pings, as the
-	// plugins do.
+	// Run counts all commands. Sent counts only those that clients sent
+	// themselves. For Redis, Sent is right only if clients send nothing but
+	// scripts, subscriptions and pings, as the plugins do.
 	Run, Sent float64
 	// Busy is how many nanoseconds the server has worked on the sent commands.
 	Busy float64
 }
 
-// Since is the work after an earlier reading.
+// Since returns the work done after an earlier reading.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
 
-// Counter reads how many commands the servers of a backend have been given, by
-// their own counters. It is used by one goroutine.
+// Counter reads, from the servers' own counters, how many commands the servers
+// of a backend were given. Only one goroutine may use it.
 //
-// Redis counts commands, those that scripts run among them (total_commands_processed of
-// INFO); MySQL and MariaDB count statements (Questions); etcd counts messages that it
-// received, requests as well as those in streams (grpc_server_msg_received_total of its
-// metrics). PostgreSQL has no counter here, because it reports its work up to ten
-// seconds late. Where it is at a distance, the relay counts what clients send, a
-// pipeline of statements once.
+// Redis counts commands, including those that scripts run (total_commands_processed
+// of INFO). MySQL and MariaDB count statements (Questions). etcd counts the
+// messages that it received, both requests and messages in streams
+// (grpc_server_msg_received_total of its metrics). PostgreSQL has no counter here,
+// because it reports its work up to ten seconds late. At a distance, the relay in
+// front of PostgreSQL counts what clients send, and a pipeline of statements once.
 type Counter struct {
 	Own   float64 // commands that one reading adds to each node
-	Reads float64 // number of readings, with the one under way
+	Reads float64 // number of readings, including the one in progress
 	Nodes []func(ctx context.Context) (Served, error)
-	End   func() error // ends its connections
+	End   func() error // closes the counter's connections
 }
 
 // Read returns the mean over the nodes, without the counter's own commands.
@@ -49,5 +49,5 @@ func (c *Counter) Read(ctx context.Context) (Served, error) {
 	return Served{sum.Run/n - c.Own*c.Reads, sum.Sent / n, sum.Busy / n}, nil
 }
 
-// Close ends its connections.
+// Close closes the counter's connections.
 func (c *Counter) Close() error { return c.End() }

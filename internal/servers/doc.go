@@ -1,13 +1,13 @@
-// Package servers starts, breaks, and asks the servers that backends are measured and
-// tested against. Code for one product only is in a package below it, and package
-// kinds lists those packages.
+// Package servers starts, breaks and queries the servers that backends are
+// measured and tested against. Code for one product only is in a package below
+// it, and package kinds lists those packages.
 //
 // A local server is a child process on a free loopback port with a temporary
-// directory. Closing it removes both. So does the end of the process that
-// owns it, whatever that end is: each server, and each project of containers,
-// has a watcher, a small child that sees its pipe to the owner close. Test files
-// of any package may use this package; a server that is not installed is an
-// error wrapping [ErrNotInstalled].
+// directory. Closing it removes both, and so does any end of the process that
+// owns it. For that, each server and each project of containers has a watcher:
+// a small child process that notices when its pipe to the owner closes. Test
+// files of any package may use this package. The error for a server that is not
+// installed wraps [ErrNotInstalled].
 //
 // # Where is what
 //

@@ -18,49 +18,49 @@ import (
 )
 
 // Timeout is how long a server may take to carry out an order. A replica that has
-// lost its master looks for it once a second, and copies everything.
+// lost its master looks for the master once a second, and then copies everything.
 const Timeout = 15 * time.Second
 
-// healthTimeout bounds the question whether servers are healthy.
+// healthTimeout bounds how long asking servers whether they are healthy may take.
 const healthTimeout = 2 * time.Second
 
-// Environment is the servers of one backend, the paths to them, and the ways to harm
-// them. Missing parts are nil. One goroutine uses it at a time.
+// Environment is the servers of one backend, the paths to them, and the ways to
+// harm them. Parts that it lacks are nil. Only one goroutine at a time may use it.
 type Environment struct {
-	// Servers are those that hosts use, in the order of their addresses; none for a
-	// backend that has no server, or has it in containers.
+	// Servers are the servers that hosts use, in the order of their addresses.
+	// There is none if the backend has no server, or has its servers in containers.
 	Servers Nodes
-	// Replica follows the first server, over Link, which does not wait for it.
+	// Replica follows the first server, over Link. The first server does not wait for it.
 	Replica *Server
 	Link    *inject.Proxy
-	Clocks  []*inject.Clock // of Servers, and of the replica
+	Clocks  []*inject.Clock // the clocks of Servers and of the replica
 	// Config is the backend's configuration; see [Environment.ConfigOf].
 	Config driver.Config
-	// Product answers questions that depend on the kind of server. It is nil for a
-	// store that lives in the hosts, and for servers that are measured.
+	// Product answers questions that depend on the kind of server. It is nil for
+	// a store that lives in the hosts, and for servers that are only measured.
 	Product Product
-	// Paths are all paths that were added, for each host.
+	// Paths has, for each host, the paths that were added for it.
 	Paths [][]*inject.Proxy
-	// Shifted reports whether a clock was moved since [Environment.Again].
+	// Shifted reports whether a clock was moved since the last [Environment.Again].
 	Shifted bool
 	User    string // account with which hosts log in
-	Login   string // login in the address, instead of the servers' first one
-	// PasswordFile is where hosts read their password; "" where they do not.
+	Login   string // replaces the login in the address, unless it is ""
+	// PasswordFile is where hosts read their password, or "" if they use no file.
 	PasswordFile string
-	// Ready, unless it is nil, gives the servers their first roles back, and returns
-	// when another round can begin.
+	// Ready, if it is not nil, gives the servers their first roles back, and
+	// returns when another round can begin.
 	Ready func(ctx context.Context) error
-	// Balanced reports whether hosts have one path, which leads to all servers in turn.
+	// Balanced reports whether a host has a single path, which leads to all servers in turn.
 	Balanced bool
 
 	inject.Background
 	kind   *Kind
-	plugin string         // path of the binary
+	plugin string         // path of the plugin binary
 	end    []func() error // further things to close
 }
 
-// Product has the questions to servers of one kind; see [Environment.Healthy] and
-// [Environment.Leftovers].
+// Product answers questions that depend on the kind of server; see
+// [Environment.Healthy] and [Environment.Leftovers].
 type Product interface {
 	Check(ctx context.Context) error
 	Left(ctx context.Context, prefix string) ([]string, error)
@@ -71,15 +71,15 @@ type Requirements struct {
 	// Setting is the name of one of [Kind.Settings]; "" for the first.
 	Setting string
 	Needs   []Capability
-	TTL     time.Duration // the longest of the leases
-	Plugin  string        // path of the binary
+	TTL     time.Duration // the longest TTL of the leases
+	Plugin  string        // path of the plugin binary
 	Dir     string        // for temporary files
 }
 
 // Wants reports whether p is among Needs.
 func (w Requirements) Wants(p Capability) bool { return slices.Contains(w.Needs, p) }
 
-// Has reports whether its servers have a capability.
+// Has reports whether the environment has a capability.
 func (e *Environment) Has(c Capability) bool { return e.kind.Has(c) }
 
 // Open starts the servers of a known store. Errors of servers that are not installed
@@ -96,9 +96,9 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	return e, nil
 }
 
-// Start starts servers of a known store for a measurement. They serve once they are
-// admitted. Products that can run without durability are faster so. The path of the
-// backend's plugin is plugin.
+// Start starts servers of a known store for a measurement. They serve hosts after
+// [Environment.Admit]. Unless durable is set, products that can run without
+// durability do so, to be faster. plugin is the path of the backend's plugin.
 func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
 	e := &Environment{kind: k, plugin: plugin, Config: driver.Config{}}
 	var err error
@@ -117,7 +117,7 @@ func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environ
 	return e, nil
 }
 
-// Up is [Kind.Start] in containers.
+// Up does what [Kind.Start] does, in containers.
 func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) (*Environment, error) {
 	at, err := c.Up(ctx, k.Name, k.Services, durable)
 	if err != nil {
@@ -126,8 +126,8 @@ func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) 
 	return &Environment{kind: k, plugin: plugin, Config: k.config(at)}, nil
 }
 
-// Admit lets servers that were started, or started again, vote at once, where
-// they would not by themselves. It may be called for all backends.
+// Admit lets servers that were started, or started again, vote at once if they
+// would otherwise wait. It may be called for all backends.
 func (e *Environment) Admit(ctx context.Context) error {
 	if !e.Has(CapVotes) {
 		return nil
@@ -139,8 +139,8 @@ func (e *Environment) Admit(ctx context.Context) error {
 	return Init(ctx, e.plugin, config...)
 }
 
-// Init runs the init command of the plugin at the path binary, so that servers, which
-// are fresh, vote at once. config must have the lines of the configuration that hosts
+// Init runs the init command of the plugin at the path binary, so that fresh
+// servers vote at once. config has the lines of the configuration that hosts
 // will use, as "key=value", including the address.
 func Init(ctx context.Context, binary string, config ...string) error {
 	cmd := exec.CommandContext(ctx, binary, "init")
@@ -152,8 +152,8 @@ func Init(ctx context.Context, binary string, config ...string) error {
 	return nil
 }
 
-// AddPaths puts one proxy in front of each server, or of all, for one host. They are closed
-// with the environment.
+// AddPaths puts one proxy in front of each server for one host, or one in front
+// of all servers if the environment is Balanced. Close closes the proxies.
 func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	to := make([][]string, len(e.Servers))
 	for i, at := range e.Servers.Addrs() {
@@ -179,12 +179,12 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead lets the paths of all hosts that lead to server n lead to others.
+// Lead calls by for each host's path to server n, so that it leads to the servers in to.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
 
-// ConfigOf is the configuration of a host that uses the given paths, or none.
+// ConfigOf returns the configuration of a host that uses the given paths, or no paths.
 func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 	cfg := maps.Clone(e.Config)
 	at := e.Servers.Addrs()
@@ -201,10 +201,10 @@ func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 	return cfg
 }
 
-// LoginTo returns an address with another login.
+// LoginTo returns the address with its login replaced.
 func LoginTo(address, login string) string { return login + address[strings.IndexByte(address, '@'):] }
 
-// Again brings the servers back to their first state, between rounds.
+// Again brings the servers back to their first state, for another round.
 func (e *Environment) Again(ctx context.Context) error {
 	var err error
 	for n := range e.Clocks {
@@ -217,8 +217,8 @@ func (e *Environment) Again(ctx context.Context) error {
 	return err
 }
 
-// Healthy returns nil when the servers serve hosts, and are as they began: in
-// their roles, with their settings and the right time. It asks each of them.
+// Healthy returns nil if the servers serve hosts and are in their first state:
+// in their roles, with their settings and the right time. It asks each server.
 func (e *Environment) Healthy(ctx context.Context) error {
 	if e.Product == nil {
 		return nil
@@ -234,9 +234,9 @@ func (e *Environment) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// Leftovers lists the remains in the store of locks whose names begin with prefix:
-// keys, or rows that a client holds or waits for. It leaves out remains that stay on
-// purpose, such as a counter of tokens and withdrawn owners.
+// Leftovers lists what remains in the store of locks whose names begin with
+// prefix: keys, or rows that a client holds or waits for. It leaves out what
+// remains on purpose, such as a counter of tokens and withdrawn owners.
 func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, error) {
 	if e.Product == nil {
 		return nil, nil
@@ -244,7 +244,7 @@ func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, e
 	return e.Product.Left(ctx, prefix)
 }
 
-// AtEnd lets something be done when the environment is closed.
+// AtEnd registers a function that Close calls.
 func (e *Environment) AtEnd(do func() error) { e.end = append(e.end, do) }
 
 // Close ends the background work of faults, closes the paths, and ends the servers.
@@ -252,8 +252,8 @@ func (e *Environment) Close() error {
 	return errors.Join(e.EndBackground(), inject.Each(e.end, func(end func() error) error { return end() }), e.Servers.Close())
 }
 
-// StartClock makes the clock of one server and its wrapping command, for a
-// fault that moves it.
+// StartClock makes the clock of one server, if a fault moves clocks. It returns
+// the command to put in front of the server's command.
 func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string, error) {
 	if !w.Wants(CapClock) {
 		return nil, nil
@@ -273,16 +273,16 @@ func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string,
 	return c.Wrap(), nil
 }
 
-// This is the account of the hosts, which has fewer rights than the servers' first account.
+// The hosts' account has fewer rights than the account that servers begin with.
 const (
 	HostUser      = "recorder"
 	HostPassword  = "recorder-password"
 	OtherPassword = "another-password"
 )
 
-// Account sets how hosts log in, by the keys that their plugin takes: with a file for
-// the password, which is removed with the environment, or with the password itself. A
-// plugin without users uses the default user.
+// Account sets how hosts log in, by the keys that their plugin takes. Hosts
+// read the password from a file, which is removed with the environment, or
+// their configuration has it. A plugin without users uses the default user.
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // a program that cannot be run fails later, when it is opened
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }
@@ -300,10 +300,10 @@ func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	return e.WritePassword(HostPassword)
 }
 
-// errNoPasswordFile is the error for a plugin that is older than the password file.
+// errNoPasswordFile is the error for a plugin that reads no password file.
 var errNoPasswordFile = errors.New("servers: the plugin reads no file with a password")
 
-// WritePassword replaces the file at once, so that no host reads half of it.
+// WritePassword replaces the password file atomically, so that no host reads half of it.
 func (e *Environment) WritePassword(password string) error {
 	if e.PasswordFile == "" {
 		return errNoPasswordFile

@@ -12,66 +12,66 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Kind describes one kind of store, and how its servers are started. A zero field
-// means that it lacks the feature.
+// Kind describes one kind of store, and how its servers are started. A zero
+// field means that the store lacks the feature.
 type Kind struct {
 	Name string // name of its backend
-	// Lacks says for each capability that its environment does not have why that is so.
+	// Lacks says, for each capability that its environment does not have, why.
 	Lacks map[Capability]string
-	// Settings are the ways in which its servers can be set up: at least one.
+	// Settings are the ways in which its servers can be set up. There is at least one.
 	Settings []Setting
-	// Forgets reports whether a restarted server that is not durable has nothing to
-	// make up for its lost data.
+	// Forgets reports whether a server that is not durable loses its data in a
+	// restart, and nothing makes up for the loss.
 	Forgets bool
-	// Synced are the words of a durability, see driver.Properties, that mean that a grant
-	// is on disk before the reply. SyncsUntold reports whether servers started here sync
-	// so, though they do not report it.
+	// Synced lists the words of a durability, see driver.Properties, that mean
+	// that a grant is on disk before the reply. SyncsUntold reports whether
+	// servers started here sync in this way although they do not report it.
 	Synced      []string
 	SyncsUntold bool
-	// ExpiryStep is how late the store may let a lease expire by its design.
+	// ExpiryStep is how late the store, by its design, may let a lease expire.
 	ExpiryStep time.Duration
-	// Push is a text in the messages of its servers to a waiter; see [inject.Proxy].
-	// "" where no text marks them.
+	// Push is a text that marks the messages of its servers to a waiter; see
+	// [inject.Proxy]. It is "" if no text marks them.
 	Push string
 	// Floor is the cheapest call to its servers.
 	Floor *Floor
-	// LeftKeys lists the keys of a prefix's locks on the server at addr, without the
-	// keys that a prefix needs however many locks it has seen.
+	// LeftKeys lists the keys of a prefix's locks on the server at addr. It
+	// omits the keys that a prefix needs however many locks it has seen.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
-	// Foreign says how an operator removes a lock of the prefix that no backend of
-	// ours has granted.
+	// Foreign returns a text that says how an operator removes a lock of the
+	// prefix that no backend of ours has granted.
 	Foreign func(prefix, name string) string
 	// Operations are what an operator does to its servers, whatever the setting.
 	Operations []Operation
-	// Staged are operations that no search draws, because they last until the servers begin anew.
+	// Staged are operations that no search draws, because they last until the servers start afresh.
 	Staged []Operation
 	// Counter connects to its servers, to count their commands.
 	Counter func(cfg driver.Config) (*Counter, error)
 	// Program looks for the program of its servers.
 	Program func() Program
 
-	// Prepare starts the servers of e, which is closed after an error.
+	// Prepare starts the servers of e. The caller closes e if it fails.
 	Prepare func(ctx context.Context, e *Environment, w Requirements) error
-	// Launch starts servers for a measurement. The configuration of durable ones
-	// includes Durable. nil: Prepare does that, too.
+	// Launch starts servers for a measurement. If it is nil, Prepare does so.
+	// Durable is added to the configuration of durable servers.
 	Launch  func(ctx context.Context, durable bool) (Nodes, error)
 	Durable driver.Config
 	// Services are its services in compose.yaml, in the order of their addresses.
 	Services []string
 	// Remove removes everything that begins with a prefix; see [Kind.Sweep].
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
-	// Address joins the addresses of its servers; nil does so by commas.
+	// Address joins the addresses of its servers. If it is nil, commas join them.
 	Address func(at []string) string
-	// HostIn finds host and port, as its first group, in an address that has more.
+	// HostIn finds host and port, as its first group, in an address that has more parts.
 	HostIn *regexp.Regexp
 
 	stranger *Stranger // starts the servers; nil for a known store
 }
 
-// Floor is a call to servers that does next to nothing.
+// Floor is a call for which servers do next to nothing.
 type Floor struct {
-	Name string // in results.txt
+	Name string // its name in results.txt
 	Open func(cfg driver.Config) (call func(context.Context) error, end func() error, err error)
 }
 
@@ -79,13 +79,13 @@ type Floor struct {
 type Setting struct {
 	Name    string
 	Servers int
-	// Elects reports whether the servers elect one of them, which leads.
+	// Elects reports whether the servers elect a leader among themselves.
 	Elects bool
-	// Sharded reports whether each server has a part of the data, loses it in a
-	// crash, and has a clock that cannot be moved.
+	// Sharded reports whether each server has only a part of the data, loses it
+	// in a crash, and has a clock that cannot be moved.
 	Sharded bool
-	// Copied reports whether a replica repeats all of the server's work, so that the
-	// server cannot begin anew.
+	// Copied reports whether a replica repeats all of the server's work, so
+	// that the server cannot start again without its data.
 	Copied bool
 }
 
@@ -100,14 +100,14 @@ var OneSQLServer = map[Capability]string{
 	CapEvict:    "a SQL server deletes no rows by itself",
 }
 
-// The settings that stores have in common.
+// These settings are common to several stores.
 const (
-	Plain       = "plain"   // of a store that has no other
-	WithReplica = "replica" // a replica follows the server, and replaces it
+	Plain       = "plain"   // the servers alone
+	WithReplica = "replica" // a replica follows the server, and can replace it
 )
 
-// SurvivesCrash reports whether a grant survives a crash of the server and its machine, by
-// the durability that was read from it. ours says that the server was started here.
+// SurvivesCrash reports whether a grant survives a crash of the server and its machine,
+// given the durability that the server reports. ours says that the server was started here.
 func (k *Kind) SurvivesCrash(durability string, ours bool) bool {
 	for word := range strings.SplitSeq(durability, ", ") {
 		if !slices.Contains(k.Synced, word) {
@@ -117,17 +117,17 @@ func (k *Kind) SurvivesCrash(durability string, ours bool) bool {
 	return true
 }
 
-// Known reports whether its servers can be started.
+// Known reports whether servers of this kind can be started.
 func (k *Kind) Known() bool { return k.Prepare != nil }
 
 // InHost reports whether the store lives in the plugin process of one host, without
 // servers.
 func (k *Kind) InHost() bool { return k.Known() && !k.Has(CapShared) }
 
-// Has reports whether its environment has a capability.
+// Has reports whether an environment of this kind has a capability.
 func (k *Kind) Has(p Capability) bool { return k.Known() && k.Lacks[p] == "" }
 
-// Setting returns the setting of that name, or one without servers when there is none.
+// Setting returns the setting of that name, or one without servers if there is none.
 func (k *Kind) Setting(name string) Setting {
 	for _, one := range k.Settings {
 		if one.Name == name {
@@ -137,7 +137,7 @@ func (k *Kind) Setting(name string) Setting {
 	return Setting{}
 }
 
-// SettingNames are the names of Settings.
+// SettingNames returns the names of Settings.
 func (k *Kind) SettingNames() []string {
 	var names []string
 	for _, one := range k.Settings {
@@ -146,7 +146,7 @@ func (k *Kind) SettingNames() []string {
 	return names
 }
 
-// config is the configuration for servers at the given addresses, each a host:port.
+// config returns the configuration for servers at the given addresses, each a host:port.
 func (k *Kind) config(at []string) driver.Config {
 	switch {
 	case len(at) == 0:
@@ -159,26 +159,26 @@ func (k *Kind) config(at []string) driver.Config {
 	return driver.Config{"address": k.Address(at)}
 }
 
-// Capability is something that a fault needs of its environment.
+// Capability is a feature of an environment that a fault needs.
 type Capability string
 
-// The capabilities.
+// These are the capabilities.
 const (
 	CapShared   Capability = "shared"   // several hosts use the store
-	CapServers  Capability = "servers"  // server processes of ours, which hosts share over paths of their own
-	CapMinority Capability = "minority" // more than one server, a majority decides
+	CapServers  Capability = "servers"  // servers of ours, shared by hosts with their own paths
+	CapMinority Capability = "minority" // several servers, of which a majority decides
 	CapLeader   Capability = "leader"   // one of the servers leads the others
-	CapVotes    Capability = "votes"    // the servers vote each for itself, and not for a while after a restart
+	CapVotes    Capability = "votes"    // each server votes for itself, and not for a while after a restart
 	CapKeeps    Capability = "keeps"    // data survive a crash of a server
 	CapClock    Capability = "clock"    // the servers' clocks can be moved
 	CapReplica  Capability = "replica"  // an asynchronous replica
 	CapExhaust  Capability = "exhaust"  // the servers can be made to refuse connections
-	CapSentinel Capability = "sentinel" // a service lets a replica take over when it is told to
+	CapSentinel Capability = "sentinel" // a service makes a replica take over when told to
 	CapSlots    Capability = "slots"    // the data are spread over servers, and can be moved
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking gives several capabilities one reason, in addition to others with their own.
+// Lacking returns a copy of others in which all capabilities, too, have the reason why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {
@@ -190,8 +190,8 @@ func Lacking(others map[Capability]string, why string, capabilities ...Capabilit
 	return out
 }
 
-// Sweep removes everything that begins with prefix from the servers of a configuration. It does
-// nothing for a store without Remove. Prefixes are never empty.
+// Sweep removes everything that begins with prefix from the servers of a
+// configuration. It does nothing if the store has no Remove or the prefix is empty.
 func (k *Kind) Sweep(ctx context.Context, cfg driver.Config, prefix string) error {
 	if k.Remove == nil || prefix == "" {
 		return nil

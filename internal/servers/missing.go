@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// requireVar lists, by commas, the servers that tests must not do without;
-// "all" names every one. CI sets it.
+// requireVar is the environment variable that lists, separated by commas, the
+// servers that tests must not skip; "all" means every server. CI sets it.
 const requireVar = "LOCKBENCH_REQUIRE"
 
 // test is the part of testing.TB that Missing and Keep need.
@@ -22,8 +22,8 @@ type test interface {
 }
 
 // Missing ends a test that cannot have its server: it skips the test on a
-// developer's machine, and fails it where LOCKBENCH_REQUIRE names the server
-// or says "all". cause is the error from starting it; any other than
+// developer's machine, and fails it where LOCKBENCH_REQUIRE names the server or
+// says "all". cause is the error from starting the server. Any cause but
 // [ErrNotInstalled] fails the test everywhere.
 func Missing(t test, server string, cause error) {
 	t.Helper()
@@ -37,8 +37,8 @@ func Missing(t test, server string, cause error) {
 	t.Skipf("no %s: %v", server, cause)
 }
 
-// Keep closes s, which a test has started as server, when that ends. When it has
-// not started, because of err, the test ends as [Missing] says.
+// Keep closes s, a server that a test has started, when the test ends. If
+// starting it failed with err, the test ends as [Missing] says.
 func Keep(t test, server string, s io.Closer, err error) {
 	t.Helper()
 	if err != nil {

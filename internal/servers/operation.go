@@ -12,45 +12,45 @@ import (
 // bad day.
 type Operation struct {
 	Name string // "demote"
-	// Does is a clause for people; "%s" stands for the server, if the operation is
-	// done to one.
+	// Does describes the operation by a clause. "%s" in it stands for the
+	// server, if the operation is done to one.
 	Does string
-	// Settings are the settings of the backend that have the operation; none means all.
+	// Settings are the settings of the backend that have the operation; empty means all.
 	Settings []string
 	// Server reports whether the operation is done to one server, and not to the store.
 	Server bool
-	// Lasts bounds the time until the operation is undone; zero for one that is over at once.
+	// Lasts bounds the time until the operation is undone; zero if it is over at once.
 	Lasts [2]time.Duration
-	// Stops reports whether the store may serve no host while the operation lasts, or
-	// for StopsFor at most, if that is not zero. With StopsGrants it may grant
-	// nothing, but renews. Recovers is how long that may go on after the end.
+	// Stops reports whether the store may serve no host while the operation lasts, or for
+	// at most StopsFor, unless that is zero. StopsGrants reports whether the store may
+	// grant nothing but still renews. Recovers is how long either may go on after the end.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
-	// Makes are the conditions that it makes, under which claims may not hold.
+	// Makes are the conditions that the operation makes, under which claims may not hold.
 	Makes []claim.Condition
 
 	// Do does the operation. Undo is nil when there is nothing to undo.
 	Do, Undo Step
 
-	Forgets bool // who was admitted to vote
+	Forgets bool // the server forgets that it was admitted to vote
 }
 
-// Step does something to the servers of e, or to server number n.
+// Step does something to the servers of e, or to server number n only.
 type Step func(ctx context.Context, e *Environment, n int) error
 
-// On is a step for the servers of one kind.
+// On returns a step that calls do with the servers of one kind.
 func On[P Product](do func(ctx context.Context, servers P, n int) error) Step {
 	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.Product.(P), n) }
 }
 
-// InTurn does several steps, even if one fails.
+// InTurn returns a step that does several steps in turn, even if one fails.
 func InTurn(steps ...Step) Step {
 	return func(ctx context.Context, e *Environment, n int) error {
 		return inject.Each(steps, func(step Step) error { return step(ctx, e, n) })
 	}
 }
 
-// OnEach does a step to each of the servers.
+// OnEach returns a step that does step to all servers at the same time.
 func OnEach(step Step) Step {
 	return func(ctx context.Context, e *Environment, _ int) error {
 		return inject.AtOnce(len(e.Servers), func(n int) error { return step(ctx, e, n) })
@@ -63,7 +63,7 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes the server that comes after places behind the leading one.
+// FreezeMember freezes the server whose number is after higher than the leader's, cyclically.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)
@@ -74,7 +74,7 @@ func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	return e.Servers[(leader+after)%len(e.Servers)].Freeze()
 }
 
-// UntilLost is long enough for leases without renewal to end.
+// UntilLost is long enough for unrenewed leases to end.
 var UntilLost = [2]time.Duration{2 * time.Second, 6 * time.Second}
 
 // WhileWatched is how long an operator's change usually lasts.

@@ -16,14 +16,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// launch is the script that starts a server process. It enters its pid in the
-// directory before it becomes the server, so that the watcher knows of it at every
-// moment. If the directory is gone before or meanwhile, the server never starts.
+// launch is the script that starts a server process. It writes its pid into the
+// directory before it becomes the server, so that the watcher always knows the
+// pid. If the directory is removed before or meanwhile, the server never starts.
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
-// process is one run of a server program, in a process group of its own: Ctrl-C in
-// the terminal reaches lockbench only, and the whole group can be killed. It stays in
-// the session of the measuring process, with which it shares the CPUs. A server in
+// process is one run of a server program, in its own process group, so that Ctrl-C
+// in the terminal reaches lockbench only and the whole group can be killed. It stays
+// in the session of the measuring process and shares the CPUs with it. A server in
 // its own session would stall for seconds beside load (decision bench-28).
 type process struct {
 	pid     int
@@ -32,8 +32,8 @@ type process struct {
 	err     error // of Wait; valid once ended is closed
 }
 
-// Command runs argv in dir, as a process group that ends with dir's owner: its
-// leader's number is in pidFile, which the caller removes when it has ended.
+// Command returns a command that runs argv in dir, as a process group that ends with
+// dir's owner. The leader's pid is in pidFile, which the caller removes after the end.
 func Command(ctx context.Context, dir, pidFile string, argv []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", launch, pidFile}, argv...)...)
 	cmd.Dir = dir
@@ -62,23 +62,23 @@ func start(dir string, argv []string) (*process, error) {
 	return p, nil
 }
 
-// quitWithin is how long a server may take to end when it is asked to.
+// quitWithin is how long a server may take to end when asked to.
 const quitWithin = 3 * time.Second
 
-// quit asks the process to end, and waits for a while.
+// quit asks the process to end, and waits for at most quitWithin.
 func (p *process) quit(how syscall.Signal) {
 	if !p.alive() {
 		return
 	}
-	_ = errors.Join(proc.ResumeFamily(p.pid), syscall.Kill(p.pid, how)) // kill ends a process that does not end
+	_ = errors.Join(proc.ResumeFamily(p.pid), syscall.Kill(p.pid, how)) // if this fails, kill ends the process
 	select {
 	case <-p.ended:
 	case <-time.After(quitWithin):
 	}
 }
 
-// kill ends the process and what it has started, which may have begun sessions, and
-// returns when it was waited for.
+// kill ends the process and its descendants, which may have begun sessions, and
+// returns when the process was waited for.
 func (p *process) kill() error {
 	var err error
 	if p.alive() {
@@ -108,8 +108,8 @@ func (p *process) alive() bool {
 	}
 }
 
-// tail returns the end of a log as one line, for error messages. It takes the last
-// marked errors, if any, because some servers print much after the one that counts.
+// tail returns the end of a log as one line, for error messages. If errors are marked, it
+// returns the last of them, because some servers print much after the error that matters.
 func tail(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, logName))
 	if err != nil {
@@ -126,10 +126,10 @@ func tail(dir string) string {
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-// watch waits until its standard input ends, when the owner closes the pipe or dies
-// in whatever way, and then removes the server and its directory. It moves the
-// directory first, so that a server that is just being started cannot enter its pid
-// any more, and does not start.
+// watch is the script of a watcher. It waits until its standard input ends
+// because the owner closes the pipe or dies in any way. It then kills the server
+// and removes its directory. It moves the directory first, so that a server that
+// is just being started can no longer write its pid, and does not start.
 const watch = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -143,16 +143,16 @@ until rm -rf "$1.ended" 2>/dev/null || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1;
 
 // watcher is the child that cleans up after its owner.
 //
-// Note: a shell does it, not this binary started again, so that test binaries
-// of other packages need no hook in their main. Pdeathsig would follow a
-// thread, exists on Linux only, and leaves the directory.
+// Note: the watcher is a shell, not this binary started again, so that test
+// binaries of other packages need no hook in their main. Pdeathsig would follow
+// a thread, exists on Linux only, and would leave the directory.
 type watcher struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer
 }
 
-// startWatcher starts a child that runs script, with what it cleans up as its
-// first argument.
+// startWatcher starts a child that runs script with what, the thing to clean
+// up, as its first argument.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"
@@ -167,17 +167,17 @@ func startWatcher(script, what string) (*watcher, error) {
 	return &watcher{cmd: cmd, lifeline: lifeline}, nil
 }
 
-// close makes the watcher clean up, and returns when it has.
+// close makes the watcher clean up, and returns when it has ended.
 func (w *watcher) close() error {
-	_ = w.lifeline.Close() // only fails when it is closed already
+	_ = w.lifeline.Close() // fails only if it is already closed
 	if err := w.cmd.Wait(); err != nil {
 		return fmt.Errorf("servers: watcher: %w", err)
 	}
 	return nil
 }
 
-// Scratch is a temporary directory that goes with the process that owns it,
-// whatever the end of that is. Its methods may be called from any goroutine.
+// Scratch is a temporary directory that is removed after any end of the process
+// that owns it. Its methods may be called from any goroutine.
 //
 // Note: if the owner is killed together with the watcher, as all processes of a
 // container are, directories remain, but no servers.
@@ -186,7 +186,7 @@ type Scratch struct {
 	watch *watcher
 }
 
-// logName is the file with what a server prints.
+// logName is the file for the output of a server.
 const logName = "server.log"
 
 // NewScratch makes an empty Scratch.

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// Program is a server's program, or a tool, as it was looked for.
+// Program is a server's program, or a tool, with the result of the search for it.
 type Program struct {
 	Name string // "redis-server"
 	For  string // what it is needed for
 	Path string // "" when Err is not nil
-	// Version is what the program says of itself; "" when it says nothing.
+	// Version is the version that the program prints, or "" if it prints none.
 	Version string
-	// Built says how it is built here; "" for what is only installed.
+	// Built says how the program is built here, or is "" if it can only be installed.
 	Built string
-	// Err says why it cannot be used. A program that is missing is a
-	// [*NotInstalledError].
+	// Err says why the program cannot be used. It is a [*NotInstalledError] if
+	// the program is missing.
 	Err error
 }
 
-// versionTimeout bounds the question for a version: a tool may ask a daemon.
+// versionTimeout bounds a question for a version, because a tool may ask a daemon for it.
 const versionTimeout = 5 * time.Second
 
-// ContainerPrograms looks for what starts containers.
+// ContainerPrograms looks for the programs that start containers.
 func ContainerPrograms() []Program {
 	docker, err := Wanted{Name: dockerProgram, Debian: "docker.io", Homebrew: "docker"}.Find()
 	all := []Program{{Name: dockerProgram, For: "--env compose", Path: docker, Err: err}}
@@ -44,10 +44,10 @@ const (
 	dockerCompose = "docker compose"
 )
 
-// numbered finds a version in what programs print.
+// numbered matches a version in what programs print.
 var numbered = regexp.MustCompile(`\d+\.\d+[\w.+~-]*`)
 
-// AskVersion fills in the version, and finds out whether docker has a daemon.
+// AskVersion asks the program for its version, and docker also for its daemon. It may set Err.
 func (p *Program) AskVersion(ctx context.Context) {
 	if p.Err != nil {
 		return
@@ -74,16 +74,16 @@ func (p *Program) AskVersion(ctx context.Context) {
 	}
 }
 
-// errNoComposeV2 says how to install compose v2: Ubuntu and Debian give the package
-// different names, and Debian had version 1 under its name.
+// errNoComposeV2 says how to install compose v2. Ubuntu and Debian give the
+// package different names, and Debian 12 has version 1 under Debian's name.
 var errNoComposeV2 = &NotInstalledError{
 	Program: dockerCompose,
 	how: "Ubuntu: apt-get install docker.io docker-compose-v2; Debian 13: apt-get install docker.io docker-compose; " +
 		"Debian 12: scripts/docker builds it; Homebrew: brew install docker docker-compose",
 }
 
-// ErrNotInstalled: the server's program is not on the PATH. It comes as a
-// [*NotInstalledError].
+// ErrNotInstalled is the error if the server's program is not on the PATH. It
+// comes as a [*NotInstalledError].
 var ErrNotInstalled = errors.New("server is not installed")
 
 // NotInstalledError names the program that is missing and where to get it.
@@ -92,14 +92,14 @@ type NotInstalledError struct {
 	Debian   string // name of the Debian and Ubuntu package
 	Homebrew string // name of the Homebrew formula
 
-	how string // instead of the commands, where they do not serve
+	how string // replaces the commands where they are of no use
 }
 
 func (e *NotInstalledError) Error() string {
 	return fmt.Sprintf("%s is not installed (%s)", e.Program, e.How())
 }
 
-// How says how to install it, as commands.
+// How returns the commands that install the program.
 func (e *NotInstalledError) How() string {
 	if e.how != "" {
 		return e.how
@@ -113,14 +113,14 @@ func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInsta
 // Wanted is a program that may be installed.
 type Wanted struct {
 	Name, Debian, Homebrew string // as in [NotInstalledError]
-	// Variable is that of the environment which names another program instead, if
-	// there is one.
+	// Variable is the environment variable that names another program to use
+	// instead. It is "" if there is none.
 	Variable string
-	// Before and After are directories where it is looked for beside the PATH.
+	// Before and After are directories to search before and after the PATH.
 	Before, After []string
 }
 
-// Find looks for it.
+// Find looks for the program and returns its path.
 func (w Wanted) Find() (string, error) {
 	if own := os.Getenv(w.Variable); own != "" {
 		path, err := exec.LookPath(own)

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestInit: a plugin gets the configuration, and its error is told.
+// TestInit checks that a plugin gets the configuration and that its error is reported.
 func TestInit(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "plugin")
 	for script, want := range map[string]string{
@@ -32,8 +32,8 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestNothingLeft: the watcher, which sees the end of its owner as the end of a
-// pipe, ends a server that is frozen, and removes its directory.
+// TestNothingLeft checks that the watcher ends a frozen server and removes its
+// directory when the watcher's pipe to its owner ends.
 func TestNothingLeft(t *testing.T) {
 	s, err := NewScratch()
 	if err != nil {

@@ -21,28 +21,28 @@ import (
 // startTimeout bounds how long a server may take until it answers.
 const startTimeout = 60 * time.Second
 
-// Recipe says how one product is run.
+// Recipe says how to run a server of one product.
 type Recipe struct {
-	Product string // of server, for people
-	// Prepare writes what the server needs into dir and returns its argv. With
-	// joins it has no data, and is a new member of a cluster that runs.
+	Product string // name of the product, for people
+	// Prepare writes what the server needs into dir and returns its argv. If joins
+	// is set, the server has no data, and is a new member of a running cluster.
 	Prepare func(dir string, port int, joins bool) (argv []string, err error)
 	// Ready returns nil when the server at addr answers requests.
 	Ready func(ctx context.Context, addr string) error
-	// Data are the files and directories with its data, below dir.
+	// Data are the server's data files and directories, below dir.
 	Data []string
-	// Keeps reports whether data survive a crash.
+	// Keeps reports whether the data survive a crash.
 	Keeps bool
-	// Quit, where it is not zero, asks the server to end when it is closed: it has
-	// something outside of its directory.
+	// Quit, if not zero, is the signal that asks the server to end when it is
+	// closed, because it has something outside its directory.
 	Quit syscall.Signal
-	// Ports are the server's, its own first; nil takes one. The server gives
-	// them back when it is closed.
+	// Ports are the server's ports, its main one first. If nil, [Launch] takes
+	// one. The server gives them back when it is closed.
 	Ports *ports.Taken
 }
 
-// Server is one throwaway server. Its methods may be called from any
-// goroutine; they are done one at a time.
+// Server is one throwaway server. Its methods may be called from any goroutine;
+// they run one at a time.
 type Server struct {
 	recipe  Recipe
 	scratch *Scratch
@@ -52,8 +52,8 @@ type Server struct {
 	closed bool
 }
 
-// Launch makes the directory, takes a port, and returns when the server
-// answers.
+// Launch makes the server's directory, takes a port, starts the server, and
+// returns when it answers.
 func Launch(ctx context.Context, r Recipe) (*Server, error) {
 	var err error
 	if r.Ports == nil {
@@ -108,8 +108,8 @@ func (s *Server) await(ctx context.Context, p *process) error {
 	}
 }
 
-// Answers is for the Ready of a server that says something, at once or when it is
-// asked: it is ready when that is right. It has a second for it.
+// Answers returns a Ready for a server that sends a text, at once or when
+// asked. The server is ready if it sends a right reply within a second.
 func Answers(ask string, right func(reply string) bool) func(ctx context.Context, addr string) error {
 	return func(ctx context.Context, addr string) error {
 		deadline := time.Now().Add(time.Second)
@@ -134,13 +134,13 @@ func Answers(ask string, right func(reply string) bool) func(ctx context.Context
 	}
 }
 
-// shortest is how much of an answer is enough to know it.
+// shortest is how many bytes of a reply are enough to recognize it.
 const shortest = 5
 
-// Addr is host:port, the same over Stop and Start.
+// Addr is host:port. It stays the same over Stop and Start.
 func (s *Server) Addr() string { return s.recipe.Ports.Addr(0) }
 
-// Keeps reports whether its data survive a crash.
+// Keeps reports whether the server's data survive a crash.
 func (s *Server) Keeps() bool { return s.recipe.Keeps }
 
 // Pid is the process id of the running server, 0 while it is stopped.
@@ -153,8 +153,8 @@ func (s *Server) Pid() int {
 	return s.proc.pid
 }
 
-// Stop ends the server as a crash would (SIGKILL), and returns when it is
-// gone. Stopping a stopped server does nothing.
+// Stop ends the server as a crash would (SIGKILL), and returns when its process
+// is gone. Stopping a stopped server does nothing.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,15 +172,15 @@ func (s *Server) down() error {
 	return nil
 }
 
-// Start starts a stopped server again at the same address, with the data it
-// had or without, and returns when it answers. Keeping the data of a server
-// that writes none is an error, and so is starting one that runs.
+// Start starts a stopped server again at the same address, with or without its
+// data, and returns when it answers. It is an error to keep the data of a
+// server that writes none, or to start a running server.
 func (s *Server) Start(ctx context.Context, keepData bool) error {
 	return s.again(ctx, keepData, false)
 }
 
-// Join starts a stopped server again at the same address, without data, as a
-// member that the others of its cluster have added, and returns when it answers.
+// Join starts a stopped server again at the same address, without data, as a member
+// that the other members of its cluster have added, and returns when it answers.
 func (s *Server) Join(ctx context.Context) error { return s.again(ctx, false, true) }
 
 func (s *Server) again(ctx context.Context, keepData, joins bool) error {
@@ -204,8 +204,8 @@ func (s *Server) again(ctx context.Context, keepData, joins bool) error {
 	return s.up(ctx, joins)
 }
 
-// Freeze stops the server's processes (SIGSTOP): its connections stay open and
-// nothing is answered.
+// Freeze stops the server's processes (SIGSTOP). Its connections stay open, and
+// it answers nothing.
 func (s *Server) Freeze() error {
 	return s.harm(func(pid int) error { _, err := proc.FreezeFamily(pid); return err })
 }
@@ -230,7 +230,7 @@ func (s *Server) ended(p *process) error {
 }
 
 // Close ends the server, frozen or not, and removes its directory. It is
-// idempotent, and there need not be one.
+// idempotent, and s may be nil.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
@@ -250,10 +250,10 @@ func (s *Server) Close() error {
 // Nodes are several servers.
 type Nodes []*Server
 
-// Addr lists the addresses by commas.
+// Addr returns the addresses, joined by commas.
 func (n Nodes) Addr() string { return strings.Join(n.Addrs(), ",") }
 
-// Addrs are the addresses.
+// Addrs returns the addresses.
 func (n Nodes) Addrs() []string {
 	addrs := make([]string, len(n))
 	for i, s := range n {
@@ -262,8 +262,8 @@ func (n Nodes) Addrs() []string {
 	return addrs
 }
 
-// StartNodes starts count servers at the same time. When one fails the others are
-// closed.
+// StartNodes starts count servers at the same time. If one fails, the others
+// are closed.
 func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	nodes := make(Nodes, count)
 	err := inject.AtOnce(count, func(i int) (err error) {
@@ -276,8 +276,8 @@ func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	return nodes, nil
 }
 
-// AtOnce does the same to all servers at the same time: the members of a cluster
-// start only together.
+// AtOnce calls do for all servers at the same time, because the members of a
+// cluster can only start together.
 func (n Nodes) AtOnce(do func(*Server) error) error {
 	return inject.AtOnce(len(n), func(i int) error { return do(n[i]) })
 }
@@ -287,8 +287,8 @@ func (n Nodes) Start(ctx context.Context, keepData bool) error {
 	return n.AtOnce(func(s *Server) error { return s.Start(ctx, keepData) })
 }
 
-// EachRunning does the same to the servers that run: one that is down stands
-// still anyway.
+// EachRunning calls do for each server that runs. A stopped server does nothing
+// anyway.
 func (n Nodes) EachRunning(do func(*Server) error) error {
 	return inject.Each(n, func(s *Server) error {
 		if s.Pid() == 0 {
@@ -301,8 +301,7 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 // Close closes all servers.
 func (n Nodes) Close() error { return n.AtOnce((*Server).Close) }
 
-// Retry does something until it succeeds, for as long as a server may take to
-// start.
+// Retry calls do until it succeeds, for as long as a server may take to start.
 func Retry(ctx context.Context, what string, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

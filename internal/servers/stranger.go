@@ -12,35 +12,35 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The places that a command and a configuration leave open.
+// These placeholders stand in a command and in a configuration.
 const (
-	PortPlace = "{port}" // on 127.0.0.1
+	PortPlace = "{port}" // a port on 127.0.0.1
 	DirPlace  = "{dir}"  // a directory that is empty at first
 )
 
-// Stranger is how a command starts the servers of a store of which nothing else is known.
+// Stranger describes a store of which nothing is known but a command that starts its servers.
 type Stranger struct {
-	// Line is for /bin/sh, and ends up as the server, which listens on [PortPlace] and
-	// keeps its data in [DirPlace], its working directory. "" for a store that is files
-	// in [DirPlace], with no server.
+	// Line is a command for /bin/sh that becomes the server. The server listens
+	// on [PortPlace] and keeps its data in [DirPlace], its working directory.
+	// Line is "" for a store that is files in [DirPlace], with no server.
 	Line string
-	// Keys are those of the plugin's configuration that have a place in their values.
+	// Keys are the keys of the plugin's configuration whose values have a placeholder.
 	Keys driver.Config
-	// Forgets reports whether the server keeps no data over a crash.
+	// Forgets reports whether the server loses its data in a crash.
 	Forgets bool
-	// Open starts a plugin that has this configuration of Keys. What check returns
-	// decides whether the store serves.
+	// Open opens a plugin with a configuration that has the values of Keys.
+	// check returns nil if the store serves.
 	Open func(ctx context.Context, cfg driver.Config) (check func(context.Context) error, end func() error, err error)
 }
 
-// Kind is that of the store. An operator does nothing to it, as no text says how.
+// Kind returns the kind of the store. It has no operations, because no text says how to do them.
 func (c Stranger) Kind(backend string) *Kind {
 	k := &Kind{
 		Name: backend, stranger: &c, Settings: []Setting{{Name: Plain, Servers: 1}},
 		Lacks: Lacking(nil, "one command starts one server", CapMinority, CapLeader, CapVotes, CapReplica, CapSentinel, CapSlots),
 	}
 	k.Lacks = Lacking(k.Lacks, "lockbench does not know how, of a server that a command starts", CapExhaust, CapEvict)
-	// A library that is preloaded moves the clock of some programs and not of others.
+	// A preloaded library moves the clock of some programs and not of others.
 	k.Lacks[CapClock] = "lockbench cannot see whether the clock of a server moves that a command starts"
 	if c.Forgets {
 		k.Lacks[CapKeeps] = "its claims say that it keeps no data over a crash"
@@ -76,7 +76,7 @@ func (c Stranger) prepare(ctx context.Context, e *Environment) error {
 	return a.Check(ctx)
 }
 
-// strangersData is the directory with the data of a server, below its own.
+// strangersData is the directory for the data of a server, below the server's directory.
 const strangersData = "data"
 
 func (c Stranger) recipe(ctx context.Context, e *Environment, a *asked) Recipe {
@@ -98,15 +98,15 @@ func (c Stranger) recipe(ctx context.Context, e *Environment, a *asked) Recipe {
 	}
 }
 
-// asked is a store that a plugin asks.
+// asked is a store that is reached only through a plugin.
 type asked struct {
 	open  func(context.Context, driver.Config) (func(context.Context) error, func() error, error)
-	check func(context.Context) error // nil until it has begun
+	check func(context.Context) error // nil until begin is called
 	end   func() error
 }
 
-// begin opens the plugin, before the server is there, which it need not find, and for
-// good: it has no start to wait for when a server was started again.
+// begin opens the plugin before the server has started, because the plugin need not find
+// it. The plugin stays open, so that no restart of the server waits for a plugin to start.
 func (a *asked) begin(ctx context.Context, cfg driver.Config) (err error) {
 	a.check, a.end, err = a.open(ctx, cfg)
 	return err
@@ -122,10 +122,10 @@ func (a *asked) close() error {
 // Check implements [Product].
 func (a *asked) Check(ctx context.Context) error { return a.check(ctx) }
 
-// Left implements [Product]. Only the plugin could read it.
+// Left implements [Product]. It lists nothing, because only the plugin could read the store.
 func (a *asked) Left(context.Context, string) ([]string, error) { return nil, nil }
 
-// config are the keys with a place in their values, and what is there.
+// config returns the keys whose values contain place, with place replaced by what.
 func (c Stranger) config(place, what string) driver.Config {
 	cfg := driver.Config{}
 	for key, value := range c.Keys {
@@ -136,13 +136,13 @@ func (c Stranger) config(place, what string) driver.Config {
 	return cfg
 }
 
-// at is the configuration that leads to a server at host:port, on this machine.
+// at returns the configuration that leads to a server at host:port, on this machine.
 func (c Stranger) at(addr string) driver.Config {
 	return c.config(PortPlace, addr[strings.LastIndexByte(addr, ':')+1:])
 }
 
-// Route leads a configuration of the store to where via says for the address of
-// the server that it leads to. ok is false if no command starts such servers.
+// Route replaces the server's address in a configuration of the store by the
+// result of via for that address. ok is false if no command starts such servers.
 func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)) (ok bool, err error) {
 	if k.stranger == nil {
 		return false, nil
@@ -151,7 +151,7 @@ func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)
 		pattern := strings.ReplaceAll(regexp.QuoteMeta(value), portMark, `(\d+)`)
 		port := regexp.MustCompile("^" + pattern + "$").FindStringSubmatch(cfg[key])
 		if port == nil {
-			continue // it leads to a server of the caller's
+			continue // the key leads to a server of the caller
 		}
 		to, err := via("127.0.0.1:" + port[1])
 		maps.Copy(cfg, k.stranger.at(to))
@@ -160,5 +160,5 @@ func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)
 	return false, nil
 }
 
-// portMark stands for a port in a pattern, and means nothing there.
+// portMark stands for a port in a pattern. It has no special meaning there.
 const portMark = "PORT"

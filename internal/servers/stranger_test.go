@@ -30,8 +30,8 @@ func ask(ctx context.Context, cfg driver.Config, line string) (string, error) {
 	return strings.TrimSpace(reply), err
 }
 
-// TestStranger: a server that a command starts is crashed, started again with its
-// data and without, and reached through proxies, by a key of its plugin.
+// TestStranger checks that a server that a command starts can be crashed, started again
+// with and without its data, and reached through proxies, by a key of its plugin.
 func TestStranger(t *testing.T) {
 	if p := redis.Program(); p.Err != nil {
 		servers.Missing(t, "redis", p.Err)
@@ -100,7 +100,7 @@ func isDown(context.Context, driver.Config) (func(context.Context) error, func()
 	return func(context.Context) error { return errors.New("it is down") }, func() error { return nil }, nil
 }
 
-// TestStrangerDoesNotStart: the error says what the command has said.
+// TestStrangerDoesNotStart checks that the error contains what the command has printed.
 func TestStrangerDoesNotStart(t *testing.T) {
 	for line, want := range map[string]string{
 		"echo no such option {port}; exit 3": "ended by itself (exit status 3): no such option",
@@ -113,8 +113,8 @@ func TestStrangerDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestStrangerOfFiles: a store without a server is a directory, which hosts share and
-// nothing can stop.
+// TestStrangerOfFiles checks that a store without a server is a directory that
+// hosts share and that nothing can stop.
 func TestStrangerOfFiles(t *testing.T) {
 	k := servers.Stranger{
 		Keys: driver.Config{"path": "{dir}/locks.db"},

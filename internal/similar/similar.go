@@ -1,5 +1,4 @@
-// Package similar finds what somebody may have meant who wrote a name that is not
-// known.
+// Package similar finds the known names that resemble an unknown one.
 package similar
 
 import (
@@ -7,8 +6,8 @@ import (
 	"strings"
 )
 
-// Suggest ends an error about an unknown name: with the similar ones among known,
-// or with all of them when none is similar.
+// Suggest returns the end of an error message about an unknown name. It lists
+// the similar names in known, or all of known if none is similar.
 func Suggest(name string, known []string) string {
 	if like := To(name, known); len(like) > 0 {
 		return "; did you mean " + strings.Join(like, " or ") + "?"
@@ -17,7 +16,7 @@ func Suggest(name string, known []string) string {
 	return "; there are " + strings.Join(all, ", ")
 }
 
-// To returns those of known that name is like, sorted.
+// To returns the names in known that resemble name, sorted.
 func To(name string, known []string) []string {
 	var like []string
 	for _, k := range known {
@@ -29,8 +28,8 @@ func To(name string, known []string) []string {
 	return like
 }
 
-// distance counts the bytes to insert, drop or replace, and the neighbours to
-// swap, that make b of a: the optimal string alignment.
+// distance returns how many steps turn a into b. A step inserts, drops or
+// replaces a byte, or swaps two neighbours (optimal string alignment).
 func distance(a, b string) int {
 	var before []int // the row for a[:i-1]
 	row := make([]int, len(b)+1)

@@ -1,4 +1,4 @@
-// Package etcd starts clusters of etcd, and does to them what operators do.
+// Package etcd starts etcd clusters, and does to them what operators do.
 package etcd
 
 import (
@@ -9,20 +9,20 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// The settings of a cluster of etcd.
+// These are the settings of an etcd cluster.
 const (
 	One   = "one"
 	Three = "three"
 	// Balanced is Three behind one address, which leads to each member in turn.
 	Balanced = "balanced"
-	// FewOperations is One that takes 64 operations in a transaction, not 128.
+	// FewOperations is One with at most 64 operations in a transaction, instead of 128.
 	FewOperations = "few-operations"
 )
 
-// members is the smallest cluster with a minority.
+// members is the size of the smallest cluster with a minority.
 const members = 3
 
-// Kind is a cluster of etcd.
+// Kind is an etcd cluster.
 var Kind = &servers.Kind{
 	Name: "etcd",
 	Lacks: map[servers.Capability]string{
@@ -38,7 +38,7 @@ var Kind = &servers.Kind{
 		{Name: Balanced, Servers: members, Elects: true}, {Name: FewOperations, Servers: 1},
 	},
 	SyncsUntold: true,
-	ExpiryStep:  500 * time.Millisecond, // server/lease/lessor.go looks so often
+	ExpiryStep:  500 * time.Millisecond, // server/lease/lessor.go looks that often
 
 	Prepare:    prepare,
 	Operations: operations,
@@ -53,7 +53,7 @@ var Kind = &servers.Kind{
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
 	s := &store{Environment: e}
 	size := 1
-	// Members are removed and added without waiting for 5 s of peace.
+	// Without this flag etcd would change its members only after 5 s without a disturbance.
 	args := []string{"--strict-reconfig-check=false"}
 	if w.Setting == FewOperations {
 		args = append(args, "--max-txn-ops=64")

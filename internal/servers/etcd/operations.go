@@ -19,15 +19,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// asked is a step that asks any member.
+// asked returns a step that calls do with a client of all members.
 func asked(do func(context.Context, *clientv3.Client) error) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		return s.with(func(c *clientv3.Client) error { return do(ctx, c) })
 	})
 }
 
-// alarm raises or ends the alarm of a full database on the first member,
-// after which the cluster refuses everything that needs space.
+// alarm raises or ends the alarm of a full database on the first member. During
+// the alarm the cluster refuses everything that needs space.
 func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
@@ -41,7 +41,7 @@ func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	})
 }
 
-// cutOff separates a member from the others, or ends the separation.
+// cutOff returns a step that separates a member from the others, or ends the separation.
 func cutOff(is bool) servers.Step {
 	return servers.On(func(_ context.Context, s *store, n int) error {
 		s.peers.CutOff(n, is)
@@ -49,7 +49,7 @@ func cutOff(is bool) servers.Step {
 	})
 }
 
-// deleted deletes a key, or all keys with a prefix.
+// deleted returns a step that deletes a key, or all keys with a prefix.
 func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Delete(ctx, key, opts...)
@@ -57,8 +57,8 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 	})
 }
 
-// election bounds the election of a leader, plus the second in which a client leaves
-// a member without a leader.
+// election bounds the time of an election, plus the second that clients need to
+// leave a member without a leader.
 const election = 3 * time.Second
 
 // longer is longer than any TTL of a search.
@@ -79,7 +79,7 @@ var operations = []servers.Operation{
 		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
 		Do: alarm(pb.AlarmRequest_ACTIVATE), Undo: alarm(pb.AlarmRequest_DEACTIVATE),
 	},
-	// A change of the leader is an interruption, and so is leaving a member.
+	// Both a change of the leader and leaving a member interrupt the service.
 	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three, Balanced}, Server: true, Stops: true, Recovers: time.Second, Do: servers.On(moveLeader)},
 	{
 		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three, Balanced}, Server: true, Lasts: servers.WhileWatched, Stops: true, Recovers: election,
@@ -98,7 +98,7 @@ var operations = []servers.Operation{
 		Do: deleted(etcdPrefix + "\xffe"),
 	},
 	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: deletedFrom(0)},
-	// Another client holds the lock before and after, so every claim holds.
+	// Another client holds the lock before and after the deletion, so every claim holds.
 	{Name: "entry-deleted", Does: "the queue entry of a waiter is deleted by hand", Do: deletedFrom(1)},
 	{
 		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []claim.Condition{claim.DataLost},
@@ -114,14 +114,14 @@ func compact(ctx context.Context, c *clientv3.Client) error {
 	}
 	_, err = c.Compact(ctx, now.Header.Revision)
 	if err != nil && strings.Contains(err.Error(), "has been compacted") {
-		return nil // no revision was written since
+		return nil // no revision was written since the last compaction
 	}
 	return err
 }
 
-// deletedFrom deletes one entry of a queue, chosen at random: its first, which is the lock, or
-// one of those that wait, from place 1 on. The first entry of the queue stays meanwhile, so
-// that no waiter is granted the lock. The step waits a while for such an entry.
+// deletedFrom returns a step that deletes one entry of a queue, chosen at random: the lock,
+// which is the first entry, if place is 0, or a waiter's if place is 1. The first entry must
+// still exist, so that no waiter is granted the lock. The step waits a while for such an entry.
 func deletedFrom(place int) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -170,7 +170,7 @@ func moveLeader(ctx context.Context, s *store, n int) error {
 	}, leader)
 }
 
-// goAstray lets hosts find a member of another cluster instead of member n.
+// goAstray leads hosts to a member of another cluster instead of member n.
 func goAstray(ctx context.Context, s *store, n int) (err error) {
 	if s.stray, err = StartCluster(ctx, 1, nil); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (s *store) endStray() error {
 	return err
 }
 
-// others are the members besides n.
+// others returns the numbers of the members besides n.
 func (s *store) others(n int) []int {
 	var all []int
 	for i := range s.Servers {
@@ -201,7 +201,7 @@ func (s *store) others(n int) []int {
 	return all
 }
 
-// removeMember removes member n, which then ends by itself.
+// removeMember removes member n, whose process then ends by itself.
 func removeMember(ctx context.Context, s *store, n int) error {
 	return s.with(func(c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
@@ -227,7 +227,7 @@ func addMember(ctx context.Context, s *store, n int) error {
 	}
 	err := s.with(func(c *clientv3.Client) error {
 		return servers.Retry(ctx, "the member is added", func() error {
-			// A member that asks a leader which has just gone waits for ever.
+			// A member waits for ever if the leader that it asks has just gone.
 			once, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := c.MemberAdd(once, s.removed)

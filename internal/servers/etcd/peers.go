@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// Peers relay the messages between the members of one cluster, so that a member can
-// be cut off from the others while clients reach it. Give the zero value to
-// [StartCluster] in [Options].
+// Peers relay the messages between the members of one cluster, so that a member
+// can be cut off from the others while clients reach it. The zero value is
+// ready for [Options] of [StartCluster].
 type Peers struct {
 	mu     sync.Mutex
 	relays []*peerRelay
@@ -24,8 +24,8 @@ type Peers struct {
 	end    context.CancelFunc
 }
 
-// peerRelay stands before the peer port of one member. Its last two
-// fields are guarded by Peers.mu.
+// peerRelay relays to the peer port of one member. Its last two fields are
+// guarded by Peers.mu.
 type peerRelay struct {
 	peers  *Peers
 	server *http.Server
@@ -34,8 +34,8 @@ type peerRelay struct {
 	cut    bool
 }
 
-// relay returns the port by which the others reach the member with this peer
-// port.
+// relay starts a relay and returns its port, by which the other members reach
+// the member with the given peer port.
 func (p *Peers) relay(port int) (int, error) {
 	target, err := url.Parse(loopback("http", port))
 	if err != nil {
@@ -60,8 +60,8 @@ func (p *Peers) relay(port int) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// ServeHTTP passes one request on, or leaves it without a reply while one of the two
-// members is cut off. Most requests are streams that never end.
+// ServeHTTP passes one request on. While the sender or the receiver is cut off,
+// it sends no reply. Most requests are streams that never end.
 func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
@@ -83,8 +83,8 @@ func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// CutOff separates the member at index i from all others, or ends the separation.
-// Messages under way at that moment, between others too, are tried again.
+// CutOff separates the member at index i from all others, or ends the separation. It
+// interrupts all messages in progress, also between other members, which then try again.
 func (p *Peers) CutOff(i int, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

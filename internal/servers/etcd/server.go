@@ -17,25 +17,24 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Options describe etcd members. The zero value is a member that speaks
-// plain text, asks for no password and flushes every commit to the disk.
+// Options describe etcd members. The zero value is a member that uses no TLS,
+// asks for no password and flushes every commit to the disk.
 type Options struct {
 	// Binary is the program. Default: the one built from tools/etcd into bin/,
-	// else the first on the PATH.
+	// or else the first one on the PATH.
 	Binary string
 	// CertFile and KeyFile make the client port speak TLS, in PEM form.
 	CertFile, KeyFile string
-	// ClientCAFile makes the client port ask for a certificate by that authority.
+	// ClientCAFile makes the client port ask for a certificate signed by this authority.
 	ClientCAFile string
 	// Peers relay the messages between members; nil when members connect directly.
 	Peers *Peers
-	// Args are further arguments, after ours: the last one counts.
+	// Args are further arguments, after ours. Of equal arguments the last one counts.
 	Args []string
 }
 
-// Start starts a cluster of one member and returns when it answers. A nil
-// opts is the zero value. The error wraps [ErrNotInstalled] when there is no
-// etcd.
+// Start starts a cluster of one member and returns when it answers. A nil opts
+// means the zero value. The error wraps [ErrNotInstalled] if there is no etcd.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	members, err := StartCluster(ctx, 1, opts)
 	if err != nil {
@@ -44,9 +43,9 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	return members[0], nil
 }
 
-// StartCluster starts size members, all at once, and returns when all of
-// them answer. Each is stopped, started with its data, frozen and closed on its
-// own; one started without its data does not find its place again.
+// StartCluster starts size members at the same time, and returns when all of
+// them answer. Each can be stopped, started with its data, frozen and closed by
+// itself. A member that is started without its data does not rejoin the cluster.
 func StartCluster(ctx context.Context, size int, opts *Options) (servers.Nodes, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -82,7 +81,7 @@ func StartCluster(ctx context.Context, size int, opts *Options) (servers.Nodes, 
 // member has the settings for each start of one member.
 type member struct {
 	binary, name, cluster string
-	advertised            int // the peer port that the others use
+	advertised            int // the peer port that the other members use
 	opts                  *Options
 	ports                 *ports.Taken // for clients, peers and metrics
 }
@@ -121,7 +120,7 @@ func (m *member) argv(dir string, port int, joins bool) ([]string, error) {
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + loopback("http", m.advertised),
 		"--initial-cluster=" + m.cluster, "--initial-cluster-state=" + state,
-		// /health without the certificates that the client port may ask for.
+		// This port serves /health without the certificates that the client port may ask for.
 		"--listen-metrics-urls=" + loopback("http", m.metrics()),
 		"--logger=zap", "--log-level=warn",
 	}
@@ -162,9 +161,9 @@ func Program() servers.Program {
 	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}
 }
 
-// binary finds the server. It looks beside this program or in bin/ of the source
-// tree, where make servers puts the one of tools/etcd, and then on the PATH, where a
-// packaged one may be years old.
+// binary finds the server program. It looks beside this program or in bin/ of
+// the source tree, where make servers puts the program built from tools/etcd,
+// and then on the PATH, where a packaged program may be years old.
 func binary(explicit string) (string, error) {
 	if explicit != "" {
 		return explicit, nil

@@ -23,12 +23,12 @@ import (
 // store is the members of one cluster, as their operator sees them.
 type store struct {
 	*servers.Environment
-	peers   *Peers        // nil for one member
-	stray   servers.Nodes // a cluster that hosts are led to by mistake
+	peers   *Peers        // nil for a cluster of one member
+	stray   servers.Nodes // another cluster, to which hosts are led by mistake
 	removed []string      // the URLs of a member that was removed
 }
 
-// with calls do with a client of some members, or of all if none is named.
+// with calls do with a client of the given members, or of all if none is given.
 func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	var at []string
 	for n, server := range s.Servers {
@@ -44,7 +44,7 @@ func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	return do(c)
 }
 
-// Leader asks the members which of them leads.
+// Leader returns the number of the member that leads.
 func (s *store) Leader(ctx context.Context) (leads int, err error) {
 	err = s.with(func(c *clientv3.Client) error {
 		for n, m := range s.Servers {
@@ -131,7 +131,7 @@ func count(cfg driver.Config) (*servers.Counter, error) {
 	return c, nil
 }
 
-// received sums up the messages of all methods.
+// received returns how many messages a member has received, for all methods together.
 func received(ctx context.Context, client *http.Client, url string) (sum float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

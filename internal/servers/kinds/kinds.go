@@ -1,5 +1,5 @@
 // Package kinds lists the stores whose servers can be started, and answers questions
-// that need all of them. Everything outside the packages of products asks it.
+// that need all of them. Code outside the packages of products asks this package.
 package kinds
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/redlock"
 )
 
-// All are the known kinds, in the order in which they are shown.
+// All returns the known kinds, in the order in which they are shown.
 func All() []*servers.Kind {
 	return []*servers.Kind{redis.Kind, redlock.Kind, mysql.Kind, postgres.Kind, etcd.Kind, memory.Kind}
 }
 
-// Names are the names of all known kinds, sorted.
+// Names returns the names of all known kinds, sorted.
 func Names() []string {
 	var names []string
 	for _, k := range All() {
@@ -37,15 +37,15 @@ func Names() []string {
 	return names
 }
 
-// added are the kinds from [Add], by name.
+// added has the kinds from [Add], by name.
 var added sync.Map
 
-// Add makes a kind known to [Of], in place of one of its name that was added before.
-// It is called before servers of the kind are asked for.
+// Add makes a kind known to [Of]. It replaces an added kind of the same name.
+// It must be called before servers of the kind are asked for.
 func Add(k *servers.Kind) { added.Store(k.Name, k) }
 
-// Of is the kind of a backend's store. The kind of an unknown backend has only the
-// name.
+// Of returns the kind of a backend's store. The kind of an unknown backend has
+// only the name.
 func Of(backend string) *servers.Kind {
 	if k, ok := added.Load(backend); ok {
 		return k.(*servers.Kind)
@@ -58,7 +58,7 @@ func Of(backend string) *servers.Kind {
 	return &servers.Kind{Name: backend}
 }
 
-// Programs looks for all programs of local servers and containers.
+// Programs looks for all programs that local servers and containers need.
 func Programs(ctx context.Context) []servers.Program {
 	var all []servers.Program
 	for _, k := range All() {
@@ -83,10 +83,10 @@ func Programs(ctx context.Context) []servers.Program {
 // ErrNoRoute is the error for a configuration whose connections cannot be led through a proxy.
 var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
-// Route returns cfg, of a backend, with every server address replaced by the result
-// of via, the address of a proxy. It fails with [ErrNoRoute] for TLS, whose
-// certificates name the server, and for addresses that are neither host:port nor of a
-// form that a store has.
+// Route returns cfg, the configuration of a backend, with every server address
+// replaced by the result of via, the address of a proxy. It fails with
+// [ErrNoRoute] for TLS, because certificates name the server, and for addresses
+// that are neither host:port nor of a form that a store has.
 func Route(backend string, cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
 	out := driver.Config{}
 	for k, v := range cfg {
@@ -118,8 +118,8 @@ func Route(backend string, cfg driver.Config, via func(address string) (string, 
 	return out, nil
 }
 
-// hostIn finds host and port in an address, and by its form the kind of store. An
-// address of no known form may be just host:port.
+// hostIn finds the host and port in an address, and by the form of the address
+// the kind of store. An address of no known form may be a bare host:port.
 func hostIn(address string) (at []int, k *servers.Kind) {
 	for _, k := range All() {
 		if k.HostIn == nil {

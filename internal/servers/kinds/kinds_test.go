@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// TestKindsAreWellFormed: each has a name and settings of its own, and those
-// with servers have what starts, finds and counts them.
+// TestKindsAreWellFormed checks that each kind has its own name and settings,
+// and that a kind with servers has what starts, finds and counts them.
 func TestKindsAreWellFormed(t *testing.T) {
 	compose, err := os.ReadFile("../../../compose.yaml")
 	if err != nil {
@@ -41,8 +41,8 @@ func TestKindsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestSurvivesCrash: what a plugin says of its server's durability tells whether a
-// grant is on disk before it is answered.
+// TestSurvivesCrash checks that the durability that a plugin reports tells
+// whether a grant is on disk before the reply.
 func TestSurvivesCrash(t *testing.T) {
 	for _, c := range []struct {
 		kind, durability string

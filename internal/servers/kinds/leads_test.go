@@ -28,7 +28,7 @@ const (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// openSetting starts the servers of a setting, and leads a host to them.
+// openSetting starts the servers of a setting, and gives a host paths to them.
 func openSetting(t *testing.T, backend, setting string) (*servers.Environment, []*inject.Proxy) {
 	t.Helper()
 	w := servers.Requirements{Setting: setting, TTL: 2 * time.Second, Dir: t.TempDir()}
@@ -45,7 +45,7 @@ func openSetting(t *testing.T, backend, setting string) (*servers.Environment, [
 	return e, paths
 }
 
-// during does an operation, looks at what it has done, and undoes it.
+// during does an operation, calls look, and undoes the operation.
 func during(t *testing.T, e *servers.Environment, backend, name string, look func()) {
 	t.Helper()
 	all := kinds.Of(backend).Operations
@@ -62,9 +62,9 @@ func during(t *testing.T, e *servers.Environment, backend, name string, look fun
 	}
 }
 
-// TestRedisLeadsElsewhere: a connection that nobody cuts leads to a replica while
-// new ones lead to the master, or new ones lead to two masters in turn; and nobody
-// may subscribe.
+// TestRedisLeadsElsewhere checks operations: an uncut connection leads to a
+// replica while new ones lead to the master, new ones lead to two masters in
+// turn, and hosts may not subscribe.
 func TestRedisLeadsElsewhere(t *testing.T) {
 	e, paths := openSetting(t, "redis", servers.WithReplica)
 	connect := func() *redis.Client {
@@ -102,8 +102,8 @@ func TestRedisLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// TestSQLLeadsElsewhere: the same for MariaDB, whose replica may be ahead; and the
-// gaps behind rows are locked.
+// TestSQLLeadsElsewhere checks the same for MariaDB, whose replica's clock may
+// be ahead, and that the gaps behind rows are locked.
 func TestSQLLeadsElsewhere(t *testing.T) {
 	e, paths := openSetting(t, "mysql", servers.WithReplica)
 	connect := func() *sql.DB {
@@ -168,8 +168,8 @@ func TestSQLLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// TestEtcdLeadsElsewhere: one address leads to three members in turn, and one of
-// three to another cluster.
+// TestEtcdLeadsElsewhere checks that one address leads to three members in
+// turn, and that one of three leads to another cluster.
 func TestEtcdLeadsElsewhere(t *testing.T) {
 	for setting, want := range map[string]int{etcd.Three: 1, etcd.Balanced: 3} {
 		e, paths := openSetting(t, "etcd", setting)

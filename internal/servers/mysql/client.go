@@ -14,12 +14,12 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// sqlConns is how many connections a pool may use at a time: as many as
-// callers, for it is the number that a user would raise first.
+// sqlConns is how many connections a pool may use at a time: as many as there
+// are callers, because users would raise this limit first.
 const sqlConns = 300
 
-// Dial opens a pool from the configuration of a backend. Placeholders are
-// filled in by the client, which saves the trip that prepares a statement.
+// Dial opens a pool from the configuration of a backend. The client fills in
+// placeholders, which saves the round trip that prepares a statement.
 func Dial(cfg driver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.ParseDSN(cfg["address"])
 	if err != nil {
@@ -30,7 +30,7 @@ func Dial(cfg driver.Config) (*sql.DB, error) {
 		c.TLSConfig = "true"
 	}
 	c.InterpolateParams = true
-	c.Logger = &mysqldriver.NopLogger{} // its errors are returned as well
+	c.Logger = &mysqldriver.NopLogger{} // the logged errors are also returned
 	connector, err := mysqldriver.NewConnector(c)
 	if err != nil {
 		return nil, errors.New("mysql: the address is none that go-sql-driver/mysql connects to")
@@ -41,7 +41,7 @@ func Dial(cfg driver.Config) (*sql.DB, error) {
 	return db, nil
 }
 
-// count counts what the server was asked.
+// count returns a counter of the statements that the server was given.
 func count(cfg driver.Config) (*servers.Counter, error) {
 	db, err := Dial(cfg)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package mysql starts servers of MariaDB or MySQL, and does to them what
+// Package mysql starts MariaDB or MySQL servers, and does to them what
 // operators do.
 package mysql
 
@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Kind is one server of MariaDB or MySQL.
+// Kind is one MariaDB or MySQL server.
 var Kind = &servers.Kind{
 	Name:     "mysql",
 	Lacks:    servers.OneSQLServer,
@@ -26,7 +26,7 @@ var Kind = &servers.Kind{
 	},
 	Services: []string{"mysql"},
 	Address:  func(at []string) string { return At(at[0]) },
-	HostIn:   regexp.MustCompile(`@tcp\(([^()]*)\)`), // as go-sql-driver/mysql writes it
+	HostIn:   regexp.MustCompile(`@tcp\(([^()]*)\)`), // in the format of go-sql-driver/mysql
 	Counter:  count,
 	Remove:   remove,
 	Program:  Program,
@@ -55,7 +55,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// start starts one that can be followed, or follow, where there are two.
+// start starts a server. With two servers, each can follow the other.
 func start(ctx context.Context, e *servers.Environment, w servers.Requirements) (*servers.Server, error) {
 	wrap, err := e.StartClock(ctx, w)
 	if err != nil {
@@ -63,7 +63,7 @@ func start(ctx context.Context, e *servers.Environment, w servers.Requirements) 
 	}
 	o := &Options{Wrap: wrap, SQL: plainUser}
 	if w.Setting == servers.WithReplica {
-		if os.Getenv("LOCKBENCH_MYSQLD") != "" { // MySQL has other words for it
+		if os.Getenv("LOCKBENCH_MYSQLD") != "" { // MySQL has other statements for replication
 			return nil, &servers.NotInstalledError{Program: "mariadbd", Debian: "mariadb-server", Homebrew: "mariadb"}
 		}
 		o.Args = []string{"--log-bin", fmt.Sprintf("--server-id=%d", 1+len(e.Servers))}
@@ -71,8 +71,8 @@ func start(ctx context.Context, e *servers.Environment, w servers.Requirements) 
 	return Start(ctx, o)
 }
 
-// plainUser makes the hosts' account, which may not write to a read-only server,
-// as the one that servers begin with may.
+// plainUser makes the hosts' account. Unlike the account that servers begin
+// with, it may not write to a read-only server.
 var plainUser = []string{
 	"DROP USER IF EXISTS " + sqlUser,
 	"CREATE USER " + sqlUser + " IDENTIFIED BY '" + servers.HostPassword + "'",

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// statements runs some. A table that does not exist yet is no error.
+// statements returns a step that runs statements, ignoring a table that does not exist yet.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		if err := s.exec(ctx, all...); err != nil && !numbered(err, unknownTable) {
@@ -20,18 +20,18 @@ func statements(all ...string) servers.Step {
 	})
 }
 
-// holding runs some on a connection that stays, until [letGo].
+// holding returns a step that runs statements on a connection that stays open until [letGo].
 func holding(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
 }
 
-// connectionLimit says how many connections the hosts may have together, 0 for any.
+// connectionLimit limits how many connections the hosts may have together; 0 is no limit.
 func connectionLimit(most int) servers.Step {
 	return statements(fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
 }
 
-// sqlChanges are settings that sessions begin with, which concern none that
-// makes its own.
+// sqlChanges are settings that new sessions begin with. They do not affect
+// sessions that set their own values.
 var sqlChanges = []struct{ setting, value string }{
 	{"completion_type", "'CHAIN'"},
 	{"sql_mode", "'ANSI,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY'"},
@@ -54,7 +54,7 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	},
 	{
 		Name: "user-connections", Does: "hosts may have one connection together", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		// The server's own limit is at least 10.
+		// max_connections, the limit of the server, is at least 10.
 		Do: servers.InTurn(connectionLimit(1), endSessions), Undo: connectionLimit(0),
 	},
 	{Name: "kill", Does: "the server ends all connections of hosts", Do: endSessions},
@@ -102,7 +102,7 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE TABLE " + sqlTable)},
 }...)
 
-// sqlSettingOperations change one of [sqlChanges] for the sessions that follow.
+// sqlSettingOperations returns operations that change one of [sqlChanges] for later sessions.
 func sqlSettingOperations() []servers.Operation {
 	var all []servers.Operation
 	for _, c := range sqlChanges {
@@ -115,7 +115,7 @@ func sqlSettingOperations() []servers.Operation {
 	return all
 }
 
-// setBack gives one setting the value that it began with.
+// setBack returns a step that gives one setting its first value.
 func setBack(name string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		value := s.began[name]
@@ -126,7 +126,7 @@ func setBack(name string) servers.Step {
 	})
 }
 
-// sqlPassword changes what the server takes for right.
+// sqlPassword returns a step that changes the password that the server accepts.
 func sqlPassword(password string) servers.Step {
 	return servers.InTurn(statements(fmt.Sprintf("ALTER USER %s IDENTIFIED BY '%s'", sqlUser, password)), endSessions)
 }
@@ -140,8 +140,8 @@ func sqlRotate(to string) servers.Step {
 	}
 }
 
-// lockGaps asks for rows that do not exist, each next to one that does, and for each
-// alone: asked for several, the server may read the whole of a small table, and lock it.
+// lockGaps locks the gaps next to rows, by queries for rows that do not exist. It sends one query
+// per row, because for several rows the server may read the whole of a small table, and lock it.
 func lockGaps(ctx context.Context, s *store, _ int) error {
 	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
 	if err != nil && !numbered(err, unknownTable) {
@@ -154,10 +154,10 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 	return s.hold(ctx, all...)
 }
 
-// foreignRows are so many that locking them locks much of the table.
+// foreignRows is so large a number that locking these rows locks much of the table.
 const foreignRows = 500
 
-// lockForeignRows locks rows that it makes itself, by name.
+// lockForeignRows returns a step that inserts rows and locks them by name.
 func lockForeignRows() servers.Step {
 	var names, values []string
 	for n := range foreignRows {

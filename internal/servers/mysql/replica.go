@@ -15,15 +15,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// ahead is by how much the clock of a replica is ahead that is promoted: by more
-// than what is left of most leases.
+// ahead is by how much the clock of the promoted replica is ahead. It is more
+// than the remaining time of most leases.
 const ahead = 3 * time.Second
 
-// failovers let the replica take over, in order, and the server later again.
+// failovers are planned failovers to the replica, and later back to the first server.
 var failovers = []servers.Operation{
 	sqlFailover("failover", "the replica takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget),
 	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget, claim.ClockForward, claim.ClockBack),
-	// A host leaves a connection that leads to a replica as soon as it is told so.
+	// A host leaves a connection that leads to a replica as soon as the host is told so.
 	sqlFailover("repoint", "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay", (*inject.Proxy).Lead),
 }
 
@@ -40,7 +40,7 @@ func sqlFailover(name, does string, by inject.Leading, makes ...claim.Condition)
 	return o
 }
 
-// clockAhead moves the clock of the replica.
+// clockAhead moves the clock of the replica forward.
 func clockAhead(_ context.Context, e *servers.Environment, _ int) error {
 	if len(e.Clocks) < 2 {
 		return errors.New("the servers were started without clocks that can be moved")
@@ -60,7 +60,7 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 		return err
 	}
 	s.AtEnd(s.second.Close)
-	for _, db := range s.both() { // what each has begun with
+	for _, db := range s.both() { // forget the statements that each server ran at its start
 		if err := execAll(ctx, db, "RESET MASTER"); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 	return s.follow(ctx, 1, "slave_pos")
 }
 
-// both are the databases of the servers, and addrs their addresses.
+// both returns the databases of the servers, and addrs their addresses.
 func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
@@ -85,8 +85,8 @@ func (s *store) follow(ctx context.Context, n int, from string) error {
 			host, port, user, password, from), "START SLAVE")
 }
 
-// failOver swaps the roles of server n, which leads, and the other one, with
-// nothing lost.
+// failOver swaps the roles of server n, which leads, and the other server. It
+// loses nothing.
 func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	from, to := s.both()[n], s.both()[1-n]
 	var at string
@@ -104,7 +104,7 @@ func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	return errors.Join(err, s.Lead(0, by, s.addrs()[1-n]), s.follow(ctx, n, "current_pos"))
 }
 
-// follows returns nil when the replica does.
+// follows returns nil if the replica follows the server.
 func (s *store) follows(ctx context.Context) error {
 	var name, is string
 	err := s.second.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Slave_running'").Scan(&name, &is)

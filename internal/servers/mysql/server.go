@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// The account and database that a MariaDB server of this package begins with.
-// The account may do everything.
+// These are the account and the database that a server of this package begins
+// with. The account may do everything.
 const (
 	mariaUser     = "lockbench"
 	mariaPassword = "lockbench-password"
@@ -24,23 +24,23 @@ const (
 // Options describe a MariaDB server. The zero value commits durably,
 // keeps no binary log, and listens without TLS.
 type Options struct {
-	// Relaxed leaves writing the log to the operating system for up to a second
+	// Relaxed writes the log to disk only about once a second
 	// (innodb_flush_log_at_trx_commit=0). Default: every commit is on disk.
 	Relaxed bool
-	// Args are further arguments of mariadbd, after ours: the last one counts.
+	// Args are further arguments of mariadbd, after ours. Of equal arguments the last one counts.
 	Args []string
 	// SQL are further statements to run at each start, one in each string.
 	SQL []string
-	// Wrap is a command in front of the server's, which it must exec: "env"
-	// with variables for one. Default none.
+	// Wrap is a command that must run the server's command by exec, such as
+	// "env" with variables. Default none.
 	Wrap []string
 }
 
-// Start starts a server with a fresh data directory, an account and an
-// empty database, and returns when it answers. A nil opts is the zero value.
-// Where there is no mariadbd it takes mysqld, and where the environment variable
-// LOCKBENCH_MYSQLD names one, always that. The error wraps [ErrNotInstalled]
-// when there is neither.
+// Start starts a server with a fresh data directory, an account and an empty
+// database, and returns when it answers. A nil opts means the zero value. Start
+// uses mariadbd, or mysqld if there is no mariadbd. If the environment variable
+// LOCKBENCH_MYSQLD names a program, Start always uses that one. The error wraps
+// [ErrNotInstalled] if there is neither.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -71,11 +71,11 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	})
 }
 
-// Address is the address of a server from [Start] in the form of
-// go-sql-driver/mysql, with account and database.
+// Address returns the address of a server from [Start], with account and
+// database, in the form of go-sql-driver/mysql.
 func Address(s *servers.Server) string { return At(s.Addr()) }
 
-// At is [Address] of a server at host:port.
+// At is like [Address], for a server at host:port.
 func At(addr string) string {
 	return fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, addr, mariaDatabase)
 }
@@ -112,21 +112,21 @@ func (o Options) initSQL() []byte {
 	return []byte(strings.Join(lines, ";\n") + ";\n")
 }
 
-// greets is ready's answer: the server speaks first, once its init file
-// was run. Its greeting begins with 3 bytes of length, 1 of sequence and the protocol
-// version 10, a refusal with 255.
+// greets reports whether the server is ready: it speaks first, after it has run
+// its init file. Its greeting begins with 3 bytes of length, 1 byte of sequence
+// and the protocol version 10. A refusal has 255 in place of the version.
 var greets = servers.Answers("", func(reply string) bool { return reply[4] == 10 })
 
-// mysqlProgram is what differs between MariaDB and MySQL in starting one.
+// mysqlProgram has the differences between MariaDB and MySQL in starting a server.
 type mysqlProgram struct {
 	product string
 	binary  string
-	// tables is the command that fills a new data directory, without its name.
+	// tables is the command that fills a new data directory, except the directory's name.
 	tables []string
 }
 
-// The programs, also where Debian keeps servers and an ordinary user's PATH does
-// not lead.
+// These are the programs, and the directories in which Debian keeps servers but
+// to which an ordinary user's PATH does not lead.
 var (
 	sbin    = []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"}
 	mariadb = servers.Wanted{Name: "mariadbd", Debian: "mariadb-server", Homebrew: "mariadb", After: sbin}
@@ -134,8 +134,8 @@ var (
 	mysql   = servers.Wanted{Name: "mysqld", Variable: "LOCKBENCH_MYSQLD", After: sbin}
 )
 
-// findMySQL finds the program that speaks MySQL's protocol: mysqld if that is named,
-// or there is no other.
+// findMySQL finds the program that speaks MySQL's protocol. That is mysqld if
+// LOCKBENCH_MYSQLD names it or there is no mariadbd.
 func findMySQL() (*mysqlProgram, error) {
 	binary, err := mariadb.Find()
 	if err != nil || os.Getenv(mysql.Variable) != "" {
@@ -173,8 +173,8 @@ func mysqld(binary string) *mysqlProgram {
 	}}
 }
 
-// install fills data with the system tables. It works in a directory beside it,
-// so that one that was interrupted is not taken for a complete one.
+// install fills data with the system tables. It works in a directory beside
+// data, so that an interrupted installation is not taken for a complete one.
 func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	fresh := data + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -184,7 +184,7 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	dir, pidFile := filepath.Dir(data), fresh+".pid"
 	cmd := servers.Command(ctx, dir, pidFile, argv)
 	defer os.Remove(pidFile)
-	// One that starts removes the temporary tables of others from their directory.
+	// A server that starts removes the temporary tables of other servers from their directory.
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(argv[0]), err, bytes.TrimSpace(out))
@@ -192,17 +192,17 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	return os.Rename(fresh, data)
 }
 
-// args are the arguments that only this program takes.
+// args returns the arguments that only this program takes.
 func (p *mysqlProgram) args(dir string) []string {
 	if p.product == "mysqld" {
-		// The second protocol would listen on a port of its own for everybody.
-		// Packages name a directory for files that only their own account enters.
+		// MySQL's second protocol would listen on another port, on all interfaces.
+		// Packages name a directory for files that only their own account may enter.
 		return []string{"--mysqlx=OFF", "--disable-log-bin", "--secure-file-priv=NULL", "--pid-file=" + filepath.Join(dir, "pid")}
 	}
 	return []string{"--innodb-log-file-size=16M"}
 }
 
-// asRoot is the argument without which these servers refuse to run as root.
+// asRoot returns the argument without which these servers refuse to run as root.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}

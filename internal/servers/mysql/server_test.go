@@ -20,8 +20,8 @@ func TestMariaDBSaysWhyItEnds(t *testing.T) {
 	}
 }
 
-// TestFence: a row with the clauses of package fence takes no lower token than it
-// has seen.
+// TestFence checks that a row with the clauses of package fence takes no lower
+// token than the highest one before.
 func TestFence(t *testing.T) {
 	server, err := Start(t.Context(), nil)
 	servers.Keep(t, "mysql", server, err)

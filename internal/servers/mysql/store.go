@@ -13,15 +13,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store is the server of one environment, for whoever runs it.
+// store is the server of one environment, as its operator sees it.
 type store struct {
 	*servers.Environment
 	admin *sql.DB
-	// second is for the replica, and nil without one.
+	// second is the pool of the replica, or nil if there is none.
 	second *sql.DB
-	// began are its settings as they began.
+	// began has the first values of the server's settings.
 	began map[string]string
-	// held is a connection with a lock or a transaction of the operator's own.
+	// held is a connection with a lock or a transaction of the operator.
 	held *sql.Conn
 }
 
@@ -37,7 +37,6 @@ func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
 	return s, err
 }
 
-// exec runs statements.
 func (s *store) exec(ctx context.Context, statements ...string) error {
 	return execAll(ctx, s.admin, statements...)
 }
@@ -51,7 +50,7 @@ func execAll(ctx context.Context, on *sql.DB, statements ...string) error {
 	return nil
 }
 
-// settings are those that may be changed.
+// settings returns the values of the settings that may be changed.
 func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	names := []string{"read_only", "max_connections"}
 	for _, c := range sqlChanges {
@@ -68,8 +67,8 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// endSessions ends the connections of the hosts. One that has just ended by
-// itself is no error.
+// endSessions ends the connections of the hosts. A connection that has just
+// ended by itself is no error.
 var endSessions = servers.On(func(ctx context.Context, s *store, _ int) error {
 	ids, err := s.texts(ctx, "SELECT id FROM information_schema.processlist WHERE user = '"+servers.HostUser+"'")
 	if err != nil {
@@ -84,7 +83,7 @@ var endSessions = servers.On(func(ctx context.Context, s *store, _ int) error {
 	return errors.Join(errs...)
 })
 
-// The server's numbers for a connection and for a table that do not exist.
+// These are the server's error numbers for a connection and a table that do not exist.
 const (
 	unknownThread = 1094
 	unknownTable  = 1146
@@ -99,7 +98,7 @@ func (s *store) texts(ctx context.Context, query string) ([]string, error) {
 	return texts(ctx, s.admin, query)
 }
 
-// texts is the first column of what a query finds.
+// texts returns the first column of a query's result.
 func texts(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -117,7 +116,7 @@ func texts(ctx context.Context, db *sql.DB, query string, args ...any) ([]string
 	return all, rows.Err()
 }
 
-// hold does something on a connection that stays, until [letGo].
+// hold runs statements on a connection that stays open until [letGo].
 func (s *store) hold(ctx context.Context, statements ...string) error {
 	c, err := s.admin.Conn(ctx)
 	if err != nil {
@@ -132,7 +131,7 @@ func (s *store) hold(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// letGo ends what is held on a connection.
+// letGo ends the held lock or transaction, and closes its connection.
 func letGo(ctx context.Context, s *store, _ int) error {
 	if s.held == nil {
 		return nil
@@ -186,7 +185,7 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	return rows, err
 }
 
-// sqlTable has the locks, and sqlSaved for a while those of before.
+// sqlTable has the locks, and sqlSaved a saved copy of them for a while.
 const (
 	sqlTable = "lockbench.lockbench_locks"
 	sqlSaved = "lockbench.saved_locks"

@@ -13,11 +13,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// poolConns is how many connections a pool may use at a time: as many as callers,
-// for it is the number that a user would raise first.
+// poolConns is how many connections a pool may use at a time: as many as there
+// are callers, because users would raise this limit first.
 const poolConns = 300
 
-// errAddress never quotes the address: it may contain a password.
+// errAddress never quotes the address, because it may contain a password.
 var errAddress = errors.New("postgres: the address is none that pgx reads")
 
 func fill(c *pgx.ConnConfig, cfg driver.Config) {
@@ -56,13 +56,13 @@ func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	return err
 }
 
-// The server's states for a table and for a schema that do not exist.
+// These are the server's states for a table and a schema that do not exist.
 const (
 	undefinedTable = "42P01"
 	noSchema       = "3F000"
 )
 
-// stated reports whether err is the server's, with one of some states.
+// stated reports whether err is an error of the server with one of the given states.
 func stated(err error, states ...string) bool {
 	var said *pgconn.PgError
 	if !errors.As(err, &said) {
@@ -81,7 +81,7 @@ type asker interface {
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 }
 
-// texts is the only column of what a query finds.
+// texts returns the only column of a query's result.
 func texts(ctx context.Context, on asker, query string, args ...any) ([]string, error) {
 	rows, err := on.Query(ctx, query, args...)
 	if err != nil {

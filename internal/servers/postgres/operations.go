@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// table has the locks, and saved for a while those of before.
+	// table has the locks, and saved a saved copy of them for a while.
 	table = "lockbench.locks"
 	saved = "lockbench_saved_locks"
 )
 
-// setting changes a setting of the server, and undone sets it back. Both reach the
-// sessions that there are.
+// setting changes a setting of the server, and undone sets it back. Both also
+// affect sessions that are open.
 func setting(name, value string) servers.Step {
 	return statements("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
 }
@@ -25,7 +25,7 @@ func undone(name string) servers.Step {
 	return statements("ALTER SYSTEM RESET "+name, "SELECT pg_reload_conf()")
 }
 
-// role changes what sessions of hosts begin with, and ends those of before.
+// role changes what sessions of hosts begin with, and ends their open sessions.
 func role(change string) servers.Step {
 	return servers.InTurn(statements("ALTER ROLE "+servers.HostUser+" "+change), endSessions)
 }
@@ -93,7 +93,7 @@ var operations = []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE " + table)},
 }
 
-// foreignRows are so many that locking them locks much of the table.
+// foreignRows is so large a number that locking these rows locks much of the table.
 const foreignRows = 500
 
 func rotate(to string) servers.Step {

@@ -1,4 +1,4 @@
-// Package postgres starts servers of PostgreSQL, and does to them what operators do.
+// Package postgres starts PostgreSQL servers, and does to them what operators do.
 package postgres
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Kind is one server of PostgreSQL.
+// Kind is one PostgreSQL server.
 var Kind = &servers.Kind{
 	Name:     "postgres",
 	Lacks:    servers.OneSQLServer,
@@ -41,7 +41,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 		return err
 	}
 	if a, err := accountOf(); len(wrap) > 0 && err == nil && a != nil {
-		// The clock's files are root's, and the server is not.
+		// The clock's files belong to root, but the server runs as another user.
 		if err := letIn(a, w.Dir, wrap); err != nil {
 			return err
 		}
@@ -62,8 +62,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// letIn gives the account the files that the environment of a clock's wrapping command
-// names, and lets it into their directory.
+// letIn gives the account the files that variables in the clock's wrapping
+// command name, and lets the account into their directory.
 func letIn(a *account, dir string, wrap []string) error {
 	var files []string
 	for _, word := range wrap {
@@ -79,8 +79,8 @@ func letIn(a *account, dir string, wrap []string) error {
 	return nil
 }
 
-// plainUser makes the hosts' account, which may do less than the one that servers
-// begin with. It changes nothing where it is there: a server may be read-only.
+// plainUser makes the hosts' account, which has fewer rights than the account that servers
+// begin with. It does nothing if the account exists, because a server may be read-only.
 var plainUser = []string{"DO $$ BEGIN IF to_regrole('" + servers.HostUser + "') IS NULL THEN" +
 	" CREATE ROLE " + servers.HostUser + " LOGIN PASSWORD '" + servers.HostPassword + "';" +
 	" GRANT CREATE ON DATABASE " + database + " TO " + servers.HostUser + ";" +

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// The account and database that a server of this package begins with. The account
-// may do everything.
+// These are the account and the database that a server of this package begins
+// with. The account may do everything.
 const (
 	superuser = "lockbench"
 	password  = "lockbench-password"
@@ -28,22 +28,22 @@ const (
 // Options describe a PostgreSQL server. The zero value commits durably, and listens
 // without TLS.
 type Options struct {
-	// Args are further arguments of postgres, after ours: the last one counts.
+	// Args are further arguments of postgres, after ours. Of equal arguments the last one counts.
 	Args []string
-	// Certificates is a directory with server.pem, server.key and ca.pem: connections of
-	// all but the account that the server begins with are by TLS then, and with a
-	// certificate that ca.pem has signed. "" for none.
+	// Certificates is a directory with server.pem, server.key and ca.pem. If it
+	// is set, all accounts but the one that the server begins with must connect
+	// by TLS, with a certificate that ca.pem has signed. Default none.
 	Certificates string
-	// SQL are statements to run at each start, with the data of before or without.
+	// SQL are statements to run at each start, with old data or without.
 	SQL []string
-	// Wrap is a command in front of the server's, which it must exec. Default none.
+	// Wrap is a command that must run the server's command by exec. Default none.
 	Wrap []string
 }
 
-// Start starts a server with a fresh data directory, and returns when it answers. A
-// nil opts is the zero value. The error wraps [servers.ErrNotInstalled] where there is
-// no server. As root it runs as the user postgres, which the package of each system
-// makes.
+// Start starts a server with a fresh data directory, and returns when it
+// answers. A nil opts means the zero value. The error wraps
+// [servers.ErrNotInstalled] if there is no server program. As root, Start runs
+// the server as the user postgres, which every system's package creates.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -59,7 +59,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	return servers.Launch(ctx, servers.Recipe{
 		Product: "postgres",
 		Keeps:   true,
-		Quit:    syscall.SIGQUIT, // else a piece of shared memory stays, which belongs to no directory
+		Quit:    syscall.SIGQUIT, // otherwise shared memory remains, which is in no directory
 		Prepare: func(dir string, port int, _ bool) ([]string, error) {
 			data := filepath.Join(dir, "data")
 			if _, err := os.Stat(data); err != nil {
@@ -95,15 +95,15 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	})
 }
 
-// Address is the address of a server from [Start], with account and database.
+// Address returns the address of a server from [Start], with account and database.
 func Address(s *servers.Server) string { return At(s.Addr()) }
 
-// At is [Address] of a server at host:port.
+// At is like [Address], for a server at host:port.
 func At(addr string) string {
 	return fmt.Sprintf("postgres://%s:%s@%s/%s", superuser, password, addr, database)
 }
 
-// versions are where Debian keeps the programs, which no PATH leads to, newest first.
+// versions lists Debian's directories of the programs, which are on no PATH, newest first.
 func versions() []string {
 	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is valid
 	number := func(dir string) int {
@@ -122,10 +122,10 @@ func Program() servers.Program {
 	return servers.Program{Name: server.Name, Path: path, Err: err}
 }
 
-// account is the user as which the server runs; nil for that of this process.
+// account is the user that the server runs as; nil means the user of this process.
 type account struct{ uid, gid int }
 
-// accountOf finds it: PostgreSQL does not run as root.
+// accountOf finds the account for the server, because PostgreSQL does not run as root.
 func accountOf() (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -139,7 +139,7 @@ func accountOf() (*account, error) {
 	return &account{uid, gid}, nil
 }
 
-// as is the command that runs another as the account.
+// as returns the command that runs another command as the account.
 func (a *account) as() []string {
 	if a == nil {
 		return nil
@@ -147,7 +147,7 @@ func (a *account) as() []string {
 	return []string{"setpriv", fmt.Sprint("--reuid=", a.uid), fmt.Sprint("--regid=", a.gid), "--clear-groups"}
 }
 
-// give makes files the account's, and lets it into the directory that they are in.
+// give makes the account the owner of files, and lets it into their directory.
 func (a *account) give(dir string, files ...string) error {
 	if a == nil {
 		return nil
@@ -160,8 +160,8 @@ func (a *account) give(dir string, files ...string) error {
 	return os.Chmod(dir, 0o711)
 }
 
-// install makes a data directory. It works in one beside it, so that one that was
-// interrupted is not taken for a complete one.
+// install makes a data directory. It works in a directory beside data, so that
+// an interrupted installation is not taken for a complete one.
 func (a *account) install(ctx context.Context, bin, dir, data string) error {
 	fresh, secret, pidFile := data+".new", data+".password", data+".pid"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -187,11 +187,11 @@ func (a *account) install(ctx context.Context, bin, dir, data string) error {
 	return os.Rename(fresh, data)
 }
 
-// byTLS are the rules of connections where there are certificates.
+// byTLS are the rules for connections to a server with certificates.
 const byTLS = "hostnossl all " + superuser + " all scram-sha-256\nhostssl all all all scram-sha-256 clientcert=verify-ca\n"
 
-// certify copies what a server speaks TLS with into its data: it takes no key that
-// another user owns.
+// certify copies what a server needs for TLS into its data directory, because
+// the server takes no key that another user owns.
 func (a *account) certify(data, from string) error {
 	files := map[string][]byte{"pg_hba.conf": []byte(byTLS)}
 	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
@@ -210,7 +210,7 @@ func (a *account) certify(data, from string) error {
 	return nil
 }
 
-// Certify has a server that was started with certificates take those of a directory.
+// Certify makes a server that was started with certificates use those of a directory.
 func Certify(ctx context.Context, s *servers.Server, from string) error {
 	account, err := accountOf()
 	if err != nil {
@@ -232,7 +232,7 @@ func Certify(ctx context.Context, s *servers.Server, from string) error {
 	return err
 }
 
-// Dial connects from the configuration of a backend.
+// Dial connects to the server of a backend's configuration.
 func Dial(ctx context.Context, cfg driver.Config) (*pgx.Conn, error) {
 	c, err := pgx.ParseConfig(cfg["address"])
 	if err != nil {

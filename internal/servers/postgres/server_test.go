@@ -21,8 +21,8 @@ func TestServerSaysWhyItEnds(t *testing.T) {
 	}
 }
 
-// TestAllProcessesAreMeant: a crash takes the processes that serve connections with it,
-// keeps what was committed, and freezing stops them too.
+// TestAllProcessesAreMeant checks that a crash also ends the processes that serve
+// connections but keeps committed data, and that freezing stops those processes, too.
 func TestAllProcessesAreMeant(t *testing.T) {
 	s, err := Start(t.Context(), nil)
 	servers.Keep(t, "postgres", s, err)

@@ -11,11 +11,11 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store is the server of one environment, for whoever runs it.
+// store is the server of one environment, as its operator sees it.
 type store struct {
 	*servers.Environment
 	admin *pgxpool.Pool
-	// held is a connection with a lock or a transaction of the operator's own.
+	// held is a connection with a lock or a transaction of the operator.
 	held *pgxpool.Conn
 }
 
@@ -30,7 +30,6 @@ func newStore(_ context.Context, e *servers.Environment) (*store, error) {
 	return s, nil
 }
 
-// exec runs statements.
 func (s *store) exec(ctx context.Context, statements ...string) error {
 	for _, statement := range statements {
 		if _, err := s.admin.Exec(ctx, statement); err != nil {
@@ -40,7 +39,7 @@ func (s *store) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// hold does something on a connection that stays, until [letGo].
+// hold runs statements on a connection that stays open until [letGo].
 func (s *store) hold(ctx context.Context, statements ...string) error {
 	c, err := s.admin.Acquire(ctx)
 	if err != nil {
@@ -55,7 +54,7 @@ func (s *store) hold(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// letGo ends what is held on a connection.
+// letGo ends the held lock or transaction, and releases its connection.
 func letGo(ctx context.Context, s *store, _ int) error {
 	if s.held == nil {
 		return nil
@@ -95,7 +94,7 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 		"SELECT format('the row %s, held by %s', encode(name, 'escape'), owner) FROM lockbench.locks WHERE owner <> '' AND ends > clock_timestamp()",
 		"SELECT format('the place of %s in the queue of %s', owner, encode(name, 'escape')) FROM lockbench.waiters WHERE until > clock_timestamp()",
 	} {
-		// A lock of the prefix is "lockbench_/PREFIX...": hosts have that of the default.
+		// Hosts have the default prefix, so a lock of this prefix is "lockbench_/PREFIX...".
 		some, err := texts(ctx, s.admin, query+" AND substring(name FROM octet_length($1::bytea) + 1 FOR octet_length($2::bytea)) = $2", []byte(standard), []byte(prefix))
 		if err != nil && !stated(err, undefinedTable, noSchema) {
 			return nil, err
@@ -105,13 +104,13 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	return all, nil
 }
 
-// standard is what names of locks begin with where hosts have no prefix of their own.
+// standard is the beginning of lock names if hosts have no prefix of their own.
 const standard = "lockbench_/"
 
 // endSessions ends the connections of the hosts.
 var endSessions = statements("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + servers.HostUser + "'")
 
-// statements runs some. A table that does not exist yet is no error.
+// statements returns a step that runs statements, ignoring a table that does not exist yet.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		err := s.exec(ctx, all...)
@@ -122,12 +121,12 @@ func statements(all ...string) servers.Step {
 	})
 }
 
-// holding runs some on a connection that stays, until [letGo].
+// holding returns a step that runs statements on a connection that stays open until [letGo].
 func holding(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
 }
 
-// inOneTransaction runs some together.
+// inOneTransaction returns a step that runs statements in one transaction.
 func inOneTransaction(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		tx, err := s.admin.Begin(ctx)

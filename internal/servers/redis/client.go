@@ -19,10 +19,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Dial makes a client with the defaults of go-redis from the configuration of
-// a backend.
+// Dial makes a client with the defaults of go-redis from the configuration of a
+// backend.
 func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
-	logging.Disable() // what the pool writes to stderr comes back as an error too
+	logging.Disable() // the pool's messages on stderr are returned as errors, too
 	addrs := cfg.List("address")
 	if len(addrs) == 1 && strings.Contains(addrs[0], "://") {
 		o, err := goredis.ParseURL(addrs[0])
@@ -42,7 +42,7 @@ func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 	return goredis.NewUniversalClient(o), nil
 }
 
-// client is one of the server at addr, as the user that needs no password.
+// client returns a client of the server at addr, as the user that needs no password.
 func client(addr string) *goredis.Client { return goredis.NewClient(&goredis.Options{Addr: addr}) }
 
 // Do sends one command to the Redis server at addr.
@@ -58,7 +58,7 @@ func Do(ctx context.Context, addr string, args ...any) error {
 // Clients are clients of servers that do not know each other.
 type Clients []goredis.UniversalClient
 
-// DialNodes is [Dial] for each of the addresses.
+// DialNodes calls [Dial] for each of the addresses.
 func DialNodes(cfg driver.Config) (Clients, error) {
 	var nodes Clients
 	for _, addr := range cfg.List("address") {
@@ -72,11 +72,11 @@ func DialNodes(cfg driver.Config) (Clients, error) {
 	return nodes, nil
 }
 
-// Close closes all of them.
+// Close closes all clients.
 func (n Clients) Close() error { return inject.Each(n, goredis.UniversalClient.Close) }
 
-// ping is the floor of everything that asks a Redis server: one PING through a
-// pooled client.
+// ping opens the cheapest call to a Redis server: one PING through a pooled
+// client.
 func ping(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
 	c, err := Dial(cfg)
 	if err != nil {
@@ -85,7 +85,7 @@ func ping(cfg driver.Config) (call func(context.Context) error, end func() error
 	return func(ctx context.Context) error { return c.Ping(ctx).Err() }, c.Close, nil
 }
 
-// Count counts what each of the servers was asked.
+// Count returns a counter of the commands that each server was given.
 func Count(cfg driver.Config) (*servers.Counter, error) {
 	nodes, err := DialNodes(cfg)
 	if err != nil {
@@ -110,12 +110,12 @@ func Count(cfg driver.Config) (*servers.Counter, error) {
 	return c, nil
 }
 
-// neverScripted are commands that no script of ours runs; but for PING, none can.
+// neverScripted are commands that no script of ours runs. Only PING could be run by a script.
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
-// fromClients adds up the calls of those commands in the section commandstats,
-// and what they took with all that they have run. What has not been called yet is
-// not in it.
+// fromClients returns the calls of those commands in the section commandstats,
+// and the time that they took, including all commands that scripts ran. The
+// section omits commands that were never called.
 func fromClients(commands map[string]string) (calls, microseconds float64) {
 	for _, name := range neverScripted {
 		var n, took float64
@@ -126,16 +126,16 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 	return calls, microseconds
 }
 
-// A prefix has these side keys once, however many locks it has seen: its control
-// string, and the owners that were withdrawn, who are forgotten within two minutes.
-// Keys that begin as the former are of processes that wait, and end by themselves.
+// A prefix has these two side keys once, however many locks it has seen. The first key is its
+// control string. The second key has the withdrawn owners, which are forgotten within two minutes.
+// Keys that begin with the first key belong to waiting processes, and expire by themselves.
 const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 
-// controlSize bounds the control string. A longer one would have something for
-// each lock.
+// controlSize bounds the length of the control string. A longer one would
+// contain something for each lock.
 const controlSize = 128
 
-// LeftKeys lists the keys of a prefix but for its side keys.
+// LeftKeys lists the keys of a prefix except its side keys.
 func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	c := client(addr)
 	defer c.Close()
@@ -154,7 +154,7 @@ func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	return slices.Compact(left), err
 }
 
-// remove removes keys one by one: those of a Cluster are in different slots.
+// remove removes keys one by one, because those of a Cluster are in different slots.
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	c, err := Dial(cfg)
 	if err != nil {
@@ -167,7 +167,7 @@ func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	return removeFrom(ctx, c, prefix)
 }
 
-// RemoveFromEach does so on servers that do not know each other.
+// RemoveFromEach removes the keys of a prefix from servers that do not know each other.
 func RemoveFromEach(ctx context.Context, cfg driver.Config, prefix string) error {
 	nodes, err := DialNodes(cfg)
 	if err != nil {
@@ -184,7 +184,7 @@ func removeFrom(ctx context.Context, c goredis.Cmdable, prefix string) error {
 	return errors.Join(err, inject.Each(keys, func(key string) error { return c.Unlink(ctx, key).Err() }))
 }
 
-// scan lists the keys of a server that a pattern matches.
+// scan lists the keys of a server that match a pattern.
 func scan(ctx context.Context, c goredis.Cmdable, pattern string) (keys []string, err error) {
 	found := c.Scan(ctx, 0, pattern, 1000).Iterator()
 	for found.Next(ctx) {
@@ -193,8 +193,8 @@ func scan(ctx context.Context, c goredis.Cmdable, pattern string) (keys []string
 	return keys, found.Err()
 }
 
-// Foreign names the key of a lock. One whose name is written otherwise in its
-// key can have no foreign holder.
+// Foreign returns a hint that names the key of a lock. A lock whose name is
+// encoded in its key cannot have a foreign holder.
 func Foreign(prefix, name string) string {
 	return fmt.Sprintf("its key %q holds no lease of ours; if nothing else needs it: redis-cli DEL '%s'",
 		prefix+name, strings.ReplaceAll(prefix+name, "'", `'\''`))

@@ -40,7 +40,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestFromClients: what scripts run is not what clients sent.
+// TestFromClients checks that commands run by scripts do not count as sent by clients.
 func TestFromClients(t *testing.T) {
 	commands := map[string]string{
 		"cmdstat_evalsha": "calls=5,usec=70,usec_per_call=14.00", "cmdstat_get": "calls=40,usec=9",
@@ -51,7 +51,7 @@ func TestFromClients(t *testing.T) {
 	}
 }
 
-// TestLeftKeys: what a lock leaves is seen, what a prefix needs is not.
+// TestLeftKeys checks that the keys of a lock are listed, and the side keys of a prefix are not.
 func TestLeftKeys(t *testing.T) {
 	s, err := Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)

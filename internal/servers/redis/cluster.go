@@ -14,12 +14,12 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// slots is how many a Redis Cluster has.
+// slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
-// StartCluster starts a Redis Cluster of count nodes, each with an equal
-// part of the slots and no replica, and returns when all of them agree. The lines
-// are further ones of redis.conf.
+// StartCluster starts a Redis Cluster of count nodes, each with an equal part
+// of the slots and no replica, and returns when all of them agree. lines are
+// further lines of redis.conf.
 func StartCluster(ctx context.Context, count int, lines ...string) (servers.Nodes, error) {
 	buses := make([]string, count)
 	nodes, err := servers.StartNodes(count, func(i int) (*servers.Server, error) {
@@ -44,8 +44,8 @@ func StartCluster(ctx context.Context, count int, lines ...string) (servers.Node
 	return nodes, nil
 }
 
-// meet gives each node its slots and tells the first one of all, who tells the
-// others.
+// meet gives each node its slots and tells the first node about all others,
+// which it then tells each other.
 func meet(ctx context.Context, n servers.Nodes, buses []string) error {
 	var errs []error
 	for i, s := range n {
@@ -62,7 +62,7 @@ func awaitCluster(ctx context.Context, s *servers.Server, size int) error {
 	defer c.Close()
 	return servers.Retry(ctx, "the Cluster of "+s.Addr(), func() error {
 		info, err := c.ClusterInfo(ctx).Result()
-		// Its state is ok without all slots where that is configured.
+		// The state can be ok while slots are missing, if that is configured.
 		for _, line := range []string{"cluster_state:ok", fmt.Sprint("cluster_known_nodes:", size), fmt.Sprint("cluster_slots_assigned:", slots)} {
 			if err == nil && !strings.Contains(info, line+"\r") {
 				err = errors.New("its nodes do not agree yet")
@@ -72,7 +72,7 @@ func awaitCluster(ctx context.Context, s *servers.Server, size int) error {
 	})
 }
 
-// clusterNodes is the smallest number between which slots can be moved.
+// clusterNodes is the smallest number of nodes between which slots can be moved.
 const clusterNodes = 2
 
 func startCluster(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
@@ -95,8 +95,8 @@ type slotMove struct {
 	from, to clusterNode
 }
 
-// beginMoves begins to move each slot in which there are keys, as redis-cli does,
-// and moves half of its keys, in a random order.
+// beginMoves begins to move each slot that has keys, as redis-cli does, and
+// moves half of its keys, chosen at random.
 func beginMoves(ctx context.Context, s *store, _ int) error {
 	s.moving = nil
 	var nodes []clusterNode
@@ -124,14 +124,14 @@ func beginMoves(ctx context.Context, s *store, _ int) error {
 	return nil
 }
 
-// endMoves moves the rest.
+// endMoves moves the remaining keys.
 func endMoves(ctx context.Context, s *store, _ int) error {
 	for _, m := range s.moving {
-		// Servers that are slow to answer each other say meanwhile that the cluster is
-		// down, and move nothing.
+		// Servers that are slow to answer each other report meanwhile that the
+		// cluster is down, and move nothing.
 		err := servers.Retry(ctx, fmt.Sprintf("slot %d has moved", m.slot), func() error {
 			err := m.rest(ctx)
-			// The new server first, so that there is always one that serves it.
+			// The new server comes first, so that a server always serves the slot.
 			for _, n := range []clusterNode{m.to, m.from} {
 				err = errors.Join(err, n.Do(ctx, "CLUSTER", "SETSLOT", m.slot, "NODE", m.to.id).Err())
 			}
@@ -144,7 +144,7 @@ func endMoves(ctx context.Context, s *store, _ int) error {
 	return nil
 }
 
-// used are the slots in which a node has keys.
+// used returns the slots in which a node has keys.
 func (n clusterNode) used(ctx context.Context) (map[int64]bool, error) {
 	keys, err := scan(ctx, n, "*")
 	used := map[int64]bool{}
@@ -186,8 +186,8 @@ func (m slotMove) keys(ctx context.Context) ([]string, error) {
 	return m.from.ClusterGetKeysInSlot(ctx, int(m.slot), 1000).Result()
 }
 
-// migrate moves keys. Of one that is on both servers, because the answer to a
-// move was late, that which can still be changed counts.
+// migrate moves keys. If the reply to an earlier move was late, a key is on both
+// servers. REPLACE then keeps the source's key, which can still be changed.
 func (m slotMove) migrate(ctx context.Context, keys []string) error {
 	host, port, err := net.SplitHostPort(m.to.Options().Addr)
 	for _, key := range keys {

@@ -24,8 +24,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// put writes 100 keys to the server at addr and returns how many of them are
-// there.
+// put writes 100 keys and returns a function that counts how many of them
+// exist.
 func put(t *testing.T, c goredis.UniversalClient) (count func() int64) {
 	t.Helper()
 	var keys []string
@@ -47,8 +47,8 @@ func at(t *testing.T, s *servers.Server) *goredis.Client {
 	return c
 }
 
-// TestSlotsMove: in the middle every key can be read where it is asked for, and
-// in the end the two nodes have changed places.
+// TestSlotsMove checks that every key can be read in the middle of the move,
+// and that the two nodes have exchanged their keys in the end.
 func TestSlotsMove(t *testing.T) {
 	e := open(t, Cluster)
 	first, second := at(t, e.Servers[0]), at(t, e.Servers[1])
@@ -69,8 +69,8 @@ func TestSlotsMove(t *testing.T) {
 	}
 }
 
-// TestMemoryEvicts: what was there is deleted once the memory is full, and not
-// when it is no longer allowed.
+// TestMemoryEvicts checks that keys are deleted once the memory is full, and no
+// longer when eviction is disallowed.
 func TestMemoryEvicts(t *testing.T) {
 	e := open(t, servers.Plain)
 	c := at(t, e.Servers[0])

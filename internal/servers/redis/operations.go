@@ -18,36 +18,36 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// command sends one.
+// command returns a step that sends one command to server n.
 func command(args ...any) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error { return s.do(ctx, n, args...) })
 }
 
-// setting changes one, and began sets one to what it was.
+// setting returns a step that changes a setting, and began one that sets it to its first value.
 func setting(name string, value any) servers.Step { return command("CONFIG", "SET", name, value) }
 
 func began(name string) servers.Step { return setting(name, beganAs[name]) }
 
-// disconnect ends the connections of hosts, and unsubscribe their subscriptions.
+// disconnect ends all connections of hosts, and unsubscribe only those with subscriptions.
 var (
 	disconnect  = servers.InTurn(disconnectAll("NORMAL"), unsubscribe)
 	unsubscribe = disconnectAll("PUBSUB")
 )
 
-// disconnectAll ends those of one type.
+// disconnectAll ends the hosts' connections of one type.
 func disconnectAll(kind string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error {
 		return s.do(ctx, n, "CLIENT", "KILL", "USER", s.User, "TYPE", kind)
 	})
 }
 
-// full gives a server less memory than it has.
+// full limits the memory of a server to less than it uses.
 var full = setting("maxmemory", 1)
 
-// missingReplicas are more than any server has.
+// missingReplicas is more replicas than any server has.
 const missingReplicas = 10
 
-// onServers are done to one server.
+// onServers are operations on one server.
 var onServers = []servers.Operation{
 	{
 		Name: "policy", Does: "%s gets an evicting maxmemory-policy, without a limit of its memory", Lasts: servers.WhileWatched, Stops: true, Recovers: 2 * time.Second,
@@ -67,7 +67,7 @@ var onServers = []servers.Operation{
 	},
 	{
 		Name: "read-only", Does: "%s misses a replica, and refuses writes", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		// A master that misses a replica does, as one whose disk is full.
+		// A master that misses a replica refuses writes, like one whose disk is full.
 		Do: setting("min-replicas-to-write", missingReplicas), Undo: began("min-replicas-to-write"),
 	},
 	{
@@ -91,7 +91,7 @@ var onServers = []servers.Operation{
 		Do: account("-setrange"), Undo: account("+@all"),
 	},
 	{
-		// Who waits is not woken, and asks by itself.
+		// A waiter is then not woken, and asks by itself.
 		Name: "subscribe", Does: "%s takes the right to subscribe away from the hosts, and ends their subscriptions", Lasts: servers.WhileWatched,
 		Do: servers.InTurn(account("-subscribe", "-ssubscribe", "-psubscribe"), unsubscribe), Undo: account("+@all"),
 	},
@@ -99,7 +99,7 @@ var onServers = []servers.Operation{
 	{Name: "delete", Does: "a lock is deleted by hand on %s", Makes: []claim.Condition{claim.EndedByHand}, Do: servers.On(deleteLock)},
 }
 
-// onGroups are done to the servers of a setting.
+// onGroups are operations on all servers of a setting.
 var onGroups = []servers.Operation{
 	Rotation,
 	{
@@ -108,14 +108,14 @@ var onGroups = []servers.Operation{
 		Do: failForth((*inject.Proxy).Retarget), Undo: failBack((*inject.Proxy).Retarget),
 	},
 	{
-		// A host leaves a connection that leads to a replica as soon as it is told so.
+		// A host leaves a connection that leads to a replica as soon as the host is told so.
 		Name: "repoint", Does: "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay at the old master", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
 		Do: failForth((*inject.Proxy).Lead), Undo: failBack((*inject.Proxy).Lead),
 	},
 	{
-		// The lock is free on the second one, and hosts that have used the first take
-		// no connection to it while that serves them.
+		// The lock is free on the second master. A host that has used the first
+		// master uses no connection to the second while the first serves it.
 		Name: "two-masters", Does: "the replica is promoted beside the server, and new connections of hosts lead to both in turn", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Makes: []claim.Condition{claim.TwoStores},
 		Do: func(ctx context.Context, e *servers.Environment, _ int) error {
@@ -139,7 +139,7 @@ var onGroups = []servers.Operation{
 	},
 }
 
-// staged are done to a server with replicas.
+// staged are operations on a server with replicas.
 var staged = []servers.Operation{
 	{
 		Name: "sever", Does: "the replica receives nothing from the master",
@@ -159,11 +159,11 @@ var staged = []servers.Operation{
 	demotion("demotion-uncut", "the same, and no connection is cut when hosts are led to the new master", (*inject.Proxy).Lead),
 }
 
-// learnsLater is how much later than others a host learns of a new master. Clients
-// learn of one at different times, by a second and more.
+// learnsLater is how much later than others a host learns of a new master.
+// Clients learn of a new master at times that differ by a second and more.
 const learnsLater = 500 * time.Millisecond
 
-// demotion swaps the roles of two servers. In the end it leads hosts to the master.
+// demotion swaps the roles of two servers. Its Undo leads hosts to the new master.
 func demotion(name, does string, by inject.Leading) servers.Operation {
 	return servers.Operation{
 		Name: name, Does: does,
@@ -174,7 +174,7 @@ func demotion(name, does string, by inject.Leading) servers.Operation {
 	}
 }
 
-// Evictions are done to all servers, which hosts may take a second to notice.
+// Evictions are operations on all servers. Hosts may take a second to notice them.
 var Evictions = []servers.Operation{
 	{
 		Name: "fill-later", Does: "the servers are told to evict keys, and are full 3 s later", Undo: keeping,
@@ -187,13 +187,13 @@ var Evictions = []servers.Operation{
 	{Name: "fill", Does: "the servers are full, and evict keys", Do: servers.InTurn(evicting, fill), Undo: keeping},
 }
 
-// Rotation is that of a password.
+// Rotation changes the password of the hosts.
 var Rotation = servers.Operation{
 	Name: "rotate", Does: "the password of the hosts is changed, first in their file", Lasts: servers.WhileWatched,
 	Do: rotate(servers.HostPassword, servers.OtherPassword), Undo: rotate(servers.OtherPassword, servers.HostPassword),
 }
 
-// Operations are [onServers], as the store that they are of has them.
+// Operations returns [onServers], each changed by as for the store that has it.
 func Operations(as func(*servers.Operation)) []servers.Operation {
 	all := slices.Clone(onServers)
 	for i := range all {
@@ -203,7 +203,7 @@ func Operations(as func(*servers.Operation)) []servers.Operation {
 	return all
 }
 
-// save writes a snapshot, unless one is being written.
+// save begins to write a snapshot, unless one is being written.
 func save(ctx context.Context, s *store, n int) error {
 	if err := s.do(ctx, n, "BGSAVE"); err != nil && !strings.Contains(err.Error(), "in progress") {
 		return err
@@ -216,14 +216,14 @@ func account(rules ...any) servers.Step {
 	return command(append([]any{"ACL", "SETUSER", servers.HostUser}, rules...)...)
 }
 
-// rotate lets hosts log in with another password: both are right until the file
-// has the new one.
+// rotate changes the password of the hosts. Both passwords are valid until the
+// file has the new one.
 func rotate(from, to string) servers.Step {
 	write := func(_ context.Context, e *servers.Environment, _ int) error { return e.WritePassword(to) }
 	return servers.InTurn(servers.OnEach(account(">"+to)), write, servers.OnEach(account("<"+from)), servers.OnEach(disconnect))
 }
 
-// promoteAgain ends a demotion, and waits for the replica, if there is one.
+// promoteAgain ends a demotion, and waits until the replica, if any, follows.
 func promoteAgain(ctx context.Context, s *store, n int) error {
 	err := s.do(ctx, n, "REPLICAOF", "NO", "ONE")
 	if s.Replica != nil {
@@ -232,8 +232,8 @@ func promoteAgain(ctx context.Context, s *store, n int) error {
 	return err
 }
 
-// takeOver lets the server die and the replica take over, to which paths of hosts
-// lead then. What has died comes back as a replica, without what it knew.
+// takeOver makes the server die and the replica take over, and leads the given paths
+// of hosts to the replica. The dead server comes back as a replica, without its data.
 func takeOver(ctx context.Context, e *servers.Environment, paths [][]*inject.Proxy) error {
 	old := e.Servers[0]
 	lead := func(p []*inject.Proxy) error { return p[0].Retarget(e.Replica.Addr()) }
@@ -243,7 +243,7 @@ func takeOver(ctx context.Context, e *servers.Environment, paths [][]*inject.Pro
 	return errors.Join(old.Start(ctx, false), follow(ctx, old.Addr(), e.Replica.Addr()))
 }
 
-// promoteLate is a failover after a crash.
+// promoteLate is a failover to a replica that has missed the last writes.
 func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
 	if err := e.Link.BlackHole(); err != nil {
 		return err
@@ -252,10 +252,10 @@ func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
 	return takeOver(ctx, e, e.Paths)
 }
 
-// missed is how much of the last writes a replica has missed that is promoted.
+// missed is how long a replica receives no writes before it is promoted.
 const missed = 300 * time.Millisecond
 
-// deleteLock deletes one of the keys that have locks.
+// deleteLock deletes one key of a lock, chosen at random.
 func deleteLock(ctx context.Context, s *store, n int) error {
 	keys, err := scan(ctx, s.admins[n], "*")
 	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, "~") })
@@ -265,16 +265,16 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// What is written to servers whose memory is full: so much that it takes the
-// place of everything else, of which there is little.
+// fill writes these keys to servers whose memory is full. They displace
+// everything else, because there is little else.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10
 	fillers     = 1000
 )
 
-// evicting lets servers delete keys when their memory is full, which it soon is, and
-// keeping ends that.
+// evicting lets servers delete keys when their memory is full, and limits the
+// memory so that it soon is full. keeping ends both.
 var (
 	evicting = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 		info, err := s.admins[n].InfoMap(ctx, "memory").Result()
@@ -288,7 +288,7 @@ var (
 	keeping = servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...)))
 )
 
-// fill writes so much that they do, before hosts look at the policy again.
+// fill writes so much, before hosts look at the policy again, that servers evict keys.
 var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 	value := strings.Repeat(" ", fillerSize)
 	_, err := s.admins[n].Pipelined(ctx, func(all goredis.Pipeliner) error {
@@ -307,7 +307,7 @@ var fillerKeys = func() (keys []any) {
 	return keys
 }()
 
-// savedKey is a key as it was once.
+// savedKey is a key as it was when it was saved.
 type savedKey struct {
 	name, data string
 	expires    int64 // in ms since 1970, or below 0
@@ -325,8 +325,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 		if err != nil {
 			return err
 		}
-		// A key that has gone meanwhile is not saved, also when it is there again:
-		// it would be restored without an end.
+		// A key that has gone meanwhile is not saved, even if it exists again,
+		// because it would be restored without an expiry.
 		const gone = -2
 		if data, err := s.admins[n].Dump(ctx, key).Result(); err == nil && expires != gone {
 			s.saved = append(s.saved, savedKey{key, data, expires})
@@ -335,8 +335,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 	return nil
 }
 
-// restoreKeys replaces all keys by those that were saved. What has expired since
-// the server does not take.
+// restoreKeys replaces all keys by the saved ones. The server rejects keys that
+// have expired since.
 func restoreKeys(ctx context.Context, s *store, n int) error {
 	err, failed := s.do(ctx, n, "FLUSHALL"), 0
 	for _, key := range s.saved {

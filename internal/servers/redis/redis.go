@@ -1,4 +1,4 @@
-// Package redis starts servers of Redis, alone, with replicas, as a Cluster and
+// Package redis starts Redis servers, alone, with replicas, as a Cluster and
 // with Sentinel, and does to them what operators do.
 package redis
 
@@ -9,13 +9,13 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Cluster is the setting of a Redis Cluster, to whose nodes no paths lead.
+// Cluster is the setting of a Redis Cluster. No paths lead to its nodes.
 const Cluster = "cluster"
 
-// Push is how a message of a channel begins.
+// Push is how a message of a channel to a subscriber begins.
 const Push = "3\r\n$7\r\nmessage\r\n"
 
-// Kind is one Redis server, with a replica or not, or a Cluster.
+// Kind is one Redis server, with or without a replica, or a Cluster.
 var Kind = &servers.Kind{
 	Name:     "redis",
 	Lacks:    servers.Lacking(nil, "one server has no minority", servers.CapMinority, servers.CapLeader, servers.CapVotes),
@@ -55,11 +55,11 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return Prepare(ctx, e, w, StartServer)
 }
 
-// StartStep starts some servers of an environment, or tells them something.
+// StartStep starts some servers of an environment, or sends them commands.
 type StartStep func(ctx context.Context, e *servers.Environment, w servers.Requirements) error
 
-// Prepare makes an account for hosts, goes through the steps of a start and gives
-// the servers the capabilities of those that speak Redis's protocol.
+// Prepare makes an account for hosts, does the given steps, and sets e.Product
+// for servers that speak Redis's protocol.
 func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements, steps ...StartStep) error {
 	if err := e.Account(ctx, w); err != nil {
 		return err
@@ -77,8 +77,8 @@ func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// hostLines are what every server is configured with: a replica is served at
-// once, and hosts have an account.
+// hostLines are part of every server's configuration. They let a replica be
+// served at once, and give hosts an account.
 var hostLines = []string{"repl-diskless-sync-delay 0", "user " + servers.HostUser + " on >" + servers.HostPassword + " ~* &* +@all"}
 
 // StartServer is a step that starts one server.

@@ -15,7 +15,7 @@ import (
 )
 
 // startReplica starts a replica of the first server behind a link that can be
-// cut, and waits until it follows.
+// cut, and waits until the replica follows.
 func startReplica(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
 	link, err := inject.NewProxy(e.Servers[0].Addr())
 	if err != nil {
@@ -32,7 +32,7 @@ func startReplica(ctx context.Context, e *servers.Environment, _ servers.Require
 	return followClosely(ctx, server.Addr(), link.Addr())
 }
 
-// promote lets the server at addr take writes.
+// promote makes the server at addr a master, which takes writes.
 func promote(ctx context.Context, addr string) error {
 	return Do(ctx, addr, "REPLICAOF", "NO", "ONE")
 }
@@ -49,10 +49,10 @@ func follow(ctx context.Context, addr, master string) error {
 	return awaitLink(ctx, addr)
 }
 
-// followClosely is follow, and returns when what the master writes comes to the
-// replica. After a copy over the socket it sends nothing until the replica has
-// acknowledged that, which it does once a second: one that was promoted before
-// lacked the leases of 830 ms.
+// followClosely does what follow does, and returns when the master's writes
+// reach the replica. After a copy over the socket the master sends nothing until
+// the replica has acknowledged the copy, which it does once a second. A replica
+// that was promoted before that acknowledgement lacked the leases of 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
@@ -73,14 +73,14 @@ func followClosely(ctx context.Context, addr, master string) error {
 	})
 }
 
-// awaitLink returns when the replica at addr has a copy of its master.
+// awaitLink returns when the replica at addr has a copy of its master's data.
 func awaitLink(ctx context.Context, addr string) error {
 	c := client(addr)
 	defer c.Close()
 	return servers.Retry(ctx, "the replica "+addr+" follows", func() error { return replicates(ctx, c, "master_link_status", "up") })
 }
 
-// replicates returns nil when what a server says of its replication is that.
+// replicates returns nil if the field name of a server's replication info has the value.
 func replicates(ctx context.Context, c *goredis.Client, name, value string) error {
 	info, err := c.InfoMap(ctx, "replication").Result()
 	if err == nil && info["Replication"][name] != value {
@@ -89,8 +89,8 @@ func replicates(ctx context.Context, c *goredis.Client, name, value string) erro
 	return err
 }
 
-// rejoin brings the roles of a failover back for the next round: what was
-// promoted follows the first server through the link.
+// rejoin undoes the roles of a failover for the next round: the promoted server
+// follows the first server through the link again.
 func rejoin(ctx context.Context, e *servers.Environment) error {
 	first := e.Servers[0].Addr()
 	return errors.Join(
@@ -98,15 +98,15 @@ func rejoin(ctx context.Context, e *servers.Environment) error {
 		followClosely(ctx, e.Replica.Addr(), e.Link.Addr()))
 }
 
-// failOver lets the replica at to become the master of the one at from, in
-// order: writes stall until it has all of them. The hosts are led to it, by a
-// Retarget or a Lead.
+// failOver makes the replica at to the master in place of the server at from,
+// by a planned failover: writes stall until the replica has all of them. by, a
+// Retarget or a Lead, leads the hosts to the new master.
 func failOver(ctx context.Context, e *servers.Environment, from, to string, by inject.Leading) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
 		return err
 	}
-	// A replica that has its link is online for the master some time later.
+	// A replica whose link is up counts as online for the master only some time later.
 	err = servers.Retry(ctx, from+" hands over to "+to, func() error { return Do(ctx, from, "FAILOVER", "TO", host, port) })
 	if err != nil {
 		return err
@@ -117,14 +117,14 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 	return errors.Join(err, e.Lead(0, by, to), awaitLink(ctx, from))
 }
 
-// failForth is a failover to the replica.
+// failForth returns a planned failover to the replica.
 func failForth(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		return failOver(ctx, e, e.Servers[0].Addr(), e.Replica.Addr(), by)
 	}
 }
 
-// failBack is the opposite.
+// failBack returns a planned failover back to the first server.
 func failBack(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		first, second := e.Servers[0].Addr(), e.Replica.Addr()
@@ -135,16 +135,16 @@ func failBack(by inject.Leading) servers.Step {
 	}
 }
 
-// sentinelMaster is the name under which Sentinel is asked.
+// sentinelMaster is the name of the master in Sentinel.
 const sentinelMaster = "main"
 
-// sentinelReplicas is one more than the faults want grants to wait for.
+// sentinelReplicas is one more than the number of replicas that faults let grants wait for.
 const sentinelReplicas = 2
 
-// startSentinel starts servers of which Sentinel says to each client which one
-// is the master, and lets another one be it when it is told to.
+// startSentinel starts servers behind a Sentinel, which tells each client the
+// master, and makes another server the master when told to.
 func startSentinel(ctx context.Context, e *servers.Environment) error {
-	// A replica is served at once, and not 5 s after it has asked.
+	// The master serves a replica at once, instead of 5 s after the replica has asked.
 	o := &Options{Lines: []string{"repl-diskless-sync-delay 0"}}
 	master := ""
 	for range sentinelReplicas + 1 {
@@ -167,14 +167,14 @@ func startSentinel(ctx context.Context, e *servers.Environment) error {
 	}
 	e.AtEnd(s.Close)
 	e.Config["address"], e.Config["sentinel_master"] = s.Addr(), sentinelMaster
-	// It makes an old master a replica after 10 s.
+	// Sentinel takes 10 s to make an old master a replica.
 	e.Ready = func(ctx context.Context) error { return awaitMaster(ctx, e, "", sentinelReplicas) }
 	return e.Ready(ctx)
 }
 
-// sentinelFailOver lets Sentinel promote a replica, in order, and returns when it
-// names another master, which the other replicas follow: none is left to confirm
-// what the old one does.
+// sentinelFailOver makes Sentinel promote a replica, by a planned failover. It
+// returns when Sentinel names another master and the other replicas follow that
+// master, so that no replica is left to confirm writes of the old master.
 func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()
@@ -182,15 +182,15 @@ func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error 
 	if err != nil {
 		return err
 	}
-	// It looks at replicas every 10 s, and knows no good one before.
+	// Sentinel looks at replicas every 10 s, and knows no suitable one before.
 	if err := servers.Retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, sentinelMaster).Err() }); err != nil {
 		return err
 	}
 	return awaitMaster(ctx, e, before, sentinelReplicas-1)
 }
 
-// awaitMaster returns when Sentinel names a master, another than the one before,
-// which so many replicas follow that it knows.
+// awaitMaster returns when Sentinel names a master other than before, and that
+// many replicas known to Sentinel follow the master.
 func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

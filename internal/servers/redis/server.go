@@ -11,10 +11,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Fsync is how a Redis server writes its append-only file.
+// Fsync says how a Redis server writes its append-only file.
 type Fsync string
 
-// The variants. FsyncNone writes nothing at all.
+// These are the variants. FsyncNone writes no file.
 const (
 	FsyncNone     Fsync = ""
 	FsyncEverySec Fsync = "everysec"
@@ -24,25 +24,25 @@ const (
 // Options describe a Redis server. The zero value is a server that keeps
 // its data in memory only and asks for no password.
 type Options struct {
-	// AppendFsync chooses what a crash leaves. Default FsyncNone.
+	// AppendFsync decides which writes survive a crash. Default FsyncNone.
 	AppendFsync Fsync
-	// Password for the default user. Default none.
+	// Password is the password of the default user. Default none.
 	Password string
-	// Lines are further lines of redis.conf, after ours: the last one counts.
+	// Lines are further lines of redis.conf, after ours. Of equal lines the last one counts.
 	Lines []string
-	// Args are further arguments of redis-server, "--sentinel" for one.
+	// Args are further arguments of redis-server, such as "--sentinel".
 	Args []string
-	// Wrap is a command in front of the server's, which it must exec: "env"
-	// with variables for one. Default none.
+	// Wrap is a command that must run the server's command by exec, such as
+	// "env" with variables. Default none.
 	Wrap []string
 
 	ports *ports.Taken // see recipe
 }
 
-// Start starts a redis-server, or what the environment variable
-// LOCKBENCH_REDIS_SERVER names, and returns when it answers. A nil opts is the
-// zero value. The error wraps [ErrNotInstalled] when there is no redis-server on
-// the PATH.
+// Start starts a redis-server, or the program that the environment variable
+// LOCKBENCH_REDIS_SERVER names, and returns when it answers. A nil opts means
+// the zero value. The error wraps [ErrNotInstalled] if there is no redis-server
+// on the PATH.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -57,7 +57,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 		Ports:   o.ports,
 		Keeps:   o.AppendFsync != FsyncNone,
 		Prepare: func(dir string, port int, _ bool) ([]string, error) {
-			// The configuration goes into a file: a password has no place in argv.
+			// The configuration goes into a file, because a password must not be in argv.
 			conf := filepath.Join(dir, "redis.conf")
 			argv := append(append([]string(nil), o.Wrap...), binary, conf)
 			return append(argv, o.Args...), os.WriteFile(conf, o.conf(dir, port), 0o600)
@@ -67,7 +67,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	})
 }
 
-// program is that which speaks Redis' protocol.
+// program is the server program that speaks Redis's protocol.
 var program = servers.Wanted{Name: "redis-server", Debian: "redis-server", Homebrew: "redis", Variable: "LOCKBENCH_REDIS_SERVER"}
 
 func (o Options) conf(dir string, port int) []byte {
@@ -88,8 +88,8 @@ func (o Options) conf(dir string, port int) []byte {
 	return []byte(strings.Join(append(lines, o.Lines...), "\n") + "\n")
 }
 
-// answers is ready's answer for Redis. A refusal for want of a password is
-// an answer too; one while the data are loaded is not.
+// answers reports whether Redis answers requests. A refusal because of a missing
+// password counts as an answer, but a refusal while the data are loaded does not.
 var answers = servers.Answers("PING\r\n", func(reply string) bool {
 	return strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH")
 })
@@ -101,7 +101,7 @@ func Program() servers.Program {
 }
 
 // StartNodes starts count servers at the same time, each as [Start] does, and
-// returns when all answer. When one fails the others are closed.
+// returns when all answer. If one fails, the others are closed.
 func StartNodes(ctx context.Context, count int, opts *Options) (servers.Nodes, error) {
 	return servers.StartNodes(count, func(int) (*servers.Server, error) { return Start(ctx, opts) })
 }

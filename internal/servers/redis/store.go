@@ -14,15 +14,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store is the servers of one environment, for whoever runs them.
+// store is the servers of one environment, as their operator sees them.
 type store struct {
 	*servers.Environment
-	// admins are one connection to each server that hosts use, which stays: a
-	// server that takes no more still serves it.
+	// admins has one lasting connection to each server that hosts use. A server
+	// that takes no more connections still serves it.
 	admins []*goredis.Client
 	saved  []savedKey // to be restored
 	moving []slotMove // between nodes of a Cluster
-	began  []string   // the rules of the hosts' account on each
+	began  []string   // the first rules of the hosts' account on each server
 }
 
 func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
@@ -52,7 +52,7 @@ func (s *store) do(ctx context.Context, n int, args ...any) error {
 	return nil
 }
 
-// beganAs are those that are changed, as they begin.
+// beganAs has the settings that operations change, with their first values.
 var beganAs = map[string]string{
 	"maxmemory": "0", "maxmemory-policy": "noeviction", "maxclients": "10000", "min-replicas-to-write": "0",
 }
@@ -75,7 +75,7 @@ func (s *store) Check(ctx context.Context) error {
 }
 
 func (s *store) serverHealthy(ctx context.Context, n int) error {
-	// A server has this account also when hosts have none.
+	// A server has this account even if hosts have none.
 	host := goredis.NewClient(&goredis.Options{Addr: s.Servers[n].Addr(), Username: servers.HostUser, Password: servers.HostPassword})
 	defer host.Close()
 	if err := host.Ping(ctx).Err(); err != nil {
@@ -103,7 +103,7 @@ func (s *store) serverHealthy(ctx context.Context, n int) error {
 	return nil
 }
 
-// rules are those of the hosts' account.
+// rules returns the rules of the hosts' account on server n.
 func (s *store) rules(ctx context.Context, n int) (string, error) {
 	all, err := s.admins[n].ACLList(ctx).Result()
 	i := slices.IndexFunc(all, func(line string) bool { return strings.HasPrefix(line, "user "+servers.HostUser+" ") })
@@ -113,8 +113,8 @@ func (s *store) rules(ctx context.Context, n int) (string, error) {
 	return all[i], nil
 }
 
-// agrees returns nil when a node of a Cluster finds every slot served, and none
-// of its own is being moved.
+// agrees returns nil if node n of a Cluster reports that every slot is served
+// and none of its own is being moved.
 func (s *store) agrees(ctx context.Context, n int) error {
 	info, err := s.admins[n].ClusterInfo(ctx).Result()
 	if err != nil || !strings.Contains(info, "cluster_state:ok") {
@@ -127,7 +127,7 @@ func (s *store) agrees(ctx context.Context, n int) error {
 	return err
 }
 
-// admitted returns nil when a node votes.
+// admitted returns nil if node n votes.
 func (s *store) admitted(ctx context.Context, n int) error {
 	info, err := s.admins[n].InfoMap(ctx, "server").Result()
 	if err != nil {
@@ -140,8 +140,8 @@ func (s *store) admitted(ctx context.Context, n int) error {
 	return nil
 }
 
-// Left is keys: where servers vote those on a majority of them, or that do
-// not expire. A release need not have reached every one.
+// Left lists keys. Of servers that vote it lists only keys that are on a majority
+// of them or do not expire, because a release need not have reached every server.
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	on := map[string]int{}
 	for _, c := range s.admins {
@@ -168,5 +168,5 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	return left, nil
 }
 
-// forever is PTTL's answer for a key that does not expire.
+// forever is the reply of PTTL for a key that does not expire.
 const forever = -1

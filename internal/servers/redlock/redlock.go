@@ -1,5 +1,5 @@
-// Package redlock has the servers of the redlock backend: independent ones of
-// Redis.
+// Package redlock has the servers of the redlock backend: independent Redis
+// servers.
 package redlock
 
 import (
@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// nodes is how many nodes there are: two may fail.
+	// nodes is the number of nodes, of which two may fail.
 	nodes = 5
-	// Quarantine is how long a node does not vote that was restarted or has lost
+	// quarantine is how long a node does not vote after a restart or a loss of
 	// its data, with leases of up to 10 s.
 	quarantine = 11 * time.Second
 )
@@ -43,7 +43,7 @@ var Kind = &servers.Kind{
 		}
 		return redis.StartNodes(ctx, nodes, nil)
 	},
-	// Nor does the suite, which shares the machine with them, leave them 50 ms.
+	// The suite, too, shares the machine with the servers, so 50 ms would be too short.
 	Durable:  driver.Config{"node_timeout": "200ms"},
 	Services: []string{"redlock1", "redlock2", "redlock3", "redlock4", "redlock5"},
 	Counter:  redis.Count,
@@ -53,19 +53,19 @@ var Kind = &servers.Kind{
 }
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
-	// A node that has lost its data is let in again after max_ttl; the nodes
-	// share a machine with each other and with what harms them.
+	// A node that has lost its data votes again after max_ttl. node_timeout is long,
+	// because the nodes share a machine with each other and with what harms them.
 	e.Config["max_ttl"], e.Config["node_timeout"] = w.TTL.String(), "100ms"
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
 
-// oneOfSeveral is what becomes of an operation on one node: it stops nobody.
+// oneOfSeveral adapts an operation on one node, because such an operation stops no host.
 func oneOfSeveral(o *servers.Operation) {
 	o.Stops, o.StopsGrants, o.Settings = false, false, nil
 	if o.Forgets {
-		// Another node that cannot vote meanwhile leaves a majority, two may not.
+		// If one more node cannot vote meanwhile, a majority remains; with two more it may not.
 		o.Recovers = quarantine
 	}
-	// What one node has lost is no loss, as it does not vote then.
+	// Data that one node has lost do not matter, because the node does not vote then.
 	o.Makes = slices.DeleteFunc(slices.Clone(o.Makes), func(c claim.Condition) bool { return c == claim.DataLost })
 }
