@@ -201,7 +201,7 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	pause := backoff{from: minRetry, to: retryTo}
 	for sleep(rctx, pause.next()) && c.clock.now() < l.over() {
 		call := c.calls.try(rctx, 0)
-		err = c.b.Release(call, l.request(c.clock.early())) // a new request, because less is left of AtLeast
+		err = c.b.Release(call, l.request(c.clock.early())) // a new request: less of AtLeast is left
 		call.done()
 		if doubt == nil {
 			doubt = doubtOf(err)

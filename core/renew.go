@@ -25,7 +25,7 @@ type renewalBatch struct {
 	leases  []*Lease
 	left    time.Duration               // time left of the lease that ends first
 	short   bool                        // all leases of the batch are short, see Lease.short
-	healthy func(context.Context) error // the health check, if the batch has a single lease whose holder must be asked
+	healthy func(context.Context) error // the health check of its only lease; nil if none must be called
 	done    chan struct{}
 
 	// Guarded by the scheduler's mutex.
@@ -35,8 +35,7 @@ type renewalBatch struct {
 
 // renew renews the leases of f and records the results. The backend gets a third of the time left,
 // so that a hung plugin is found, and can be replaced, while its leases live (L8). For short leases
-// the backend gets all of the time: they would not outlive a replacement of the plugin, but the
-// store may be far away.
+// it gets all of it: they would not outlive a new plugin, but the store may be far away.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -88,8 +87,7 @@ func (s *scheduler) mark(f *renewalBatch, asking bool) {
 	f.asking = asking
 }
 
-// renew sends the renewals reqs, in one call if the backend can batch, and returns an error or nil
-// for each.
+// renew sends the renewals reqs, in one call if the backend can, and returns each result.
 func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	errs := make([]error, len(reqs))
 	if len(reqs) == 1 {

@@ -59,7 +59,7 @@ func (s *scheduler) init(c *Client) {
 func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	s.mu.Lock()
 	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
-		s.finish(before, Lost, ErrRevoked) // the store would not have granted the lock while before was live
+		s.finish(before, Lost, ErrRevoked) // the store grants no lock while before is live
 	}
 	admitted := s.admit(l, g, a.began)
 	s.mu.Unlock()
@@ -181,7 +181,7 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	now := s.c.clock.now()
 	s.c.events.ask(now)
 	ended, soon := s.due(now)
-	if len(soon) > 0 && soon[0].next <= now { // otherwise the timer was early, or a new lease woke the goroutine
+	if len(soon) > 0 && soon[0].next <= now { // otherwise the timer was early, or a lease is new
 		batches = s.group(soon, now)
 	}
 	for _, l := range soon {

@@ -41,8 +41,7 @@ type Leader struct {
 	Held     bool   `json:"held"` // there is a leader, as far as this host knows
 	Label    string `json:"label,omitempty"`
 	Token    uint64 `json:"token,omitempty"`
-	// TokenText is Token as decimal text, for programs whose numbers are doubles: these are exact
-	// only up to 2^53.
+	// TokenText is Token as text, for programs whose numbers are doubles, exact only up to 2^53.
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
 	// Since is when this host first saw that leader, or first saw that there
