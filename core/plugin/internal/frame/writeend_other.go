@@ -4,5 +4,5 @@ package frame
 
 import "net"
 
-// newWriteEnd takes conn over.
+// newWriteEnd returns conn.
 func newWriteEnd(conn *net.UnixConn) (writeEnd, error) { return conn, nil }
