@@ -310,7 +310,7 @@ func (l *Lease) holding(ctx context.Context) context.Context {
 // refuseReentry returns an error when ctx ends with a lease of the lock name. A ctx that never
 // ends is not refused: it may carry the values of such a context and yet outlive the lease.
 //
-// Note: a ctx from context.WithoutCancel that got an end of its own later may
+// Note: a ctx from context.WithoutCancel that was later given another end may
 // outlive the lease too. Such a ctx cannot be distinguished, and is refused.
 func (c *Client) refuseReentry(ctx context.Context, name string) error {
 	h, _ := ctx.Value(leasesOf{c}).(*holding)

@@ -43,8 +43,7 @@ func Binary(path string, config func(t drivertest.T) driver.Config) func(t drive
 	}
 }
 
-// BinaryWith is [Binary] for a plugin that is opened with opts. Host uses only Config and NoMTLS of
-// opts.
+// BinaryWith is [Binary] for a plugin opened with opts. Host uses only Config and NoMTLS.
 func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	return BinaryOf(strings.TrimPrefix(filepath.Base(path), wire.Prefix), path, opts)
 }
