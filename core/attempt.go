@@ -80,9 +80,9 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	return nil
 }
 
-// clean withdraws a's owner before a asks with a new owner (K3). It does so if the outcome of
-// the last acquire is unknown, or if the plugin process that put the owner into the store's
-// queue has died. A failed withdrawal is ignored once a grant to that owner would have expired.
+// clean withdraws a's owner before a asks with a new owner (K3), if the outcome of the last
+// acquire is unknown, or if the plugin process that put the owner into the store's queue has
+// died. A failed withdrawal is ignored once a grant to that owner would have expired.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -141,11 +141,11 @@ const (
 	tick = 10 * time.Millisecond
 )
 
-// calls ends the calls to the backend in time. It gives each call a context
-// with a deadline, which outlives the caller's ctx by a grace.
+// calls ends the calls to the backend in time. calls gives each call a
+// context with a deadline, which outlives the caller's ctx by a grace.
 //
 // Note: context.WithTimeout and context.AfterFunc do the same with less code.
-// They took half of the processor time of an uncontended acquire, for timers
+// Both took half of the processor time of an uncontended acquire, for timers
 // that hardly ever fire. Here one goroutine checks all calls every tick, and
 // sleeps when there are none.
 type calls struct {
@@ -171,14 +171,14 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. It ends after budget, or a
-// grace after ctx ended or the client began to close. The caller must call done.
+// begin returns a context for one call to the backend. The context ends after budget,
+// or a grace after ctx ended or the client began to close. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
-// try returns a context for one try of a clean-up. It ends after the clean-up
-// budget, or when ctx ended rest ago. A client that closes does not end it.
+// try returns a context for one try of a clean-up. The context ends after the clean-up
+// budget, or rest after ctx has ended. The closing of the client does not end it.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// callbacks has a function for each kind of callback. It runs fn as one, under c's lock "jobs".
+// callbacks has, by kind of callback, a function that runs fn as one, under c's lock "jobs".
 var callbacks = map[string]func(t *testing.T, c *Client, fn func(ctx context.Context, valid func() bool)) error{
 	"Do": func(t *testing.T, c *Client, fn func(context.Context, func() bool)) error {
 		return lockOf(t, c, "jobs", nil).Do(context.Background(), func(ctx context.Context, l *Lease) error {

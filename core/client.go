@@ -18,21 +18,21 @@ import (
 
 // Options of a Client. Nil and zero fields mean the defaults.
 type Options struct {
-	// Label tells people which client holds a lock. It is at most 256 bytes of
-	// UTF-8. Default "hostname:pid".
+	// Label tells people which client holds a lock. Label is at most 256 bytes
+	// of UTF-8. Default "hostname:pid".
 	Label string
 	// Logger gets every event. Routine events have level Debug. Suspect and lost leases,
 	// waits that fail, and the end and start of the plugin have level Warn. About once a
 	// second the client asks Logger whether Debug is enabled. Default slog.Default().
 	Logger *slog.Logger
 	// OnEvent is called for each event, one at a time and in order, just after Logger.
-	// Both run on one goroutine, and only Close waits for it, at its end. OnEvent may
-	// call every method, Close included. While OnEvent or Logger blocks, up to about
-	// 16,000 events wait. Further events are dropped and counted in Event.Dropped.
+	// OnEvent and Logger run on the same goroutine, which only Close waits for, at its end.
+	// OnEvent may call every method, Close included. While OnEvent or Logger blocks, up to
+	// about 16,000 events wait. Further events are dropped and counted in Event.Dropped.
 	OnEvent func(Event)
 	// CleanupBudget is how long a clean-up may go on after the caller's ctx
 	// has ended. A clean-up is a release, or the withdrawal of an acquire
-	// that was given up. Not negative. Default 1s.
+	// that was given up. CleanupBudget must not be negative. Default 1s.
 	CleanupBudget time.Duration
 }
 
@@ -93,7 +93,7 @@ type Client struct {
 	streams streams
 
 	// lifetime ends when Close begins, work when Close has released everything.
-	// They span the life of the client and do not come from a caller.
+	// Both contexts are the client's own and do not come from a caller.
 	lifetime, work       context.Context
 	endLifetime, endWork context.CancelFunc
 	started              sync.Once
@@ -153,8 +153,8 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook bounds a single question whose ctx has no deadline, so that a hung
-// backend blocks no caller for ever.
+// maxLook bounds one question to the backend whose ctx has no deadline, so
+// that a hung backend blocks no caller for ever.
 const maxLook = 5 * time.Second
 
 // question is a public operation that asks the backend once.
@@ -262,7 +262,7 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// end finishes a public operation. It first ends the leases that ran out meanwhile,
+// end finishes a public operation. end first ends the leases that ran out meanwhile,
 // so that no call returns after a deadline while the lease still looks held (L3).
 func (c *Client) end() {
 	c.expireDue()
@@ -283,7 +283,7 @@ func (c *Client) expireDue() instant {
 	return now
 }
 
-// start starts the goroutines that listen to the backend, before the first lock is asked for.
+// start starts the goroutine that receives the backend's notices, before the first acquire.
 func (c *Client) start() {
 	c.started.Do(func() {
 		if c.b.watcher != nil {
@@ -309,7 +309,7 @@ func (c *Client) stopSpawning() {
 	c.ended = true
 }
 
-// wrap makes an Error of err; nil stays nil, and an Error stays as it is.
+// wrap returns err as an Error. It returns nil for nil, and an Error unchanged.
 func (c *Client) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil

@@ -20,12 +20,12 @@ func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 // one after the other, without a suspend in between.
 const noise = time.Millisecond
 
-// clock is the only clock by which core decides anything. It counts the time
-// in which the machine was suspended, because a lease expires in the store
-// meanwhile. Go's monotonic clock does not count that time.
+// clock is the only clock by which core decides anything. clock counts the
+// time in which the machine was suspended, because a lease expires in the
+// store meanwhile. Go's monotonic clock does not count that time.
 type clock struct {
 	base time.Time
-	// boot reads a clock that counts suspends. It is nil when the system has none.
+	// boot reads a clock that counts suspends. boot is nil when the system has none.
 	boot  func() (time.Duration, bool)
 	start time.Duration // boot's reading at base
 	// suspended is how far boot's clock has gone ahead of the monotonic
@@ -64,17 +64,17 @@ func (c *clock) now() instant {
 	return instant(mono).add(time.Duration(c.suspended.Load()))
 }
 
-// early is now without asking the kernel for new suspends, and so never
-// later than now. It is safe only for the instant at which a request is
-// sent, because the deadline counts from it.
+// early is like now, but does not ask the kernel for new suspends, and so
+// is never later than now. It is safe only for the instant at which a
+// request is sent, because the deadline counts from it.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended between i and
-// now. It is for an i that was computed from an age that another process measured:
-// such an age counts no suspend, so that i would be too late. The clocks are read
-// in the opposite order to now, so a pause may look like a suspend but hides none.
+// sleptSince reports whether the machine may have been suspended between i and now. i
+// may have been computed from an age that another process measured. Such an age
+// counts no suspend, so that i would be too late after one. The clocks are read in
+// the opposite order to now, so a pause may look like a suspend but hides none.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -98,8 +98,8 @@ func (c *clock) note(growth time.Duration) {
 	}
 }
 
-// time converts an instant to a time that compares with time.Now as long as the
-// machine is not suspended again. It counts the suspends that a call of now has seen.
+// time converts an instant to a time that compares with time.Now as long as the machine
+// is not suspended again. time counts the suspends that a call of now has seen.
 func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }

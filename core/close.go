@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// releasers is how many leases Close releases at the same time. It is large
-// because a lease that cannot be released blocks one of these places until
-// ctx ends, for example when a foreign transaction has locked its row.
+// releasers is how many leases Close releases at the same time. releasers is
+// large because a lease that cannot be released blocks one of these places
+// until ctx ends, for example when a foreign transaction has locked its row.
 const releasers = 1024
 
 // Close stops campaigns and observers, ends the contexts of the callbacks of
@@ -24,8 +24,8 @@ const releasers = 1024
 // When ctx ends first, callbacks are no longer waited for, and their locks are
 // left to expire. While the backend does not answer, Close goes on trying to
 // release each lease, until ctx has ended and Options.CleanupBudget has passed
-// after that, or until the lease has expired. So pass a ctx that ends. The
-// error says which lock could not be released.
+// after that, or until the lease has expired. So pass a ctx that ends to
+// Close. The error says which lock could not be released.
 //
 // At its end Close waits until Logger and OnEvent have received every event.
 // It waits for at most Options.CleanupBudget, or only a moment if ctx has
@@ -69,8 +69,8 @@ func (c *Client) shutdown(ctx context.Context) error {
 	return joinErrors(err, c.b.Close(ctx))
 }
 
-// join waits for the client's goroutines. They all end when the context work ends, except
-// a goroutine that is stuck in a health check, or in a backend that ignores its ctx.
+// join waits for the client's goroutines. These goroutines all end when the context work ends,
+// except a goroutine that is stuck in a health check, or in a backend that ignores its ctx.
 func (c *Client) join(ctx context.Context) error {
 	joined := make(chan struct{})
 	go func() {
@@ -106,9 +106,9 @@ func (c *Client) drain(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases every lease under which no callback works, and
-// continues the clean-ups that the janitor has left, until ctx ends. It
-// returns one element for each of them: its error, or nil if it succeeded.
+// releaseAll releases every lease under which no callback works, and continues
+// the clean-ups that the janitor has left, until ctx ends. It returns one
+// element for each release and clean-up: the error, or nil for success.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string

@@ -177,7 +177,7 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// waitsFirst reports whether a enters the store's queue before it asks for the lock. It does
+// waitsFirst reports whether a enters the store's queue before it asks for the lock. That is
 // so if other hosts wanted the lock recently: the store then grants the lock by itself to
 // the first in the queue, even if the lock is free. One request then does the work of two.
 func (a *contender) waitsFirst() bool {
@@ -289,8 +289,8 @@ const (
 	// maxAsk is the longest time that the head of a queue waits before it
 	// asks the store again (K4).
 	maxAsk = time.Second
-	// waitSlack is how much longer than requested a wait may take. It bounds a
-	// wait that hangs, so that the head of the queue asks again in time (K4).
+	// waitSlack is how much longer than requested a wait may take. waitSlack bounds
+	// a wait that hangs, so that the head of the queue asks again in time (K4).
 	waitSlack = time.Second
 	// A wake-up is spurious if the wait and the refusal after it together take less than
 	// spuriousWake plus two round trips to the store. A round trip counts as at most maxRTT.
@@ -384,8 +384,8 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 
 // doubts reports whether g, a grant that the store made by itself, must be confirmed by a request.
 // began is when the wait that returned g began. g is doubtful if its renewal might come too late,
-// or if g.sent was computed across a suspend that the plugin's clock did not count. So is g for a
-// lock with AtLeast, which must stay taken that long even if the holder is lost.
+// or if g.sent was computed across a suspend that the plugin's clock did not count. g is also
+// doubtful for a lock with AtLeast, which must stay taken even if the holder is lost.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)
@@ -426,7 +426,7 @@ func (a *contender) tellWaitFailed(err error) {
 	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
-// backoff computes growing pauses. Each pause is random, between half of last and last.
+// backoff computes growing pauses. The pauses are random, between half of last and last.
 type backoff struct{ from, to, last time.Duration }
 
 func (b *backoff) next() time.Duration {

@@ -18,7 +18,7 @@ type ElectorOptions struct {
 }
 
 // Elector is an election: at most one of all candidates for a name is the
-// leader. It holds nothing itself and needs no closing.
+// leader. Elector holds nothing itself and needs no closing.
 type Elector struct {
 	c    *Client
 	lock *Lock
@@ -80,10 +80,10 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 // and must return when the term's context ends (E4). Run and [Client.Close]
 // wait until fn has returned.
 //
-// A term ends voluntarily when ctx ends, when Resign is called, or when fn
-// returns. Its context is then cancelled, renewal goes on until fn has returned,
-// and only then is the term resigned, so that no successor leads while fn still
-// runs. A lost term, and one that reached MaxHold, is left to expire (E2).
+// A term ends voluntarily when ctx ends, when Resign is called, or when fn returns.
+// The term's context is then cancelled, renewal goes on until fn has returned, and
+// only then is the term resigned, so that no successor leads while fn still runs. A
+// lost term, and one that reached MaxHold, is left to expire (E2).
 //
 // The error satisfies errors.Is for ctx.Err() when ctx has ended. Before
 // that, Run returns only for an error that makes campaigning pointless, such
@@ -162,9 +162,9 @@ func newTerm(ctx context.Context, lease *Lease) *Term {
 	return t
 }
 
-// Context returns the context under which to lead. It ends when the term is lost
-// or resigned. In Elector.Run it also ends when the ctx of Run ends or the client
-// closes. It carries the values of the ctx that was passed to Campaign or Run.
+// Context returns the context under which to lead. That context ends when the term is
+// lost or resigned. In Elector.Run it also ends when the ctx of Run ends or the client
+// closes. The context has the values of the ctx that was passed to Campaign or Run.
 func (t *Term) Context() context.Context {
 	t.lease.c.expireDue()
 	return t.ctx

@@ -28,8 +28,8 @@ var (
 // Locks are not reentrant, so waiting could only end with that lease. Comes with ErrHeld.
 //
 // A ctx that context.WithoutCancel made from one of these, and that got its
-// own end later, looks the same. It is also refused while the lease lives.
-// Work that goes on after the lease needs a ctx from elsewhere.
+// own end later, looks the same. Such a ctx is also refused while the lease
+// lives. Work that goes on after the lease needs a ctx from elsewhere.
 var ErrReentrant = errors.New("lock is held by its caller")
 
 // HeldError says who holds a lock, and for how much longer if that is known.
@@ -100,7 +100,7 @@ func CauseName(err error) string {
 	return ""
 }
 
-// Error is the error of every operation of this package. It says which
+// Error is the error of every operation of this package. Error says which
 // operation failed, on which backend and lock, and why.
 type Error struct {
 	Op      string // acquire, release, campaign, inspect, ...

@@ -61,10 +61,9 @@ func (k EventKind) level() slog.Level {
 type Event struct {
 	Kind EventKind
 	Time time.Time // when the event happened, not when it is delivered
-	// Context has the values of the ctx of the operation that caused the event,
-	// and never ends. An event without an operation, such as a renewal or a
-	// loss, has the values of the ctx of the acquire. Events of the plugin and
-	// the client have context.Background().
+	// Context has the values of the ctx of the operation that caused the event, and never ends. An
+	// event without an operation, such as a renewal or a loss, has the values of the ctx of the
+	// acquire. Events of the plugin and the client have context.Background().
 	Context                     context.Context
 	Backend, Name, Owner, Label string
 	Token                       uint64
@@ -95,7 +94,7 @@ type emitter struct {
 	on    func(Event)
 	queue *deliver.Queue[Event]
 
-	// routine is whether the logger enables Debug. It is stored because the logger
+	// routine is whether the logger enables Debug. routine is stored because the logger
 	// is code of the application and may block, so the hot path must not call it.
 	routine atomic.Bool
 	askAt   atomic.Int64 // when to ask the logger again; never while a call of it is under way
@@ -132,8 +131,9 @@ func (e *emitter) add(ev Event) bool {
 	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)
 }
 
-// addEnd queues the event of a lease's end. It is never dropped if known, which says that the event
-// of the grant was queued: a reader that counts both kinds must not count an ended lease as held.
+// addEnd queues the event of a lease's end. The event is never dropped if known is true, which
+// means that the event of the grant was queued: a reader that counts both kinds must not count an
+// ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind) {
 		e.queue.Force(e.complete(ev), 1)

@@ -194,7 +194,7 @@ func TestOnEventThatEndsItsGoroutine(t *testing.T) {
 }
 
 // panicking is an environment variable of the process that
-// TestPanicInACallbackEndsTheProcess starts. It says which callback panics.
+// TestPanicInACallbackEndsTheProcess starts. panicking says which callback panics.
 const panicking = "LOCKBENCH_TEST_PANIC"
 
 type panicHandler struct{ blocker }

@@ -17,8 +17,8 @@ func client(store *memory.Store, label string) *core.Client {
 	return core.New(store.Open(), &core.Options{Label: label, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// The function holds the lock while it runs. Its ctx ends when the lease is
-// lost, and the lock is released when the function returns.
+// The function holds the lock while it runs. The ctx of the function ends
+// when the lease is lost, and the lock is released when the function returns.
 func ExampleLock_Do() {
 	ctx := context.Background()
 	c := client(memory.NewStore(), "billing-1")
@@ -37,7 +37,7 @@ func ExampleLock_Do() {
 	// <nil>
 }
 
-// At most one host runs the job. The others skip it, and know which host runs it.
+// At most one host runs the job. The other hosts skip the job, and know which host runs it.
 func ExampleLock_TryDo() {
 	ctx := context.Background()
 	store := memory.NewStore()

@@ -91,8 +91,8 @@ func TestOwnGrant(t *testing.T) {
 	})
 }
 
-// TestOwnGrantIsLost covers a lease whose renewals all fail. It must end
-// before the store lets it expire.
+// TestOwnGrantIsLost covers a lease whose renewals all fail. The lease must
+// end before the store lets it expire.
 func TestOwnGrantIsLost(t *testing.T) {
 	for _, tc := range []struct {
 		cause string

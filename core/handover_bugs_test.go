@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are bugs of a hand-over, or of a grant that the store makes by itself. Each replaces
-// one condition of this package or, if does is set, one statement. The test caught must then fail.
+// handoverBugs are bugs of a hand-over, or of a grant that the store makes by itself. Each bug
+// replaces one condition of this package or, if does is set, one statement. Test caught must fail.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool

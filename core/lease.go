@@ -82,7 +82,7 @@ func (e *leaseCtx) end(cause error) {
 	<-e.ctx.Done()
 }
 
-// newLease makes a lease for contender a. It has no deadline and is not in the scheduler yet.
+// newLease makes a lease for contender a, with no deadline and not in the scheduler yet.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend sets the lease's times after a confirmed request. Its span began between sent and got.
+// extend sets the lease's times after a request whose span began between sent and got.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -121,27 +121,27 @@ func (l *Lease) Owner() string {
 	return l.owner
 }
 
-// Token returns the fencing token. It is higher than the token of every earlier
+// Token returns the fencing token. The token is higher than the token of every earlier
 // grant of this name, to the extent that Properties().Fencing claims. Send it with
-// every write, and let the resource refuse a token lower than one it has seen.
+// every write, and let the resource refuse a token lower than a token that it has seen.
 func (l *Lease) Token() uint64 {
 	l.c.expireDue()
 	return l.token
 }
 
-// Deadline returns when the lease ends unless it is renewed. That is the instant before
-// the last confirmed request was sent, plus the TTL, minus an allowance for clock drift.
-// The allowance is a hundredth of the TTL plus 2 ms, and at most a tenth of the TTL. A
-// store may grant a lock to a waiter by itself, for about 100 ms. Such a lease gets its
-// TTL when its first renewal is confirmed, one round trip later. Compare Deadline with
-// time.Now. After the lease has ended, Deadline returns the last deadline.
+// Deadline returns when the lease ends unless it is renewed. The deadline is the instant
+// before the last confirmed request was sent, plus the TTL, minus an allowance for clock
+// drift. The allowance is a hundredth of the TTL plus 2 ms, and at most a tenth of the
+// TTL. A store may grant a lock to a waiter by itself, for about 100 ms. Such a lease
+// gets its TTL when its first renewal is confirmed, one round trip later. Compare
+// Deadline with time.Now. After the lease has ended, Deadline returns the last deadline.
 func (l *Lease) Deadline() time.Time {
 	l.c.expireDue()
 	return l.c.clock.time(instant(l.deadline.Load()))
 }
 
-// Valid reports whether the lease is held right now. It reads the clock, and
-// so returns false at once if the process was paused past the deadline.
+// Valid reports whether the lease is held right now. Valid reads the clock,
+// and so returns false at once if the process was paused past the deadline.
 func (l *Lease) Valid() bool {
 	now := l.c.expireDue()
 	return l.alive.Load() && now < instant(l.deadline.Load())
@@ -228,8 +228,8 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 	}
 }
 
-// refusal returns the error for another acquire of this host while l is held. It is
-// made from the store's answer, or from what l knows if the store was not asked.
+// refusal returns the error for another acquire of this host while l is held. The error
+// has the holder from the store's answer, or what l knows if the store was not asked.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

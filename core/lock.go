@@ -13,31 +13,32 @@ import (
 
 // LockOptions of a Lock. Nil and zero fields mean the defaults.
 type LockOptions struct {
-	// TTL is how long the store keeps the lock after the last renewal. It is also how
-	// long others wait after this host has vanished together with its plugin. It must be
+	// TTL is how long the store keeps the lock after the last renewal. TTL is also how
+	// long others wait after this host has vanished together with its plugin. TTL must be
 	// within the bounds of the backend's Properties, and is never rounded. Default 10s.
 	TTL time.Duration
-	// RenewEvery is the interval between renewals. It must be less than TTL/2. Default TTL/3.
+	// RenewEvery is the interval between renewals. RenewEvery must be less than TTL/2. Default
+	// TTL/3.
 	RenewEvery time.Duration
-	// NoRenew makes leases of a fixed length. They are not renewed, and are lost
-	// at their deadline. The deadline counts from the sending of the request for
-	// the grant. If the store made the grant by itself, it counts from the sending
-	// of the first request after that. If AtLeast equals TTL, the lock stays taken
-	// for that time whatever happens to this process, and only [Client.Break] with
-	// the lease's token ends it sooner, from any host. RenewEvery and Healthy must
-	// not be set together with NoRenew. Default false.
+	// NoRenew makes leases of a fixed length. Such leases are not renewed, and are
+	// lost at their deadline. The deadline counts from the sending of the request
+	// for the grant. If the store made the grant by itself, the deadline counts
+	// from the sending of the first request after that. If AtLeast equals TTL, the
+	// lock stays taken for that time whatever happens to this process, and only
+	// [Client.Break] with the lease's token ends it sooner, from any host.
+	// RenewEvery and Healthy must not be set together with NoRenew. Default false.
 	NoRenew bool
 	// AtLeast keeps the lock taken for this long after its grant, even if it is
-	// released earlier or this host dies. At most TTL. AtLeast alone does not
-	// make a scheduled job run once: a host that is paused for longer than
+	// released earlier or this host dies. It is at most TTL. AtLeast alone does
+	// not make a scheduled job run once: a host that is paused for longer than
 	// AtLeast runs the job again. Package core/tick prevents that. Default 0.
 	AtLeast time.Duration
 	// MaxHold ends a lease after this time, with cause ErrMaxHold, as a
 	// safeguard against a holder that hangs but renews. Default 0, no limit.
 	MaxHold time.Duration
 	// Healthy is asked before each renewal, from a goroutine of the client. An
-	// error loses the lease, with cause ErrUnhealthy. It should return soon
-	// after its ctx ends. Default nil, which means always healthy.
+	// error loses the lease, with cause ErrUnhealthy. Healthy should return
+	// soon after its ctx ends. Default nil, which means always healthy.
 	Healthy func(context.Context) error
 	// ReleaseInBackground makes Do and TryDo return when the release has begun,
 	// one round trip before the store has confirmed it. The lease is over by
@@ -55,7 +56,7 @@ const (
 	maxValue   = 64 << 10
 )
 
-// Lock is one name on one backend, with options. It holds nothing itself and
+// Lock is one name on one backend, with options. Lock holds nothing itself and
 // needs no closing. Any number of leases may be acquired through it, one after
 // the other. Goroutines of one host that wait for the same name are served in
 // the order in which they came.
@@ -171,20 +172,20 @@ func checkValue(value []byte) error {
 // Name returns the lock's name.
 func (l *Lock) Name() string { return l.name }
 
-// Acquire waits until the lock is granted, ctx ends, or an error shows that
-// waiting cannot help (K1). It waits for a backend that is down, and for one
-// that refuses this client after it has served it once: servers are read-only
-// in a failover, and passwords are rotated (K8). [Client.Check] says why.
+// Acquire waits until the lock is granted, ctx ends, or an error shows that waiting
+// cannot help (K1). Acquire also waits for a backend that is down, and for a
+// backend that refuses this client but has served the client before: servers are
+// read-only in a failover, and passwords are rotated (K8). [Client.Check] says why.
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits
-// for itself. The error is [ErrReentrant] if ctx shows that. That is so if ctx
-// comes from Do, TryDo, Run or [Lease.Context] for this lock of this client.
+// for itself. The error is [ErrReentrant] if ctx shows that. ctx shows that if
+// it comes from Do, TryDo, Run or [Lease.Context] for this lock of this client.
 //
-// The error is an [*Error]. It satisfies errors.Is for ctx.Err() when ctx
-// has ended, and then also says what Acquire was waiting for. After an error
-// the caller owns nothing, unless the error is an [*IndeterminateError]:
-// then the store may keep a grant until the time that the error names.
-// Cleaning up takes at most Options.CleanupBudget after ctx has ended.
+// The error is an [*Error]. When ctx has ended, the error satisfies errors.Is
+// for ctx.Err(), and also says what Acquire was waiting for. After an error
+// the caller owns nothing, unless the error is an [*IndeterminateError]: then
+// the store may keep a grant until the time that the error names. Cleaning up
+// takes at most Options.CleanupBudget after ctx has ended.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -193,17 +194,15 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, "acquire")
 }
 
-// TryAcquire asks the store once and never waits for the lock (K2). If another
-// owner holds it, even in this host, the error satisfies errors.Is(err,
-// ErrHeld) and is a [*HeldError] for errors.As. If the store does not answer,
-// the error wraps ErrUnavailable and the attempt has been undone; if it could
-// not be undone, the error is an [*IndeterminateError]. If the store refuses
-// this client, which may also happen for a while in a failover, the error wraps
-// ErrDenied. While the store is silent, TryAcquire takes at most 3 s, or less
-// if the TTL is shorter or ctx ends before. Undoing the attempt then takes at
-// most Options.CleanupBudget (1 s by default). With a bound below 3 s,
-// TryAcquire would fail whenever a connection is lost and made anew. A job that
-// runs every second should pass a ctx that ends after a second.
+// TryAcquire asks the store once and never waits for the lock (K2). If another owner holds it, even
+// in this host, the error satisfies errors.Is(err, ErrHeld) and is a [*HeldError] for errors.As. If
+// the store does not answer, the error wraps ErrUnavailable and the attempt has been undone; if it
+// could not be undone, the error is an [*IndeterminateError]. If the store refuses this client,
+// which may also happen for a while in a failover, the error wraps ErrDenied. While the store is
+// silent, TryAcquire takes at most 3 s, or less if the TTL is shorter or ctx ends before. Undoing
+// the attempt then takes at most Options.CleanupBudget (1 s by default). With a bound below 3 s,
+// TryAcquire would fail whenever a connection is lost and made anew. A job that runs every second
+// should pass a ctx that ends after a second.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -219,10 +218,10 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 //
 // The error joins fn's error, the cause if the lease was lost before fn
 // returned, and the error of the release unless ReleaseInBackground is set.
-// It wraps ErrClosed if Close did not wait until fn had returned: then, too,
-// the lock is left to expire. An error that satisfies errors.Is(err,
-// [ErrUnreleased]) concerns the release alone: fn has returned nil while it
-// held the lease, and must not run again because of that error.
+// The error wraps ErrClosed if Close did not wait until fn had returned;
+// then, too, the lock is left to expire. An error that satisfies
+// errors.Is(err, [ErrUnreleased]) concerns the release alone: fn has returned
+// nil while it held the lease, and must not run again because of that error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.acquire(ctx, "acquire") })
 }
@@ -290,8 +289,8 @@ func afterWork(work, release error) error {
 	return joinErrors(work, release)
 }
 
-// leasesOf is the key under which a context carries the leases of a client that it
-// ends with. It is there to refuse an acquire that could only wait for its own caller.
+// leasesOf is the key under which a context carries the leases of a client that it ends
+// with. leasesOf is there to refuse an acquire that could only wait for its own caller.
 type leasesOf struct{ c *Client }
 
 // holding is a lease in a context. outer is the lease of the context that this one was made from.

@@ -33,10 +33,10 @@ func (a *contender) listen(ctx context.Context) *ear {
 	return e
 }
 
-// pause waits until it may help to ask the store again, for at most rest. It ends
-// when a release is reported or, as long as Notify has not called back yet, after
-// a pause that grows. Notify would miss a release between the refusal and its
-// first callback, so the first callback also wakes a. The contender asks once
+// pause waits until it may help to ask the store again, for at most rest. pause
+// ends when a release is reported or, as long as Notify has not called back yet,
+// after a pause that grows. Notify would miss a release between the refusal and
+// its first callback, so the first callback also wakes a. The contender asks once
 // after each wake-up, so a burst of callbacks cannot make it ask without limit.
 func (a *contender) pause(ctx context.Context, rest time.Duration) {
 	if a.ear == nil && a.lock.c.b.notifier != nil {

@@ -32,16 +32,16 @@ const (
 //   - Deadlines. The next lease keeps the deadline of the previous one: counted from
 //     the sending of the last request that the store has confirmed for this grant,
 //     or of the sign of life before a grant that the store made by itself. Only a
-//     renewal moves the deadline. It is compared with a clock that counts suspends,
-//     so no caller is handed a lease that expired while this process or machine
-//     stalled, nor a lease that will expire soon.
-//   - Tokens rise. Each hand-over adds one, and a later grant of the store has a higher
-//     grant number, and so a higher token than every hand-over before it.
-//   - Doubt. A lease whose renewal has failed, or whose plugin or store is
-//     down, is not handed over but released in the store. So is a lease of a client that closes.
+//     renewal moves the deadline. The deadline is compared with a clock that counts
+//     suspends, so no caller is handed a lease that expired while this process or
+//     machine stalled, nor a lease that will expire soon.
+//   - Tokens rise. Each hand-over adds one to the token. A later grant of the store has
+//     a higher grant number, and so a higher token than every hand-over before it.
+//   - Doubt. A lease whose renewal has failed, or whose plugin or store is down, is not handed
+//     over but released in the store. The same holds for a lease of a client that closes.
 //   - Loss. To the store, leases that follow each other are one lease. The answer
-//     to a renewal that was sent for one of them applies to the lease that has
-//     followed it by then. So does a notice of the backend, and so does a Break.
+//     to a renewal that was sent for one of them applies to the lease that has the
+//     lock by then. A notice of the backend or a Break also applies to that lease.
 //   - Death. The plugin knows owner and grant, which stay the same: if the host dies
 //     between hand-overs, the plugin releases the lock. A restarted plugin learns both
 //     from the first renewal. A lock with AtLeast, which the plugin must know too, or
@@ -64,8 +64,8 @@ type shard struct {
 // mostOthers is how many names the map others of a shard may hold.
 const mostOthers = 64
 
-// queue is the queue of one name. Its shard's mutex guards it, and also the
-// fields of contender whose comment says so.
+// queue is the queue of one name. The shard's mutex guards the queue, and
+// also the fields of contender whose comment says so.
 type queue struct {
 	head   *contender
 	rest   []*contender

@@ -19,14 +19,14 @@ import (
 // expired in the store. After an error the client goes on trying in the
 // background until the lease has expired, or until Close. The error is an
 // [*IndeterminateError] if a request may have reached the store. Otherwise the
-// lock is still taken, and the error wraps ErrUnavailable or the reason for
-// which the store refuses. Both errors say when the lock is free at the latest.
-// An error that satisfies errors.Is(err, ErrNotHeld) means that the lease had
-// been lost before. As a [*NotHeldError] it says which owner holds the lock now.
+// lock is still taken, and the error wraps ErrUnavailable or the reason for which
+// the store refuses. Either error says when the lock is free at the latest. An
+// error that satisfies errors.Is(err, ErrNotHeld) means that the lease had been
+// lost before. As a [*NotHeldError] it says which owner holds the lock now.
 //
 // A goroutine of the same client that waits for the lock gets it at once, without asking
-// the store. It does not if it is the turn of other hosts, or if the lease is in doubt.
-// After such a hand-over Release returns nil whatever happened to ctx.
+// the store. There are two exceptions: it is the turn of other hosts, or the lease is in
+// doubt. After such a hand-over Release returns nil whatever happened to ctx.
 func (l *Lease) Release(ctx context.Context) error {
 	l.c.ops.Add(1) // begin is not called, because a lease may be released while Close waits
 	defer l.c.end()
@@ -229,8 +229,8 @@ func (l *Lease) over() instant {
 	return l.expiresBy
 }
 
-// withGrace returns a context with the values of ctx. It ends rest after ctx
-// has ended, or when the client has closed.
+// withGrace returns a context with the values of ctx. The returned context
+// ends rest after ctx has ended, or when the client has closed.
 func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -247,9 +247,9 @@ func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Con
 	}
 }
 
-// janitor continues clean-ups after their callers have received an error. It
-// tries each clean-up until it succeeds, until the grant has expired anyway,
-// or until the client closes. Close takes over the clean-ups that are left.
+// janitor continues clean-ups after their callers have received an error. janitor
+// tries each clean-up until it succeeds, until the grant has expired anyway, or
+// until the client closes. Close takes over the clean-ups that are left.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex

@@ -298,7 +298,7 @@ func (s *scheduler) revoked(n driver.Notice) {
 }
 
 // loseGrant ends the lease that this host now has under the grant to which token belongs.
-// find is called with s.mu held. It returns the cause, or nil to keep the lease.
+// find is called with s.mu held. find returns the cause, or nil to keep the lease.
 func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error) {
 	s.mu.Lock()
 	l := s.c.queues.holder(name)

@@ -17,8 +17,8 @@ const (
 	// maxSleep bounds how long the scheduler relies on one timer: timers
 	// stand still while the machine is suspended, but leases expire.
 	maxSleep = time.Second
-	// maxAhead is how much earlier than planned a renewal may be sent together with
-	// a renewal that is due. It may also be at most an eighth of its interval early.
+	// maxAhead is how much earlier than planned a renewal may be sent together with a
+	// renewal that is due. A renewal may also be early by at most an eighth of its interval.
 	maxAhead = 100 * time.Millisecond
 	// maxBatch is how many renewals are sent in one call at most.
 	maxBatch = 256
@@ -28,12 +28,12 @@ const (
 )
 
 // scheduler renews and ends every live lease of a client in time, with one
-// goroutine and one timer. It never waits for the backend: other goroutines
-// send the renewals, many in one call (L5).
+// goroutine and one timer. scheduler never waits for the backend: other
+// goroutines send the renewals, many in one call (L5).
 type scheduler struct {
 	c *Client
-	// earliest is an instant before which no lease ends. It may be too early but
-	// never too late. With it, every call can check cheaply for overdue leases.
+	// earliest is an instant before which no lease ends. earliest may be too early
+	// but never too late. With it, every call can check cheaply for overdue leases.
 	earliest atomic.Int64
 	// epoch counts how often the plugin has died.
 	epoch atomic.Uint64
@@ -99,12 +99,12 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	return true
 }
 
-// firstPause returns how long after now a short lease is first renewed. It is
-// renewed when a third of its remaining time has passed, so that a lease that
-// is released soon costs no renewal. But at least two round trips, as long as
-// the last one, must fit into the time left. Until a renewal is confirmed,
-// the deadline is that of the short span. The holder need not wait for it:
-// the store keeps owner and token for the whole span.
+// firstPause returns how long after now a short lease is first renewed. The
+// lease is renewed when a third of its remaining time has passed, so that a
+// lease that is released soon costs no renewal. But at least two round trips,
+// as long as the last one, must fit into the time left. Until a renewal is
+// confirmed, the deadline is that of the short span. The holder need not wait
+// for it: the store keeps owner and token for the whole span.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
@@ -256,7 +256,7 @@ func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	return batches
 }
 
-// sweep ends the leases that are overdue now. It is cheap when no lease is overdue.
+// sweep ends the leases that are overdue now. sweep is cheap when no lease is overdue.
 func (s *scheduler) sweep(now instant) {
 	if now < instant(s.earliest.Load()) {
 		return

@@ -46,8 +46,8 @@ func ReadConfig(r io.Reader) (Config, error) {
 	return cfg, nil
 }
 
-// ReadTarget reads the file that describes a target. It is a configuration file for
-// [ReadConfig], or only an address, which becomes the value of the key "address".
+// ReadTarget reads the file that describes a target. The file is a configuration file
+// for [ReadConfig], or only an address, which becomes the value of the key "address".
 func ReadTarget(r io.Reader) (Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxConfigFile+1))
 	if err != nil {

@@ -24,7 +24,7 @@ type Request struct {
 	// two names never collide (K6).
 	Name string
 	// Owner is the random id of one grant, made in core before the first byte
-	// is sent (L1): 1 to 64 characters of [A-Za-z0-9_-]. It is never reused.
+	// is sent (L1): 1 to 64 characters of [A-Za-z0-9_-]. Owner is never reused.
 	Owner string
 	// Label tells people who holds the lock: valid UTF-8, at most 256 bytes.
 	Label string
@@ -39,7 +39,7 @@ type Request struct {
 	// clock; only durations cross the wire.
 	TTL time.Duration
 	// Keep is how much longer the lock must stay taken at least, which is what
-	// is left of core's AtLeast. It is zero in most requests.
+	// is left of core's AtLeast. Keep is zero in most requests.
 	Keep time.Duration
 }
 
@@ -56,35 +56,35 @@ type Lock interface {
 	// holds Name is not a renewal and returns a HeldError too, with one
 	// exception. If the store made the grant by itself (see [Grant]) and
 	// neither TryAcquire nor Renew has confirmed it yet, this call confirms the
-	// grant. It then returns the grant's token, and the lease lives for TTL
-	// from now. TryAcquire returns [ErrWithdrawn] for an owner that was
+	// grant. TryAcquire then returns the grant's token, and the lease lives for
+	// TTL from now. TryAcquire returns [ErrWithdrawn] for an owner that was
 	// withdrawn. An error that wraps [ErrUnavailable] means that the outcome is
 	// unknown, and the caller must withdraw the owner before it asks again.
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
 
-	// Renew lets the lease of Name, Owner and Token live for TTL from now. It
-	// must compare owner and token in the same atomic step, and must never
-	// revive a lease that has expired or was deleted. It returns a
-	// [*NotHeldError] if that lease no longer exists. It ignores Keep, which
-	// only the plugin process reads.
+	// Renew lets the lease of Name, Owner and Token live for TTL from now.
+	// Renew must compare owner and token in the same atomic step, and must
+	// never revive a lease that has expired or was deleted. Renew returns a
+	// [*NotHeldError] if that lease no longer exists. Renew ignores Keep,
+	// which only the plugin process reads.
 	Renew(ctx context.Context, r Request) error
 
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter.
-	// It must compare owner and token in the same atomic step. With Keep > 0 it
-	// shortens the lease to Keep instead of deleting it, and never lengthens it.
-	// It returns a [*NotHeldError] if the lease does not exist. A repeated call
-	// is harmless (L7). No lease has Token zero: Release must return an error for
-	// it, either before it sends anything or as for any wrong token.
+	// Release must compare owner and token in the same atomic step. With Keep > 0
+	// it shortens the lease to Keep instead of deleting it, and never lengthens
+	// it. It returns a [*NotHeldError] if the lease does not exist. A repeated
+	// call is harmless (L7). No lease has Token zero: Release must return an
+	// error for it, either before it sends anything or as for any wrong token.
 	Release(ctx context.Context, r Request) error
 
-	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or
-	// may still do. It deletes a grant whatever its token, leaves the queue, and
+	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may
+	// still do. Withdraw deletes a grant whatever its token, leaves the queue, and
 	// passes a wake-up that the owner got to the next waiter. Once it has returned
-	// nil, no grant of that owner exists or can come: a TryAcquire that arrives
-	// later is refused with ErrWithdrawn (K3). It is not enough to find no grant,
-	// because the request may still be on its way. So refuse the owner in the store
-	// for at least a minute, or send the withdrawal after the request on the same
-	// ordered connection, or kill the connection of the request and wait until it
+	// nil, no grant of that owner exists or can come: a TryAcquire that arrives later
+	// is refused with ErrWithdrawn (K3). It is not enough that the store has no grant,
+	// because the owner's request may still be on its way. So refuse the owner in the
+	// store for at least a minute, or send the withdrawal after the request on the
+	// same ordered connection, or kill the connection of the request and wait until it
 	// is gone. To withdraw an owner that the store does not have is no error.
 	Withdraw(ctx context.Context, name, owner string) error
 
@@ -93,10 +93,10 @@ type Lock interface {
 	Inspect(ctx context.Context, name string) (Holder, error)
 
 	// Proclaim replaces the published value of the lease of Name, Owner and
-	// Token. It must compare owner and token in the same atomic step. It does
-	// not change the TTL. It returns a [*NotHeldError] if that lease no longer
-	// exists. A leader is the holder of a lease with a value; a lock and an
-	// election of one name are the same lock.
+	// Token. Proclaim must compare owner and token in the same atomic step.
+	// Proclaim does not change the TTL. Proclaim returns a [*NotHeldError] if
+	// that lease no longer exists. A leader is the holder of a lease with a
+	// value; a lock and an election of one name are the same lock.
 	Proclaim(ctx context.Context, r Request) error
 }
 
@@ -110,24 +110,24 @@ type Backend interface {
 	Check(ctx context.Context) error
 	// Properties returns the properties from memory.
 	Properties() Properties
-	// Close closes connections and ends goroutines, and returns after the last
-	// of them. It does not release leases. Calls after Close return [ErrClosed].
+	// Close closes connections and ends goroutines, and returns after the last of
+	// them. Close does not release leases. Calls after Close return [ErrClosed].
 	Close(ctx context.Context) error
 }
 
 // Waiter is an optional capability: the store wakes waiters, so that core need not poll.
 type Waiter interface {
 	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as Owner
-	// is woken, or at once if Name is free. It also returns after max, which is what is left of the
-	// holder's TTL, but at most a second: an expiry wakes no waiter, so core asks then. A backend
-	// may check the lock inside a Wait, for example once a second. The zero Grant is only a hint:
-	// the caller then calls TryAcquire (K4). Wait must not miss a release that follows the caller's
-	// refused TryAcquire. A release wakes one waiter, not all (K5). The place in the queue outlives
-	// the call. It ends with a grant, with a withdrawal, or after a time without a Wait or
-	// TryAcquire of Owner. That time is at least two seconds, and about two seconds if the lock is
-	// free. If the store grants by itself (see [Grant]) and other hosts had the lock recently, core
-	// calls Wait without a TryAcquire first. Wait then returns when the lease that it found is
-	// over. When ctx ends it returns ctx.Err().
+	// is woken, or at once if Name is free. Wait also returns after max, which is what is left of
+	// the holder's TTL, but at most a second: an expiry wakes no waiter, so core asks then. A
+	// backend may check the lock inside a Wait, for example once a second. The zero Grant is only a
+	// hint: the caller then calls TryAcquire (K4). Wait must not miss a release that follows the
+	// caller's refused TryAcquire. A release wakes one waiter, not all (K5). The place in the queue
+	// outlives the call. The place ends with a grant, with a withdrawal, or after a time without a
+	// Wait or TryAcquire of Owner. That time is at least two seconds, and about two seconds if the
+	// lock is free. If the store grants by itself (see [Grant]) and other hosts had the lock
+	// recently, core calls Wait without a TryAcquire first. Wait then returns when the lease that
+	// it found is over. When ctx ends it returns ctx.Err().
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
@@ -161,7 +161,7 @@ type Grant struct {
 	// Sent is an instant before the grant was made, on this process's monotonic
 	// clock.
 	Sent time.Time
-	// For is how long the store keeps the grant after it made the grant. It is
+	// For is how long the store keeps the grant after it made the grant. For is
 	// positive, and at most the TTL of the request and the FirstSpan of [Properties].
 	For time.Duration
 }

@@ -10,7 +10,7 @@ type Holder struct {
 	Value []byte
 	Token uint64 // zero for a foreign holder, which has no token
 	// TTL is the time left of the lease by the store's clock, rounded up to
-	// whole milliseconds. It is negative if the store knows no end.
+	// whole milliseconds. TTL is negative if the store knows no end.
 	TTL time.Duration
 	// Waiters is how many owners wait in the store's queue, or -1 if unknown.
 	Waiters int
@@ -19,8 +19,8 @@ type Holder struct {
 // Held reports whether the lock is held.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
-// by returns the part of an error's text that names the holder. It is empty if
-// the store keeps the lock for the next waiter in its queue.
+// by returns the part of an error's text that names the holder. That text is
+// empty if the store keeps the lock for the next waiter in its queue.
 func (h Holder) by() string {
 	switch {
 	case h.Label != "":
@@ -136,8 +136,8 @@ type Properties struct {
 	// microseconds since 1970, or the last token plus one if that is higher.
 	// From such a token operators can read since when a lock is held.
 	TimedTokens bool
-	// Durability says in a few words what a grant survives, as read from the server,
-	// such as "appendfsync everysec". It is "unknown" until the server was reached.
+	// Durability says in a few words what a grant survives, as read from the server, such
+	// as "appendfsync everysec". Durability is "unknown" until the server was reached.
 	Durability string
 	// Server is the store's product and version, or "" until the store was reached.
 	Server string

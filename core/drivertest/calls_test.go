@@ -112,8 +112,8 @@ func (c *calls) Break(ctx context.Context, name string, token uint64) error {
 	return c.breaks(ctx, name, token)
 }
 
-// valve lets calls through. It makes calls fail while the part behind it is
-// down, and makes them wait while that part is frozen.
+// valve lets calls through. valve makes calls fail while the part behind it
+// is down, and makes them wait while that part is frozen.
 type valve struct {
 	mu           sync.Mutex
 	down, frozen bool

@@ -228,8 +228,8 @@ type runner struct {
 	atOnce int          // callbacks that have not returned
 }
 
-// run starts Elector.Run. Its callback waits until the term's context ends,
-// and then calls after.
+// run starts Elector.Run. The callback of Run waits until the term's
+// context ends, and then calls after.
 func (c *client) run(t T, name string, o core.ElectorOptions, after func()) *runner {
 	t.Helper()
 	e := c.elector(t, name, o)

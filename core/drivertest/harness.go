@@ -40,7 +40,7 @@ type Harness struct {
 	// Plugin returns the plugin process behind a backend from Open.
 	Plugin func(b driver.Backend) Process
 	// Stacks returns the goroutine stacks of the plugin process behind a backend
-	// from Open. It is called when a case hangs, and may end the process.
+	// from Open. Stacks is called when a case hangs, and may end the process.
 	Stacks func(b driver.Backend) string
 	// Host starts another host process with its own plugin on the same store. If the
 	// host dies, that plugin releases the host's locks after delay; 0 means at once.
@@ -81,7 +81,7 @@ type Process interface {
 	Resume(t T) // SIGCONT
 }
 
-// Host is another host process, started from the same binary. It uses a
+// Host is another host process, started from the same binary. Host uses a
 // core.Client with its own plugin, and executes one command at a time.
 type Host interface {
 	Process

@@ -137,7 +137,7 @@ func wakesOne(t T, h *Harness) {
 	})
 }
 
-// wantWoken waits until exactly the waiters in want are woken, in that order. It excuses
+// wantWoken waits until exactly the waiters in want are woken, in that order. wantWoken excuses
 // another waiter only if this process stalled and so let the FirstSpan of a waiter end.
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
@@ -231,8 +231,8 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 	}
 }
 
-// othersTurn counts the grants to one host, whose goroutines always want the lock,
-// while another host waits. It allows two turns of that host, because on a busy machine
+// othersTurn counts the grants to one host, whose goroutines always want the lock, while
+// another host waits. othersTurn allows two turns of that host, because on a busy machine
 // the other host may miss one. A test of package core checks the length of one turn.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond

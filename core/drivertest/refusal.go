@@ -95,7 +95,7 @@ func leavesNothing(t T, h *Harness) {
 }
 
 // countLeft uses one lock and counts the entries in the store. nothing, called after other locks
-// were used, fails the case if there are more entries. It does nothing if h.Leftovers is nil.
+// were used, fails the case if there are more entries. If h.Leftovers is nil, nothing does nothing.
 func (h *Harness) countLeft(t T, b driver.Backend) (nothing func(what string)) {
 	t.Helper()
 	if h.Leftovers == nil {

@@ -23,7 +23,7 @@ const (
 	hangGrace = 2 * time.Second
 )
 
-// trial is the [T] of one run of a case. It runs the case in a separate
+// trial is the [T] of one run of a case. trial runs the case in a separate
 // goroutine, so that it can report a case that hangs.
 type trial struct {
 	ctx    context.Context
@@ -181,7 +181,7 @@ func (s noted) Start(t T, keepData bool) {
 	step(t, "the server was started, with its data: %t", keepData)
 }
 
-// harmed is the Process of a plugin. It records each action as a step.
+// harmed is the Process of a plugin. harmed records each action as a step.
 type harmed struct{ Process }
 
 func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }

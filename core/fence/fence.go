@@ -1,10 +1,10 @@
 // Package fence checks fencing tokens in the resource that they protect: it
 // remembers the highest token that it has seen for a name and refuses lower tokens.
 //
-// A lease alone cannot protect a resource. Its holder can be paused after it last looked at
-// the clock. The lease then expires, another holder starts to work, and the first holder,
-// when it wakes up, goes on writing. Every grant has a token that is higher than the tokens
-// of all earlier grants, so a resource that compares tokens refuses that late write.
+// A lease alone cannot protect a resource. The lease's holder can be paused after it last
+// looked at the clock. The lease then expires, another holder starts to work, and the first
+// holder, when it wakes up, goes on writing. Every grant has a token that is higher than the
+// tokens of all earlier grants, so a resource that compares tokens refuses that late write.
 //
 // A new holder must first write, or call [Guard.Raise]: from then on every
 // earlier holder is stale. If it first reads, and then writes a result of
@@ -13,8 +13,8 @@
 // times.
 //
 // The package imports only the standard library and knows nothing of locks, so
-// a service that takes no locks itself can use it. It always refuses the token
-// zero, which no grant has.
+// a service that takes no locks itself can use it. The package always refuses
+// the token zero, which no grant has.
 package fence
 
 import (
@@ -56,8 +56,8 @@ type Raiser interface {
 }
 
 // Guard is a [Raiser] in memory, for a resource that is in one process. The
-// zero Guard is ready for use, by any number of goroutines. It keeps one entry
-// for each name.
+// zero Guard is ready for use, by any number of goroutines. A Guard keeps one
+// entry for each name.
 //
 // To call Raise before a write is not enough if another write can come
 // between the check and the write. Use [Guard.Do] for such writes.

@@ -20,9 +20,9 @@ type File struct {
 	Path string
 }
 
-// Write replaces the file's content if token is not stale. It holds an exclusive
-// lock on the token file from the check until the content is replaced. It replaces
-// the file by a rename, so a reader sees either the old content or the new content.
+// Write replaces the file's content if token is not stale. It holds an exclusive lock
+// on the token file from the check until the content is replaced. Write replaces the
+// file by a rename, so a reader sees either the old content or the new content.
 func (f File) Write(token uint64, data []byte) error {
 	return f.guarded(token, func() error { return f.replace(data) })
 }

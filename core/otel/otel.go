@@ -29,17 +29,17 @@
 // its ctx ended before the store was asked; and _OTHER otherwise. For an acquire
 // that waited until its ctx ended, it names why the acquire had to wait.
 //
-// Every counter starts at 0, for every value of error.type. Its series exists as
-// soon as a client is made, or with lock.name as soon as there is an event of
-// that lock. So the first lost lease is an increase of an existing series.
+// Every counter starts at 0, for every value of error.type. The counter's series
+// exists as soon as a client is made, or with lock.name as soon as there is an
+// event of that lock. So the first lost lease is an increase of an existing series.
 //
-// There are two kinds of spans. "lock acquire" lasts from the call to the grant,
-// and is a child of the caller's span if the ctx has one. Its child "lock hold"
-// lasts from the grant to the end of the lease. Both have the attributes
-// lock.backend, lock.name, lock.owner and lock.token. "lock hold" has an event for
-// each time the lease became suspect, and an error status if the lease was lost.
-// An acquire that fails has only the first span, with error.type. The span has an
-// error status, unless another owner held the lock, which is a normal answer.
+// There are two kinds of spans. "lock acquire" lasts from the call to the grant, and
+// is a child of the caller's span if the ctx has one. "lock hold" is a child of
+// "lock acquire", and lasts from the grant to the end of the lease. Both spans have
+// the attributes lock.backend, lock.name, lock.owner and lock.token. "lock hold" has
+// an event for each time the lease became suspect, and an error status if the lease
+// was lost. An acquire that fails has only the first span, with error.type. The span
+// has an error status, unless another owner held the lock, which is a normal answer.
 package otel
 
 import (
@@ -82,8 +82,8 @@ type Options struct {
 	MetricName func(lock string) string
 }
 
-// Recorder records the events of any number of clients. It is safe for use by
-// many goroutines.
+// Recorder records the events of any number of clients. Recorder is safe for
+// use by many goroutines.
 type Recorder struct {
 	tracer trace.Tracer
 	name   func(string) string // nil if metrics have no names
@@ -122,7 +122,7 @@ func New(opts *Options) (*Recorder, error) {
 	return &Recorder{tracer: o.Tracers.Tracer(scope), name: o.MetricName, in: in, held: map[lease]open{}, zeroed: map[attribute.Distinct]bool{}}, nil
 }
 
-// OnEvent records ev. It is for use as core.Options.OnEvent.
+// OnEvent records ev. Use it as core.Options.OnEvent.
 func (r *Recorder) OnEvent(ev core.Event) {
 	ctx := ev.Context
 	if ctx == nil {

@@ -229,8 +229,8 @@ func (b *backend) setProperties(p driver.Properties) {
 	b.props.Store(&p)
 }
 
-// Close implements driver.Backend. It ends supervise and waits for it. If ctx
-// ends first, Close kills the process, and supervise then ends soon.
+// Close implements driver.Backend. Close ends supervise and waits for it. If
+// ctx ends first, Close kills the process, and supervise then ends soon.
 func (b *backend) Close(ctx context.Context) error {
 	b.closeOnce.Do(func() {
 		b.closing = context.WithoutCancel(ctx)
@@ -250,7 +250,7 @@ func (b *backend) Close(ctx context.Context) error {
 	return b.closeErr
 }
 
-// watchers passes each notice to every watcher, in the same order. It queues
+// watchers passes each notice to every watcher, in the same order. watchers queues
 // nothing, so core learns of a plugin's death before the next plugin process gets a
 // request.
 type watchers struct {

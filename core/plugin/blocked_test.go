@@ -76,7 +76,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 }
 
 // deafHost is an environment variable of a host process whose standard
-// error is not read. Its value is the address of the far store.
+// error is not read. The variable has the address of the far store.
 const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
 
 // deafReport is the output of a deaf host.
@@ -101,7 +101,7 @@ func beDeafHost(socket string) {
 }
 
 // deafRun holds leases, kills its plugin, and reports what happens to the
-// leases. It uses only the default logger.
+// leases. deafRun uses only the default logger.
 func deafRun(socket string) (r deafReport, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

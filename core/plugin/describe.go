@@ -25,8 +25,8 @@ const (
 
 // Describe runs the plugin binary at path with "describe --json". It checks the
 // binary as [Open] does, except for a checksum, and passes on as few environment
-// variables. It ends the process and all processes that it started, and limits
-// the size of the output. The error is an [*OpenError] unless ctx ended.
+// variables. Describe ends the process and all processes that it started, and
+// limits the size of the output. The error is an [*OpenError] unless ctx ended.
 func Describe(ctx context.Context, path string) (Description, error) {
 	l := &launcher{name: strings.TrimPrefix(filepath.Base(path), wire.Prefix)}
 	path, err := absolute(l.name, path)

@@ -130,7 +130,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// This is longer than the plugin searches for a proof. There is no event to poll for.
+	// The wait is longer than the plugin searches for a proof. There is no event to poll for.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))

@@ -163,8 +163,8 @@ func (l *lineLog) redact(v any) any {
 // maxHandshake is how many bytes of the first line on standard output are kept.
 const maxHandshake = 4 << 10
 
-// firstLine is the plugin's standard output. It returns the first line and
-// discards the rest itself: go-plugin stops reading at a line that is too
+// firstLine is the plugin's standard output. firstLine returns the first line
+// and discards the rest itself: go-plugin stops reading at a line that is too
 // long for it, and the plugin would then wait for ever for room in the pipe.
 type firstLine struct {
 	*os.File

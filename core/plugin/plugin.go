@@ -38,7 +38,7 @@ type Options struct {
 	// Further lines are dropped, and their number is logged. Default: slog.Default().
 	Logger *slog.Logger
 	// StartTimeout bounds the start of a plugin, including its
-	// configuration. It must not be negative. Default 5 s.
+	// configuration. StartTimeout must not be negative. Default 5 s.
 	StartTimeout time.Duration
 	// OnHostDeath says what the plugin does with this host's leases when this
 	// process dies. By default the plugin releases them at once.
@@ -58,7 +58,7 @@ type Policy struct {
 	// Abandon makes the plugin leave the leases to expire with their TTL.
 	Abandon bool
 	// Delay is how long after the host's death the plugin releases the leases, to allow
-	// for writes in flight and for children of the host. It must not be negative.
+	// for writes in flight and for children of the host. Delay must not be negative.
 	// Meanwhile the plugin renews the leases, however short their TTL is. If the plugin
 	// ends too, or cannot reach the store, the leases expire with their TTL.
 	Delay time.Duration
@@ -71,13 +71,13 @@ const (
 )
 
 // Open starts the plugin of the backend called name and returns a backend that
-// uses it. For a binary that is missing or bad, the error is an [*OpenError];
-// for a wrong configuration, it wraps [driver.ErrConfig]. After an error no
-// process is left. That the store is down is no error of Open; Check reports it.
+// uses it. For a binary that is missing or bad, the error is an [*OpenError]; for
+// a wrong configuration, it wraps [driver.ErrConfig]. After an error no process
+// is left. Open returns no error because the store is down; Check reports that.
 //
-// The backend's Properties always declare [driver.CapWatcher]. Its Close
-// returns within about 3 s, or sooner if ctx ends, and leaves no process,
-// socket or goroutine, even if the plugin is frozen.
+// The backend's Properties always declare [driver.CapWatcher]. The
+// backend's Close returns within about 3 s, or sooner if ctx ends, and
+// leaves no process, socket or goroutine, even if the plugin is frozen.
 func Open(ctx context.Context, name string, opts *Options) (driver.Backend, error) {
 	l, err := newLauncher(name, opts)
 	if err != nil {
@@ -209,8 +209,8 @@ var (
 	ErrNoMTLS        = errors.New("plugin cannot do mutual TLS")
 )
 
-// OpenError says why a plugin could not be started. It wraps Reason, which
-// is one of the errors of this package.
+// OpenError says why a plugin could not be started. OpenError wraps Reason,
+// which is one of the errors of this package.
 type OpenError struct {
 	Name   string // name of the backend
 	Path   string // path of the binary, or "" if none was found

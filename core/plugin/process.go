@@ -203,7 +203,7 @@ func (p *process) connectionError(which string, err error) error {
 }
 
 // heartbeats sends a heartbeat every second, and at once when a call has reached
-// its deadline. It gives the process up if a heartbeat is not answered.
+// its deadline. heartbeats gives the process up if a heartbeat is not answered.
 func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
@@ -225,9 +225,9 @@ func (p *process) heartbeats(s wire.Session) {
 	}
 }
 
-// answered waits for heartbeat seq. It counts only the time in which this
-// host process itself ran, slice by slice. A pause of the host, or a lack
-// of CPU time, thus does not make a plugin look frozen.
+// answered waits for heartbeat seq. answered counts only the time in which
+// this host process itself ran, slice by slice. A pause of the host, or a
+// lack of CPU time, thus does not make a plugin look frozen.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()

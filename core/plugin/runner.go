@@ -30,9 +30,9 @@ const lifelineFd = 3
 // bounded because a child of the process may hold the other end of the pipe for ever.
 const drainFor = 250 * time.Millisecond
 
-// osProcess is one run of a plugin binary. It is a runner for go-plugin, because
-// go-plugin's own runner passes the host's standard input and process group on to
-// the plugin, gives it no lifeline, and waits for a process without a limit.
+// osProcess is one run of a plugin binary. osProcess is a runner for go-plugin,
+// because go-plugin's own runner passes the host's standard input and process group
+// on to the plugin, gives it no lifeline, and waits for a process without a limit.
 type osProcess struct {
 	path     string
 	dir      *socketDir // this run's sockets; reap or abort removes it
@@ -104,7 +104,7 @@ func (p *osProcess) Start(context.Context) error {
 	return nil
 }
 
-// reap waits for the process and frees its resources. Its end is the closing of exited.
+// reap waits for the process and frees its resources. At its end, reap closes exited.
 func (p *osProcess) reap(stderr *os.File) {
 	p.wait()
 	if p.status() == nil {
@@ -173,8 +173,8 @@ func (p *osProcess) byItself() bool {
 	return !p.killed || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL
 }
 
-// crashed reports, once exited is closed, whether the process may have
-// printed why it ended. That is so unless a signal is known to have ended it.
+// crashed reports, once exited is closed, whether the process may have printed
+// why it ended. The process may have, unless a signal is known to have ended it.
 func (p *osProcess) crashed() bool { return p.status() == nil || p.status().Exited() }
 
 // succeeded reports, once exited is closed, whether the exit status was 0.
@@ -262,8 +262,8 @@ func environ(extra []string) []string {
 }
 
 // servedBy records the process at the other end of conn, if it is not the started
-// process. It differs if the host has started a wrapper. It may have left the
-// process group, because some wrappers start their child in a new session.
+// process. That process differs if the host has started a wrapper. It may have left
+// the process group, because some wrappers start their child in a new session.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -21,12 +21,12 @@ const (
 	maxLinks = 40
 )
 
-// checkSafe returns an error for a binary that any user of this machine could
-// replace. It follows the path as the kernel does, through every directory and
-// every symbolic link. If any user may write to a directory, it refuses every entry
-// of that directory on the path. There is one exception: a directory that belongs
-// to this user or root is accepted in a sticky directory such as /tmp, because no
-// other user can rename it there. It does not check the owners of other files.
+// checkSafe returns an error for a binary that any user of this machine could replace.
+// checkSafe follows the path as the kernel does, through every directory and every symbolic
+// link. If any user may write to a directory, checkSafe refuses every entry of that
+// directory on the path. The exception is a sticky directory such as /tmp: a directory in
+// it that belongs to this user or root is accepted, because no other user can rename it.
+// checkSafe does not check the owners of other files.
 func checkSafe(path string) error {
 	var done []string // the elements followed so far, with links resolved
 	rest := parts(path)
@@ -131,11 +131,11 @@ func exhausted(err error) bool {
 }
 
 // verify checks that the binary can be executed and that no other user could have
-// replaced it. It compares the binary with the checksum file, if there is one. It
-// runs before each start. Note: a user who can write to the binary can still
-// replace it between this check and the start, so its whole path must be safe. To
-// execute the open file that was compared would not work for a script, whose
-// interpreter opens the script again.
+// replaced it. It compares the binary with the checksum file, if there is one.
+// verify runs before each start. Note: a user who can write to the binary can
+// still replace it between this check and the start, so its whole path must be
+// safe. To execute the open file that was compared would not work for a script,
+// whose interpreter opens the script again.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)
 	if err == nil {

@@ -21,8 +21,8 @@ const (
 	sweepAfter = time.Minute
 )
 
-// socketDir is a directory that only this user can enter. Its host holds a lock on
-// it, so that a later host can remove it if this host dies without removing it.
+// socketDir is a directory that only this user can enter. Its host holds a lock on the
+// directory, so that a later host can remove the directory if this host dies without doing so.
 type socketDir struct {
 	path  string
 	claim *os.File // the open directory; its lock lasts as long as this host lives

@@ -55,8 +55,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 			"plugin frozen":  func(_, plugin int) error { return syscall.Kill(plugin, syscall.SIGSTOP) },
 		} {
 			t.Run(name+"/"+harm, func(t *testing.T) {
-				// If another test starts a process while the script is open for writing,
-				// the script cannot be executed. So it is written before t.Parallel.
+				// If another test starts a process while the script is open for writing, the
+				// script cannot be executed. So the script is written before t.Parallel.
 				path := wrapped(t, script)
 				t.Parallel()
 				s := newStore(t)
@@ -169,7 +169,7 @@ func TestOutputIsAlwaysRead(t *testing.T) {
 }
 
 // TestInheritedDescriptorsAreClosed covers a descriptor that a library of the host
-// has opened without FD_CLOEXEC. It must not stay open in the plugin.
+// has opened without FD_CLOEXEC. The descriptor must not stay open in the plugin.
 func TestInheritedDescriptorsAreClosed(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

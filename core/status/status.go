@@ -7,7 +7,7 @@
 //	mux.Handle("GET /leader", &h)
 //
 // /ready answers 200 if, for each client, the store answers [core.Client.Check] or the host
-// sees a leader of an election that it follows with that client. Otherwise it answers 503
+// sees a leader of an election that it follows with that client. Otherwise /ready answers 503
 // with the reason as text. So a rollout with a wrong address stops at its first host, and a
 // store that is busy for a moment makes no follower unready. Use /ready for a readiness probe
 // only: a liveness probe that depends on the store would kill all hosts during an outage.
@@ -45,10 +45,10 @@ type Leader struct {
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
 	// Since is when this host first saw that leader, or first saw that there
-	// was none, by its own clock. It is null before the store has answered.
+	// was none, by its own clock. Since is null before the store has answered.
 	Since *time.Time `json:"since"`
 	// StaleSince is when this host lost sight of the store, and Error says why.
-	// The other fields then describe the last known leader.
+	// While StaleSince is set, the other fields describe the last known leader.
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	Error      string     `json:"error,omitempty"`
 }
@@ -56,8 +56,8 @@ type Leader struct {
 // seen reports whether there is a leader and the store can be reached.
 func (l Leader) seen() bool { return l.Held && l.StaleSince == nil }
 
-// Handler answers /ready and /leader. It looks only at the last element of the
-// path. Its zero value is ready for use, by many goroutines.
+// Handler answers /ready and /leader. Handler looks only at the last element
+// of the path. The zero Handler is ready for use, by many goroutines.
 type Handler struct {
 	mu        sync.Mutex
 	clients   []*core.Client
@@ -143,8 +143,8 @@ func (h *Handler) sees(c *core.Client) bool {
 	return false
 }
 
-// Leader returns the state of the followed election of that name, as this host sees it. The
-// name "" means the election that was followed first. It returns false if none matches.
+// Leader returns the state of the followed election of that name, as this host sees it. The name ""
+// means the election that was followed first. Leader returns false if no followed election matches.
 func (h *Handler) Leader(name string) (Leader, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -31,11 +31,11 @@ type result struct {
 // attempt runs fn for the tick at, if no other host has taken the tick.
 //
 // attempt acquires the job's lock first, so that a host that dies while it waits for the
-// previous run has not taken the tick. All waiting ends when the tick is Late old: a timer
-// then cancels the calls under way, and fn is not called after the timer has fired. Until then
-// attempt tries again, whatever the store answers and whatever happens to the job's lock. It
-// stops earlier for an error after which no try can succeed (see pointless). If patient is
-// false, it also stops if the store refuses this client before the job's lock was acquired.
+// previous run has not taken the tick. All waiting ends when the tick is Late old: a timer then
+// cancels the calls under way, and fn is not called after the timer has fired. Until then
+// attempt tries again, whatever the store answers and whatever happens to the job's lock.
+// attempt stops earlier for an error after which no try can succeed (see pointless). If patient
+// is false, it also stops if the store refuses this client before the job's lock was acquired.
 func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(context.Context, Tick) error) (r result) {
 	late, keep := j.spans(at)
 	wctx, cancel := context.WithCancelCause(ctx)

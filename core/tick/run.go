@@ -127,7 +127,7 @@ type lateTick struct {
 	err error // why it was not run
 }
 
-// wait waits until the tick at is due. The zero time is never due. It returns false when ctx ends.
+// wait waits until tick at is due; the zero time never is. wait returns false when ctx ends.
 func (r *run) wait(ctx context.Context, at time.Time) bool {
 	for ctx.Err() == nil {
 		d := nap

@@ -15,13 +15,13 @@
 // two hosts differ by less than 49 hundredths of [Options] Keep. Third, all
 // hosts give a job the same name, schedule, Late and Keep.
 //
-// This holds however long a process is paused, and at whatever instruction. It
-// also holds if the process, its plugin or its machine dies: a tick whose
-// function was killed while it ran is not run again.
+// No tick is run twice, however long a process is paused, and at whatever
+// instruction. That also holds if the process, its plugin or its machine dies:
+// a tick whose function was killed while it ran is not run again.
 //
-// Without Overlap, a tick does not run while the previous tick still runs. This is only the
-// guarantee of a lock: a function whose lease is lost must stop when its ctx ends. If the process
-// is paused after its last look at the clock, only the token protects (see package core).
+// Without Overlap, a tick does not run while the previous tick still runs. That guarantee is only
+// that of a lock: a function whose lease is lost must stop when its ctx ends. If the process is
+// paused after its last look at the clock, only the token protects (see package core).
 //
 // A tick is not run if, from its time until Late after it,
 //   - every host was stopped, or could not reach the store;
@@ -86,9 +86,9 @@ var ErrLate = errors.New("too late for the tick")
 // errForgotten means that the store may no longer know whether the tick was taken.
 var errForgotten = fmt.Errorf("%w: it is more than half of Keep ago", ErrLate)
 
-// Schedule says when a job is due. It must yield the same ticks on all hosts. So New
-// refuses a schedule that counts from the time of the call, as @every of a cron library
-// does. A Schedule of github.com/robfig/cron/v3 is suitable if it has a time zone.
+// Schedule says when a job is due. Schedule must yield the same ticks on all hosts. New
+// therefore refuses a schedule that counts from the time of the call, as @every of a cron
+// library does. A Schedule of github.com/robfig/cron/v3 is suitable if it has a time zone.
 type Schedule interface {
 	// Next returns the first tick after t, or the zero time if there is none.
 	Next(t time.Time) time.Time
@@ -111,10 +111,10 @@ type Options struct {
 	// or that had to wait for the previous run. The default is the time until the next
 	// tick, but at most an hour, and at most half of Keep and of the backend's longest TTL.
 	Late time.Duration
-	// Keep is how long the store records that a tick was taken. It must be at least
-	// 2 * Late, and is rounded up to a TTL of the backend. The store holds the
-	// locks of all ticks within Keep. Wall clocks of hosts may differ by less than
-	// 49 hundredths of Keep. Default 2 * Late, but at least a minute, or the
+	// Keep is how long the store records that a tick was taken. Keep must be at
+	// least 2 * Late, and is rounded up to a TTL of the backend. The store holds
+	// the locks of all ticks within Keep. Wall clocks of hosts may differ by less
+	// than 49 hundredths of Keep. Default 2 * Late, but at least a minute, or the
 	// backend's longest TTL if that is shorter.
 	Keep time.Duration
 	// Lock has the options of the lock that is held while the function runs, such as
@@ -132,8 +132,8 @@ type Options struct {
 	OnEvent func(Event)
 }
 
-// Job is a name and a schedule, at whose ticks a function is due. It is safe for
-// use by many goroutines, and needs no closing.
+// Job is a name and a schedule, at whose ticks a function is due. Job is safe
+// for use by many goroutines, and needs no closing.
 type Job struct {
 	c        *core.Client
 	name     string
@@ -147,8 +147,8 @@ type Job struct {
 // Tick is one tick that this host runs.
 type Tick struct {
 	At time.Time // when the tick is due
-	// Lease is the lease that is held while the function runs. Its tokens
-	// rise from tick to tick, unless the job has Overlap.
+	// Lease is the lease that is held while the function runs. The tokens
+	// of these leases rise from tick to tick, unless the job has Overlap.
 	Lease *core.Lease
 }
 
@@ -228,12 +228,12 @@ func (j *Job) mark(at time.Time) (*core.Lock, error) {
 }
 
 // Once calls fn for the tick that is due now, unless another host runs or has
-// run that tick, and returns when fn has returned. It is for a scheduler that
+// run that tick, and returns when fn has returned. Once is for a scheduler that
 // starts a program at each tick, such as cron or a systemd timer. If the next
 // tick is due within a tenth of Late, and within a second, Once waits for it.
 //
-// The error satisfies errors.Is(err, core.ErrHeld) if another host has the tick. It
-// satisfies errors.Is(err, ErrLate) if it was too late for the last tick, or if the
+// The error satisfies errors.Is(err, core.ErrHeld) if another host has the tick. The
+// error satisfies errors.Is(err, ErrLate) if it was too late for the last tick, or if the
 // previous run did not end in time. In both cases fn was not called. Otherwise the error
 // is that of fn, joined with the cause if its lease was lost, or that of the store.
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {

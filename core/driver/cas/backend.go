@@ -102,10 +102,10 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 // returns an error. If another client has changed the record meanwhile, change reads
 // the record again and calls f again. It returns the Entry that Put returned.
 //
-// The clock is read before the record is written. So a lease that f finds expired has expired,
-// and a lease whose end f sets lives at least as long as requested. No client writes between
-// the read and the write, so f's decision still holds at the write, with one exception: a
-// lease that f finds alive may have expired by then. Renew must take care of that.
+// The clock is read before the record is written. So a lease that f finds expired has certainly
+// expired, and a lease whose end f sets lives at least as long as requested. No client writes
+// between the read and the write, so f's decision still holds at the write, with one exception:
+// a lease that f finds alive may have expired by then. Renew must take care of that.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
 		e, r, err := b.read(ctx, name)
@@ -171,10 +171,10 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return granted.Revision, nil
 }
 
-// Renew must find out whether the store wrote the renewal before the lease expired. That is
-// certain if the requests took no longer than the lease's time left, or if Put returned the time
-// of the write. Otherwise Renew reads the record. A renewal that was written too late is void to
-// all readers (see holder.void); if the store does not say when it wrote, Renew ends the lease.
+// Renew must know whether the store wrote the renewal before the lease expired. The renewal was
+// certainly in time if the requests took no longer than the lease's time left, or if Put's Written
+// was. Otherwise Renew reads the record. A renewal that was written too late is void to all readers
+// (see holder.void); if the store does not say when it wrote, Renew ends the lease.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -273,7 +273,7 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 }
 
 // look returns the holder of name. The store may read its clock after the record, and the lease may
-// be renewed in between. So look takes a lease as over only if a second read finds the same
+// be renewed in between. So look reports a lease as over only if a second read finds the same
 // revision.
 func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {

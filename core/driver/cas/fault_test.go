@@ -116,8 +116,8 @@ func TestLateAcquire(t *testing.T) {
 	})
 }
 
-// TestLateRenewal covers a renewal that the store handles after the end of
-// the lease. It must not revive the lease, and Renew must return an error.
+// TestLateRenewal covers a renewal that the store handles after the end of the
+// lease. The renewal must not revive the lease, and Renew must return an error.
 func TestLateRenewal(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent=%t", silent), func(t *testing.T) {

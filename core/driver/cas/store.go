@@ -44,8 +44,8 @@ var ErrConflict = errors.New("the key has another revision")
 // and driver.ErrUnavailable if the store certainly has not received the request.
 //
 // A key is 52 characters of [0-9a-v], made from the name of a lock. A value has
-// at most about 100 KiB. It contains about 40 bytes for each acquire of its lock
-// that was withdrawn within the last 90 seconds.
+// at most about 100 KiB. Of that, each acquire of the lock that was withdrawn
+// within the last 90 seconds takes about 40 bytes.
 type Store interface {
 	// Read returns the store's entry of key, as the latest successful Put or
 	// Delete of any client left it. If Read returns a stale copy, writes

@@ -22,15 +22,15 @@ type Connect struct {
 	Password     string `key:"password" secret:"true" doc:"password of the user"`
 	PasswordFile string `key:"password_file" doc:"file with the password, read again for each connection"`
 
-	// TLS is the TLS configuration of connections. It must not be set
-	// together with another field about TLS. There is no key for it.
+	// TLS is the TLS configuration of connections. TLS must not be set
+	// together with another field about TLS. TLS has no configuration key.
 	TLS *tls.Config
 	// TLSEnabled turns TLS on with the system's certificate authorities. Any
 	// other field about TLS turns TLS on too, and so does an address that asks
-	// for TLS. It is an error if TLSEnabled is false together with one of these.
+	// for TLS. TLSEnabled must not be false together with one of these.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
-	// TLSCAFile names a PEM file with the certificate authorities to use instead of
-	// the system's. This file and the next two are read again for each connection.
+	// TLSCAFile names a PEM file with the certificate authorities to use instead of the
+	// system's. TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
 	TLSCAFile string `key:"tls_ca_file" doc:"authorities that sign servers, PEM, instead of the system's; read again for each connection"`
 	// TLSCertFile and TLSKeyFile are the client's own certificate, in PEM.
 	TLSCertFile string `key:"tls_cert_file" doc:"the client's certificate, PEM; read again for each connection"`
@@ -38,12 +38,12 @@ type Connect struct {
 	// TLSServerName is the name that the server's certificate must have,
 	// instead of the host of the address.
 	TLSServerName string `key:"tls_server_name" doc:"name in the server's certificate, instead of the host of the address"`
-	// TLSInsecure makes the client accept any certificate. It is for tests only.
+	// TLSInsecure makes the client accept any certificate. TLSInsecure is for tests only.
 	TLSInsecure bool `key:"tls_insecure" default:"false" doc:"accept any certificate (for tests)"`
 
-	// DialTimeout bounds the time until a new connection can be used,
-	// including TLS and login. RequestTimeout bounds one request, unless its
-	// caller's context ends earlier. Both must be between 10 ms and 10 min.
+	// DialTimeout bounds the time until a new connection can be used, including
+	// TLS and login. RequestTimeout bounds one request, unless its caller's
+	// context ends earlier. Both timeouts must be between 10 ms and 10 min.
 	DialTimeout    time.Duration `key:"dial_timeout" default:"2s" doc:"bound of making a connection, TLS and login included; 10ms to 10m"`
 	RequestTimeout time.Duration `key:"request_timeout" default:"2s" doc:"bound of one request; 10ms to 10m"`
 }

@@ -19,9 +19,9 @@ import (
 )
 
 // Source reads the password, the certificate and the authorities from their files
-// for each new connection. An administrator cannot replace several files at the
-// same instant. So if a file cannot be read, or does not match the others, the
-// values read before stay in use; the next connection reads the file again.
+// for each new connection. An administrator cannot replace several files at the same
+// instant. So if a file cannot be read, or does not match the others, the values
+// that were read before stay in use. The next connection reads the file again.
 type Source struct {
 	connect  Connect
 	secure   bool

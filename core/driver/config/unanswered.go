@@ -30,10 +30,10 @@ var refusals = []struct{ text, advice string }{
 const noTLS = "tls: first record does not look like a TLS handshake"
 
 // ExplainTLS returns an error that tells the administrator why a connection failed, if TLS
-// is the reason, and otherwise nil. The error wraps err and driver.ErrNotSent. It also wraps
-// driver.ErrUnavailable if another server may listen at the address later, and otherwise
-// driver.ErrDenied. It compares texts, because TLS alerts have no exported type, and some
-// clients keep only the text.
+// is the reason, and otherwise nil. The error wraps err and driver.ErrNotSent. The error
+// also wraps driver.ErrUnavailable if another server may listen at the address later, and
+// otherwise driver.ErrDenied. ExplainTLS compares error texts, because TLS alerts have no
+// exported type, and some clients keep only the text.
 func ExplainTLS(err error) error {
 	text := err.Error()
 	for _, r := range refusals {
@@ -52,9 +52,9 @@ func ExplainTLS(err error) error {
 const WhatToCheck = "check the address, whether the server is up and takes more clients, and what both ends say of TLS (tls_enabled, tls_cert_file)"
 
 // Unanswered returns the error of a connection on which server, the name of a product,
-// did not answer in its protocol before any request was sent. That is the error of
-// [ExplainTLS], or else an error that wraps driver.ErrUnavailable, driver.ErrNotSent
-// and err. It does not find out which other product may listen there.
+// did not answer in its protocol before any request was sent. The error is that of
+// [ExplainTLS], or else one that wraps driver.ErrUnavailable, driver.ErrNotSent and
+// err. Unanswered does not find out which other product may listen there.
 func Unanswered(server string, err error) error {
 	if explained := ExplainTLS(err); explained != nil {
 		return explained

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// grace is how long a Flush waits after its ctx has ended. It is long
+// grace is how long a Flush waits after its ctx has ended. grace is long
 // enough for every callback that does not block.
 const grace = 50 * time.Millisecond
 

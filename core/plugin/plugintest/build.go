@@ -64,8 +64,8 @@ func build(pkg string) (binary string, err error) {
 	return binary, nil
 }
 
-// Main is the body of a TestMain. It lets the test binary be started again
-// as a host process, and removes at the end what [Build] made.
+// Main is the body of a TestMain. Main lets the test binary be started
+// again as a host process, and removes at the end what [Build] made.
 func Main(m *testing.M) {
 	HostMain()
 	if Race && os.Getenv("GORACE") == "" {
@@ -77,7 +77,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Clean removes what [Build] made. It is for a TestMain that does not use [Main].
+// Clean removes what [Build] made. Clean is for a TestMain that does not use [Main].
 func Clean() {
 	builds.Lock()
 	defer builds.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// HostProcess is another host: this binary, started again, with a core.Client over
-// its own plugin. It executes one command at a time, and is not safe for concurrent
+// HostProcess is another host: this binary, started again, with a core.Client over its
+// own plugin. HostProcess executes one command at a time, and is not safe for concurrent
 // use. If the ctx of a command ends before the answer, the process is killed.
 type HostProcess struct {
 	child   *proc.Child
@@ -106,6 +106,6 @@ func (h *HostProcess) Resume() error {
 // Kill ends the host process with SIGKILL and waits until it is gone.
 func (h *HostProcess) Kill() error { return h.child.Kill() }
 
-// Close lets the host process release its leases and end. If the process still
-// runs when ctx ends, Close kills it. It is no error if the process ended before.
+// Close lets the host process release its leases and end. If the process still runs when
+// ctx ends, Close kills it. If the process has ended before, Close returns no error.
 func (h *HostProcess) Close(ctx context.Context) error { return h.child.Close(ctx) }

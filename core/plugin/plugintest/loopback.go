@@ -144,7 +144,7 @@ func (l *loopback) stop() {
 	l.served.Wait()
 }
 
-// farEnd plays the part of a plugin process. It implements wire.Host.
+// farEnd plays the part of a plugin process. farEnd implements wire.Host.
 type farEnd struct {
 	backend driver.Backend
 	done    chan struct{}

@@ -18,19 +18,19 @@ const (
 	askEvery = 10 * time.Millisecond
 )
 
-// Server is the [drivertest.Store] of a backend whose server is a process that a
-// test starts and stops. It stops, kills and freezes the server's child processes
+// Server is the [drivertest.Store] of a backend whose server is a process that a test
+// starts and stops. Server stops, kills and freezes the server's child processes
 // together with the server. For a server that the test does not start, leave the
 // field Store of the harness nil; the cases that need a Store are then not run.
 //
-// Its methods must be called one at a time, as the suite does.
+// The methods of a Server must be called one at a time, as the suite does.
 type Server struct {
 	// Command returns a new command that starts the server in the foreground,
 	// each time at the same address.
 	Command func() *exec.Cmd
-	// Ready returns nil if the server answers. It is called again until it does.
+	// Ready returns nil if the server answers. Ready is called again until it does.
 	Ready func(ctx context.Context) error
-	// Wipe replaces the server's data by empty data. It is called while the server is stopped.
+	// Wipe replaces the server's data by empty data. Wipe is called while the server is stopped.
 	Wipe func() error
 
 	running *exec.Cmd     // nil while stopped

@@ -63,8 +63,8 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// If the system does not report the end of a process that is not a child, the plugin polls. It
-// polls every confirmEvery for confirmFor after the end of the pipe, because the kernel closes the
+// If the system does not report the end of a process that is not a child, the plugin polls. It does
+// so every confirmEvery for confirmFor after the end of the pipe, because the kernel closes the
 // descriptors of a dying process before that process is dead. Later it polls every slowEvery.
 const (
 	confirmFor   = 2 * time.Second
@@ -89,7 +89,7 @@ func findHost(pid int, start string) (*host, error) {
 	if h.pidfd == nil && !h.exists() {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
-	// This check comes after the pidfd was opened. So if it succeeds, the pidfd is that of the host.
+	// This check comes after the pidfd was opened, and so proves that the pidfd is the host's.
 	if start != "" && !h.same() {
 		if h.pidfd != nil {
 			h.pidfd.Close()

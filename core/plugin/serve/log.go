@@ -19,7 +19,7 @@ func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	}))
 }
 
-// hclogNames renames slog's own attributes to the names that hclog uses. It
+// hclogNames renames slog's own attributes to the names that hclog uses. hclogNames
 // distinguishes them by type from an author's attributes with the same names.
 func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {

@@ -18,7 +18,7 @@ func openPidfd(pid int) *os.File {
 	return os.NewFile(uintptr(fd), "host")
 }
 
-// awaitPidfd returns when the process of f has ended. It blocks only its goroutine, not a thread.
+// awaitPidfd returns when the process of f has ended. It blocks a goroutine but no thread.
 func awaitPidfd(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // before the host stops waiting for it.
 const closeBudget = 700 * time.Millisecond
 
-// process is the state of a plugin process. It implements wire.Host.
+// process is the state of a plugin process. process implements wire.Host.
 type process struct {
 	spec     driver.Spec
 	log      *slog.Logger
@@ -118,9 +118,9 @@ func (p *process) hostDied() {
 	p.exit()
 }
 
-// abandoned ends the process, because no host can reach it any more. It
-// releases nothing: the host may be alive, and may still hold all leases
-// through the plugin process that has replaced this one.
+// abandoned ends the process, because no host can reach it any more.
+// abandoned releases nothing: the host may be alive, and may still hold all
+// leases through the plugin process that has replaced this one.
 func (p *process) abandoned() {
 	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
 		return

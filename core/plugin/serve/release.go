@@ -35,8 +35,8 @@ func (p *process) releaseAll(t *tracker) {
 }
 
 // refuse makes the tracker refuse new requests, and returns how many owners
-// it knows. It forgets until when the store keeps each lease, because the
-// host's last renewals may have failed.
+// it knows. refuse forgets until when the store keeps each lease, because
+// the host's last renewals may have failed.
 func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

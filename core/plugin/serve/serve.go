@@ -26,9 +26,9 @@ import (
 // stopGrace is how long a plugin that was closed waits until its last replies are sent.
 const stopGrace = 300 * time.Millisecond
 
-// Main is the whole main function of a plugin. If a host has started the
-// process, Main serves spec until the host closes the plugin or dies. Otherwise
-// it executes the command line: "describe [--json]", "--version" or a command of
+// Main is the whole main function of a plugin. If a host has started the process,
+// Main serves spec until the host closes the plugin or dies. Otherwise Main
+// executes the command line: "describe [--json]", "--version" or a command of
 // spec. Without arguments it prints what the program is. Main does not return.
 //
 // Call Main first. If a host has started the process, Main closes the descriptors that the process

@@ -30,7 +30,7 @@ type entry struct {
 }
 
 // tracker is a backend that remembers the leases and waits of its host, to
-// release them when the host dies. It keeps nothing that the store does not
+// release them when the host dies. tracker keeps nothing that the store does not
 // have too (L8). A new plugin process learns of the leases from their renewals.
 type tracker struct {
 	driver.Backend
@@ -163,7 +163,7 @@ func (t *tracker) ended(owner string, err error) {
 	}
 }
 
-// sweep drops entries of leases that have expired. They are few, because
+// sweep drops entries of leases that have expired. Such entries are few, because
 // core renews or releases all leases that it knows. The caller must hold mu.
 func (t *tracker) sweep() {
 	if len(t.entries) < t.sweepAt {

@@ -127,8 +127,8 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 }
 
 // A grant that Wait returned belongs to the host: it is renewed during the
-// delay, and then released. It counts only until its owner calls TryAcquire,
-// because the store may have made another grant by then.
+// delay, and then released. The grant counts only until its owner calls
+// TryAcquire, because the store may have made another grant by then.
 func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f := newFixture(t, same)
 	wait := func(owner string) driver.Grant {

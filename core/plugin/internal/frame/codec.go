@@ -17,7 +17,7 @@ const (
 	maxOwner = 64
 	maxLabel = 256
 	maxValue = 64 << 10
-	// maxShown bounds each text in a reply. Such texts may come from foreign clients.
+	// maxShown bounds each text in a reply. A text in a reply may come from a foreign client.
 	maxShown = 2 << 10
 	// maxShort bounds each text in a reply that would otherwise not fit a frame. The reply to a
 	// batch in which every operation failed then fits: each error has four texts and no value.

@@ -53,7 +53,7 @@ func inTime(t *testing.T, what string, f func()) {
 }
 
 // sieve is a backend with every capability that fails the test if a request
-// exceeds the protocol's limits. Its answers depend on the lock's name.
+// exceeds the protocol's limits. The answers of a sieve depend on the lock's name.
 type sieve struct {
 	driver.Backend
 	t *testing.T

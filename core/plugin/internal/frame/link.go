@@ -15,8 +15,8 @@ import (
 )
 
 // maxUnderWay is how many requests of one kind a host may have under way. A host delays further
-// requests of that kind, and a plugin refuses them. Each kind has its own limit: thousands of
-// acquires and withdrawals may wait for locked rows, and a renewal must never wait for them.
+// requests of that kind, and a plugin refuses them. Each kind has its own limit: a renewal must
+// never wait for thousands of acquires and withdrawals that wait for locked rows.
 const maxUnderWay = 16 << 10
 
 // slotBits is how many bits of an id are the number of a slot. All kinds of requests

@@ -36,7 +36,7 @@ func Listen(path string) (*Listener, error) {
 
 // Serve answers the requests of one host: of the connections that it accepts, the peer must be this
 // user's process with an id in hosts. Serve refuses other connections and passes the reason to
-// refuse. It returns nil when the host closes the connection or Close is called. redact may be nil.
+// refuse. Serve returns nil when the host or Close ends the connection. redact may be nil.
 func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
 	err := l.serve(b, redact, refuse, hosts)
 	if errors.Is(err, net.ErrClosed) {

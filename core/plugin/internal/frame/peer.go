@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// ErrPeer means that the wrong process is at the other end of the data
-// socket.
+// ErrPeer means that the wrong process is at the other end of the data socket.
 var ErrPeer = errors.New("data socket leads to another process")
 
 // Peer returns the id of the process at the other end of conn. If that end was accepted from a
-// listener, it is the id of the process that called listen. It is 0 if the system does not say.
+// listener, it is the id of the process that called listen. Peer returns 0 if the system does not
+// say.
 func Peer(conn *net.UnixConn) int {
 	pid, _, known, err := peerOf(conn)
 	if err != nil || !known {

@@ -33,8 +33,8 @@ func (l *Link) assign(c *call) bool {
 	return false
 }
 
-// readFor reads until c is answered or ctx ends. It then gives the role to the background reader,
-// or to no goroutine.
+// readFor reads until c is answered or ctx ends. readFor then gives the role to the background
+// reader, or to no goroutine.
 func (l *Link) readFor(ctx context.Context, c *call) {
 	id := c.id
 	stop := afterFunc(ctx, func() { l.interrupt(id) })

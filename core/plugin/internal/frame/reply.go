@@ -70,7 +70,7 @@ const (
 	faultWithHolder
 )
 
-// fault writes or reads an error. It has the error codes of protocol version 1, as a set of bits.
+// fault writes or reads an error, with the codes of protocol version 1 as a set of bits.
 func (c *coder) fault(err *error) {
 	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault

@@ -44,7 +44,7 @@ type capabilities struct {
 	batcher driver.Batcher
 }
 
-// request is one request under way. It implements context.Context, and ends
+// request is one request under way. request implements context.Context, and ends
 // when the host cancels it, when its deadline passes, or with the connection.
 //
 // Note: context.WithDeadline would need a timer for each request, which hardly

@@ -9,8 +9,8 @@ import (
 // unpolled is a socket that Go's poller does not watch.
 type unpolled struct{ *os.File }
 
-// newWriteEnd returns the write end of conn, and closes conn. Its descriptor is not watched by Go's
-// poller, which would be woken each time the peer has read something and so made room to write.
+// newWriteEnd returns the write end of conn, and closes conn. Go's poller does not watch the write
+// end: it would be woken each time the peer has read something.
 func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	defer conn.Close()
 	raw, err := conn.SyscallConn()
@@ -35,7 +35,7 @@ func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	return unpolled{os.NewFile(fd, "data socket")}, nil
 }
 
-// Close closes the socket. It also ends a Write that waits.
+// Close closes the socket. Close also ends a Write that waits.
 func (u unpolled) Close() error {
 	if raw, err := u.SyscallConn(); err == nil {
 		// Shutdown fails if the peer is gone, which also ends a Write.

@@ -48,9 +48,8 @@ func BoundTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:half], "") + fmt.Sprintf(" ... [%d bytes] ... ", len(text)-2*half) + strings.ToValidUTF8(text[len(text)-half:], "")
 }
 
-// EncodeError returns the message for an error, or nil for nil. It removes
-// the secrets that redact knows from the text. Every sentinel that the
-// error wraps is kept as a code.
+// EncodeError returns the message for an error, or nil for nil. It removes the secrets that redact
+// knows from the text. Every sentinel that the error wraps is kept as a code.
 func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	if err == nil {
 		return nil
@@ -100,7 +99,8 @@ func cause(sentinel error, h *lockpb.Holder) error {
 	return sentinel
 }
 
-// remoteError has the text that the plugin sent. It wraps each cause, so that errors.Is finds them.
+// remoteError has the text that the plugin sent. remoteError wraps each cause, so that errors.Is
+// finds them.
 type remoteError struct {
 	text   string
 	causes []error

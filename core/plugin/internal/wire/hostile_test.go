@@ -18,8 +18,8 @@ import (
 // These fuzz targets pass any message to a whole end of protocol version 1.
 // They do not test gRPC itself, which reads the bytes from the connection.
 
-// echo is a backend with every capability. Its answers contain the request
-// that it got. The lock's name says whether it returns an error.
+// echo is a backend with every capability. An answer of echo contains the
+// request. The lock's name says whether it returns an error.
 type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {

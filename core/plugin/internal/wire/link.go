@@ -17,7 +17,7 @@ import (
 
 // Link is the data path to one plugin process, with every operation of a backend. Unary is the
 // Link of protocol version 1. If the transport fails, the error wraps driver.ErrUnavailable.
-// It also wraps driver.ErrNotSent, but only if it is certain that nothing was sent.
+// That error also wraps driver.ErrNotSent only if it is certain that nothing was sent.
 type Link interface {
 	driver.Lock
 	driver.Observer
@@ -168,7 +168,7 @@ func ask[Q any, A withError](
 }
 
 // unsent returns an error if ctx has ended or name cannot be put into a
-// message. It is called before anything is sent.
+// message. unsent is called before anything is sent.
 func unsent(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w (%w): %w", driver.ErrUnavailable, driver.ErrNotSent, err)
@@ -207,7 +207,7 @@ func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 const deadlineSkew = 100 * time.Millisecond
 
 // AwaitDeadline waits until ctx has ended, if its deadline is near. It is called after an answer
-// that says that the deadline has passed, so that a caller that checks ctx finds the same.
+// that says that the deadline has passed, so that ctx says the same.
 func AwaitDeadline(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSkew {
 		<-ctx.Done()
