@@ -16,7 +16,7 @@ type grant struct {
 	token     uint64
 	sent, got instant       // sent is when the request was sent, or the last sign of life before the store's own grant
 	span      time.Duration // the store keeps the grant for at least this long after sent
-	epoch     uint64        // the plugin's epoch when the call began
+	epoch     uint64        // scheduler.epoch when the call began
 }
 
 // ask asks the store once for the lock, in the name of a's owner.
@@ -133,8 +133,8 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 }
 
 const (
-	// grace is how long the client still waits for a call after its caller has
-	// given up. Most calls answer within it, and then there is nothing to withdraw.
+	// grace is how long the client still waits for a call after its caller has given
+	// up. Most calls answer within the grace, and then there is nothing to withdraw.
 	grace = 50 * time.Millisecond
 	// tick is how often the deadlines of calls are checked. A call may end that
 	// much late.
@@ -288,7 +288,7 @@ type call struct {
 	end        instant
 	rest       time.Duration // how long the call goes on after the caller's ctx has ended
 	bound      bool          // the caller's ctx has not ended yet
-	closes     bool          // Close ends the call as the end of the caller's ctx does
+	closes     bool          // the closing of the client counts as the end of the caller's ctx
 	prev, next *call
 
 	cancellation.Signal

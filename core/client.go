@@ -153,8 +153,8 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook bounds one question to the backend whose ctx has no deadline, so
-// that a hung backend blocks no caller for ever.
+// maxLook bounds one public operation that asks the backend once, so that a
+// hung backend blocks no caller for ever.
 const maxLook = 5 * time.Second
 
 // question is a public operation that asks the backend once.
@@ -222,9 +222,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 }
 
 // Break ends the lease of the lock name if it still belongs to the grant that has
-// this token. After a hand-over inside a host it still does, whichever caller
-// holds it. Inspect returns the token. The error is a [*NotHeldError] if that
-// lease is over, and wraps ErrUnsupported if the backend cannot break leases.
+// this token. It still does after a hand-over inside its host, whichever caller has
+// the lock by then. Inspect returns the token. The error is a [*NotHeldError] if
+// that lease is over, and wraps ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
 		if err := checkName(name); err != nil {

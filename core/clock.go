@@ -48,14 +48,14 @@ func (c *clock) init(boot func() (time.Duration, bool)) {
 	}
 }
 
-// now is the present instant.
+// now returns the present instant.
 func (c *clock) now() instant {
 	if c.boot == nil {
 		return instant(time.Since(c.base))
 	}
 	// Boot time is read first. If this thread pauses between the two readings,
-	// a suspend is then missed for one call. In the other order, the pause
-	// would be counted as a suspend for good.
+	// the pause then hides a suspend for one call. In the other order, the
+	// pause would be counted as a suspend for good.
 	total, ok := c.boot()
 	mono := time.Since(c.base)
 	if ok {
@@ -73,8 +73,8 @@ func (c *clock) early() instant {
 
 // sleptSince reports whether the machine may have been suspended between i and now. i
 // may have been computed from an age that another process measured. Such an age
-// counts no suspend, so that i would be too late after one. The clocks are read in
-// the opposite order to now, so a pause may look like a suspend but hides none.
+// counts no suspend. After a suspend, i would then be too late. The clocks are read
+// in the opposite order to now, so a pause may look like a suspend but hides none.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -104,19 +104,19 @@ func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }
 
-// driftOf is the part of a TTL that a deadline leaves for clocks that run at
-// different speeds: a hundredth of the TTL and 2 ms, at most a tenth of the TTL.
+// driftOf returns how much a deadline is earlier than the TTL, to allow for clocks that run
+// at different speeds: a hundredth of the TTL plus 2 ms, but at most a tenth of the TTL.
 func driftOf(ttl time.Duration) time.Duration {
 	return min(ttl/100+2*time.Millisecond, ttl/10)
 }
 
-// leadOf is how long before the deadline a lease is ended, so that Done closes
-// in time although timers fire late: 5 ms, at most a fiftieth of the TTL.
+// leadOf returns how long before its deadline a lease is ended, so that Done closes
+// in time although timers fire late: 5 ms, but at most a fiftieth of the TTL.
 func leadOf(ttl time.Duration) time.Duration {
 	return min(5*time.Millisecond, ttl/50)
 }
 
-// lifeOf is how long after the sending of its request a lease is ended.
+// lifeOf returns how long after its request was sent a lease with this TTL is ended.
 func lifeOf(ttl time.Duration) time.Duration {
 	return ttl - driftOf(ttl) - leadOf(ttl)
 }

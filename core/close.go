@@ -13,13 +13,13 @@ import (
 const releasers = 1024
 
 // Close stops campaigns and observers, ends the contexts of the callbacks of
-// Lock.Do, Lock.TryDo and Elector.Run and waits until they have returned,
-// releases every lease, and closes the backend. Calls that wait end with
-// ErrClosed, and so does every call after it. Close may be called more than once.
-// It must not be called from such a callback, because it would wait for that
-// callback. If it is called with the callback's ctx, or a ctx derived from it, it
-// closes nothing and returns an error that wraps ErrInvalid. Nor may Healthy or
-// the body of a loop over List call Close: it would wait for them until ctx ends.
+// Lock.Do, Lock.TryDo and Elector.Run and waits until they have returned, releases
+// every lease, and closes the backend. Calls that wait end with ErrClosed, and so
+// does every call after Close. Close may be called more than once. It must not be
+// called from such a callback, because it would wait for that callback. If it is
+// called with the callback's ctx, or a ctx derived from it, it closes nothing and
+// returns an error that wraps ErrInvalid. Nor may Healthy or the body of a loop
+// over List call Close: Close would wait for them until ctx ends.
 //
 // When ctx ends first, callbacks are no longer waited for, and their locks are
 // left to expire. While the backend does not answer, Close goes on trying to

@@ -20,7 +20,7 @@ type contender struct {
 
 	owner     string
 	queued    bool    // owner has a place in the store's queue
-	epoch     uint64  // the epoch of the plugin in which owner waits
+	epoch     uint64  // scheduler.epoch when owner last began to wait
 	expiresBy instant // when not zero, owner may have been granted the lock, at most until this instant
 	answer    error   // the last answer of the store
 	announced bool    // EventWaiting was emitted

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The sentinels of a backend, so that applications need not import package
-// driver. Test with errors.Is.
+// The sentinel errors of a backend, so that applications need not import
+// package driver. Test with errors.Is.
 var (
 	ErrHeld        = driver.ErrHeld        // another owner holds the lock; see HeldError
 	ErrNotHeld     = driver.ErrNotHeld     // the lease is gone; see NotHeldError
@@ -38,7 +38,7 @@ type HeldError = driver.HeldError
 // NotHeldError says that a lease is gone, and who holds the lock now if that is known.
 type NotHeldError = driver.NotHeldError
 
-// Holder describes a held lock; the zero Holder means that it is free.
+// Holder describes a held lock; the zero Holder means that the lock is free.
 type Holder = driver.Holder
 
 // Properties are the claims that a backend makes.

@@ -11,7 +11,7 @@ import (
 )
 
 // handoverBugs are bugs of a hand-over, or of a grant that the store makes by itself. Each bug
-// replaces one condition of this package or, if does is set, one statement. Test caught must fail.
+// replaces one condition of this package or, if does is set, one statement. The test caught fails.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool

@@ -64,7 +64,7 @@ type Lock struct {
 	c        *Client
 	name     string
 	opts     LockOptions
-	election bool // observers look for its holder in the store
+	election bool // an election: observers look for the holder in the store
 }
 
 // Lock returns the lock of that name. A name is valid UTF-8 of 1 to 512

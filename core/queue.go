@@ -43,9 +43,9 @@ const (
 //     to a renewal that was sent for one of them applies to the lease that has the
 //     lock by then. A notice of the backend or a Break also applies to that lease.
 //   - Death. The plugin knows owner and grant, which stay the same: if the host dies
-//     between hand-overs, the plugin releases the lock. A restarted plugin learns both
-//     from the first renewal. A lock with AtLeast, which the plugin must know too, or
-//     with a value, which others read in the store, is not handed over.
+//     between hand-overs, the plugin releases the lock. A restarted plugin learns owner
+//     and grant from the first renewal. A lock with AtLeast, which the plugin must know
+//     too, or with a value, which others read in the store, is not handed over.
 //
 // A hand-over omits one thing: the store is not asked between two holders of one host.
 // If the lease was broken or taken in the store, the backend's watch or the next
@@ -162,7 +162,8 @@ func (e *queue) othersTurn(now instant) bool {
 	return e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime
 }
 
-// ended removes lease, which is over, as the holder. The head is woken and may ask the store.
+// ended records that lease, which is over, holds nothing. It wakes the head, which may ask the
+// store.
 func (q *queues) ended(lease *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)

@@ -35,7 +35,7 @@ type renewalBatch struct {
 
 // renew renews the leases of f and records the results. The backend gets a third of the time left,
 // so that a hung plugin is found, and can be replaced, while its leases live (L8). For short leases
-// it gets all of it: they would not outlive a new plugin, but the store may be far away.
+// it gets all of that time: they would not outlive a new plugin, but the store may be far away.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -62,7 +62,7 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 	sent = s.c.clock.early()
 	for _, l := range f.leases {
 		reqs = append(reqs, l.request(sent))
-		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // an answer may move it further
+		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // an answer may move expiresBy further
 	}
 	return sent, reqs
 }

@@ -3,7 +3,7 @@
 // Applications use package core. Authors of backends implement [Backend],
 // describe it with a [Spec], and pass the Spec to serve.Main. The
 // conformance suite in core/drivertest decides whether an implementation is
-// correct. Rule numbers in this file (L1, K3, ...) name its cases.
+// correct. Rule numbers in this file (L1, K3, ...) name the suite's cases.
 //
 // A backend makes single attempts. Waiting, retrying, renewing, deadlines,
 // queues and events are the work of core. Every method may be called from any
@@ -35,8 +35,8 @@ type Request struct {
 	Token uint64
 	// TTL is how long the store keeps the lease after this request. core has
 	// checked it against the minimum, step and maximum in [Properties]. The
-	// store counts it from when it handles the request, never from a client's
-	// clock; only durations cross the wire.
+	// store counts the TTL from the moment at which it handles the request,
+	// never from a client's clock; only durations cross the wire.
 	TTL time.Duration
 	// Keep is how much longer the lock must stay taken at least, which is what
 	// is left of core's AtLeast. Keep is zero in most requests.

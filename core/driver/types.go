@@ -2,7 +2,7 @@ package driver
 
 import "time"
 
-// Holder describes a held lock. The zero Holder means that it is free.
+// Holder describes a held lock. The zero Holder means that the lock is free.
 type Holder struct {
 	Name  string
 	Owner string // for a foreign holder, the text that the store shows, or empty
@@ -110,13 +110,13 @@ const (
 	CapAdmin    Capability = "admin"
 	CapStarter  Capability = "starter"
 	// CapWithdraw is declared by a plugin process written in Go. The plugin
-	// client refuses a plugin that lacks it.
+	// client refuses a plugin that lacks CapWithdraw.
 	CapWithdraw Capability = "withdraw"
 )
 
 // Properties are the claims that a backend makes. The conformance suite
-// checks that the backend keeps them. If a property says that a rule does not
-// apply, the suite excuses the backend from that rule.
+// checks that the backend keeps these claims. If a property says that a rule
+// does not apply, the suite excuses the backend from that rule.
 type Properties struct {
 	Name    string // name of the backend, such as "redis"
 	Fencing Fencing

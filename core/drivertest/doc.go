@@ -32,7 +32,7 @@
 //   - harness.go: what an author provides, and T
 //   - cases.go: the table of cases, the rules, the abilities that cases need, and results
 //   - run.go: runs cases, in a test or for Conform; trial.go: one case
-//   - clock.go: TTLs, limits, and how much of a time this process ran
+//   - clock.go: TTLs, time limits, and stalls of this process
 //
 // What cases use:
 //

@@ -47,7 +47,7 @@ type Harness struct {
 	Host func(t T, delay time.Duration) Host
 	// Leftovers returns the entries (keys, rows) of the case's namespace in the
 	// store. It omits entries that expire by themselves within two minutes. The
-	// suite compares how many entries one name leaves and how many many names leave.
+	// suite checks that many names leave no more entries than one name.
 	Leftovers func(t T) []string
 	// InProcess reports whether the backend runs in the process of the test.
 	// The cases that kill processes are then n/a, and belong to a run against

@@ -77,8 +77,8 @@ type Options struct {
 	// Tracers provides the tracer of the spans. Default: the global provider.
 	Tracers trace.TracerProvider
 	// MetricName returns the attribute lock.name for the metrics of a lock, or "" for
-	// none. It must return few different values, because each value adds a series to
-	// every metric. Default nil, which means no names. Spans always have the name.
+	// none. MetricName must return few different values, because each value adds a series
+	// to every metric. Default nil, which means no names. Spans always have the name.
 	MetricName func(lock string) string
 }
 

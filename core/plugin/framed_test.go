@@ -34,7 +34,7 @@ func TestProtocolIsNegotiated(t *testing.T) {
 }
 
 // The plugin uses the capability Starter itself. The backend in the host
-// must not declare it, because it has no method for it.
+// must not declare Starter, because it has no method for it.
 func TestStarterStaysInThePlugin(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: newStore(t).config()})
 	capabilities := b.Properties().Capabilities

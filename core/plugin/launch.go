@@ -71,7 +71,7 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	if err != nil {
 		// If there is no address yet, Kill only waits for go-plugin's goroutines.
 		// Note: never call Kill, Client or Ping elsewhere. On a frozen plugin
-		// they wait for ever, and on a dead plugin they leak a connection.
+		// these calls wait for ever, and on a dead plugin they leak a connection.
 		client.Kill()
 		return err
 	}

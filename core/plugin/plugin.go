@@ -73,7 +73,7 @@ const (
 // Open starts the plugin of the backend called name and returns a backend that
 // uses it. For a binary that is missing or bad, the error is an [*OpenError]; for
 // a wrong configuration, it wraps [driver.ErrConfig]. After an error no process
-// is left. Open returns no error because the store is down; Check reports that.
+// is left. If only the store is down, Open returns no error; Check reports that.
 //
 // The backend's Properties always declare [driver.CapWatcher]. The
 // backend's Close returns within about 3 s, or sooner if ctx ends, and

@@ -35,7 +35,7 @@ const drainFor = 250 * time.Millisecond
 // on to the plugin, gives it no lifeline, and waits for a process without a limit.
 type osProcess struct {
 	path     string
-	dir      *socketDir // this run's sockets; reap or abort removes it
+	dir      *socketDir // for this run's sockets; process.abort removes it
 	log      *lineLog
 	lifeline *os.File // the host's end of the pipe; the kernel closes it when the host dies
 
@@ -65,8 +65,8 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	if own, ok := proc.Of(os.Getpid()); ok {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
-	// A separate group does not get a terminal's Ctrl-C, after which the host still needs its
-	// plugin. And a group can be killed as a whole, with a wrapper and the wrapper's children.
+	// A terminal's Ctrl-C does not reach a separate group: the host, which gets it, still needs
+	// the plugin. And a group can be killed as a whole, with a wrapper and the wrapper's children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ const (
 	// maxTempDir keeps socket paths below the 104 bytes that every system accepts.
 	// go-plugin's own names add about 45 bytes to the path of this directory.
 	maxTempDir = 36
-	// sweepAfter is the least age of a removed directory. A host may not have locked a new one yet.
+	// sweepAfter is the age below which a directory is kept: its host may not have locked it yet.
 	sweepAfter = time.Minute
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// wrapped makes script the plugin far. In it, $plugin is the path of the real plugin.
+// wrapped makes a plugin far that runs script, in which $plugin is the real plugin's path.
 func wrapped(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lockplugin-far")

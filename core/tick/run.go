@@ -142,8 +142,8 @@ func (r *run) wait(ctx context.Context, at time.Time) bool {
 	return false
 }
 
-// skip returns the first tick from at on about which the store can still be
-// asked, and reports the ticks before it as Unknown.
+// skip returns the first tick, not before at, about which the store can
+// still be asked, and reports earlier ticks as Unknown.
 func (r *run) skip(at time.Time) time.Time {
 	ev := Event{Kind: Unknown, Job: r.name, At: at, Err: errForgotten}
 	for _, keep := r.spans(at); r.age(at) > keep/2; _, keep = r.spans(at) {

@@ -172,9 +172,9 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 }
 
 // Renew must know whether the store wrote the renewal before the lease expired. The renewal was
-// certainly in time if the requests took no longer than the lease's time left, or if Put's Written
-// was. Otherwise Renew reads the record. A renewal that was written too late is void to all readers
-// (see holder.void); if the store does not say when it wrote, Renew ends the lease.
+// certainly in time if the requests took no longer than the lease's time left, or if Put's answer
+// says so. Otherwise Renew reads the record. A renewal that was written too late is void to all
+// readers (see holder.void); if the store does not say when it wrote, Renew ends the lease.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {

@@ -74,11 +74,11 @@ type Entry struct {
 	Value []byte // empty if the key does not exist
 	// Revision rises with each change of the key. No revision may occur twice, even after
 	// the key was deleted and created again, or after the store has lost its data. The
-	// revision of a grant is its token, so it must be below 2^53. A version that starts
-	// at 1 for each new key, as ZooKeeper's does, is not suitable; the number of the
-	// store's change is. If these numbers start again when the store's data are lost, add
-	// the creation time of the data in microseconds since 1970. New data then have higher
-	// revisions, because a store makes fewer than a million changes in a second.
+	// revision of a grant is its token, so it must be below 2^53. A version that starts at
+	// 1 for each new key, as ZooKeeper's does, is not suitable; a number that counts all
+	// changes of the store is. If these numbers start again when the store's data are lost,
+	// add the creation time of the data in microseconds since 1970. New data then have
+	// higher revisions, because a store makes fewer than a million changes in a second.
 	Revision uint64
 	// Now is the store's time, read after the method was called and before it
 	// returns. Only Read and List must set it. Leases end at a tick of that clock:

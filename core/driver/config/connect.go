@@ -27,7 +27,7 @@ type Connect struct {
 	TLS *tls.Config
 	// TLSEnabled turns TLS on with the system's certificate authorities. Any
 	// other field about TLS turns TLS on too, and so does an address that asks
-	// for TLS. TLSEnabled must not be false together with one of these.
+	// for TLS. TLSEnabled must not be false together with one of those.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
 	// TLSCAFile names a PEM file with the certificate authorities to use instead of the
 	// system's. TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.

@@ -1,5 +1,5 @@
-// Package cancellation implements the part of a context.Context that ends it. Package core
-// embeds it in the context of each call to a backend, and the plugin in that of each request.
+// Package cancellation implements the part of a context.Context that ends it. Package core embeds
+// a [Signal] in the context of each call to a backend, and the plugin in that of each request.
 package cancellation
 
 import "sync"

@@ -53,7 +53,7 @@ func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 func (h *HostProcess) Pid() int { return h.child.Pid() }
 
 // PluginPid asks the host for the process id of its plugin, which is 0 while the plugin
-// is down. A frozen host cannot answer, so for that PluginPid returns the last known id.
+// is down. A frozen host cannot answer, so PluginPid then returns the last known id.
 func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	if h.frozen {
 		return h.plugin, nil

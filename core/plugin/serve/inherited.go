@@ -20,9 +20,9 @@ func shedInherited() {
 }
 
 // closeInherited closes the descriptors that this process was started with, except the
-// first three and the lifeline. A library in the host may have opened them without
-// FD_CLOEXEC. Otherwise, for example, a listening socket of the host would keep its
-// port taken while the plugin outlives the host. Descriptors that this process has
+// first three and the lifeline. A library in the host may have opened such descriptors
+// without FD_CLOEXEC. If a listening socket of the host stayed open, for example, its port
+// would be taken while the plugin outlives the host. Descriptors that this process has
 // opened itself, including those of the Go runtime, have FD_CLOEXEC and are not closed.
 func closeInherited() {
 	dir := "/dev/fd"

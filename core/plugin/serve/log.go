@@ -20,7 +20,7 @@ func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 }
 
 // hclogNames renames slog's own attributes to the names that hclog uses. hclogNames
-// distinguishes them by type from an author's attributes with the same names.
+// distinguishes slog's attributes by type from an author's attributes with the same names.
 func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a

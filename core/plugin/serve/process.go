@@ -24,7 +24,7 @@ type process struct {
 	log      *slog.Logger
 	redact   *wire.Redactor
 	lifeline *lifeline
-	prints   *os.File // the file that os.Stdout and os.Stderr must be
+	prints   *os.File // the file to which os.Stdout and os.Stderr are set
 
 	stopProfiles func() // ends and writes the requested profiles
 
@@ -49,8 +49,8 @@ func newProcess(spec driver.Spec, prints *os.File) *process {
 
 // Configure implements wire.Host.
 func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error) {
-	// Note: go-plugin has redirected both into a stream that the host does not
-	// read. When that stream is full, a goroutine that prints would block.
+	// Note: go-plugin has redirected os.Stdout and os.Stderr into a stream that the host
+	// does not read. When that stream is full, a goroutine that prints would block.
 	os.Stdout, os.Stderr = p.prints, p.prints
 	p.redact.SetConfig(s.Config, secretKey(p.spec))
 	cfg, err := p.spec.CheckConfig(s.Config)

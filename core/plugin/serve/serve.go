@@ -29,7 +29,7 @@ const stopGrace = 300 * time.Millisecond
 // Main is the whole main function of a plugin. If a host has started the process,
 // Main serves spec until the host closes the plugin or dies. Otherwise Main
 // executes the command line: "describe [--json]", "--version" or a command of
-// spec. Without arguments it prints what the program is. Main does not return.
+// spec. Without arguments Main prints what the program is. Main does not return.
 //
 // Call Main first. If a host has started the process, Main closes the descriptors that the process
 // was started with, except the first three and the lifeline. On Linux it sets no_new_privs. For
@@ -53,7 +53,7 @@ func hostStartedUs() bool {
 // serve runs the plugin process and returns its exit code.
 func serve(spec driver.Spec) int {
 	shedInherited()
-	// Without SIGPIPE ignored, one log line to the stderr of a dead host would kill the plugin
+	// If SIGPIPE were not ignored, one log line to the stderr of a dead host would kill the plugin
 	// before it has released the host's locks. The other signals come from a terminal or a service
 	// manager, which signals the plugin together with the host, although the host still needs the
 	// plugin. So only the host or its death ends the plugin.

@@ -19,7 +19,7 @@ const (
 )
 
 // ballast is memory that is never written, and so never resident. The
-// garbage collector counts it as live.
+// garbage collector counts ballast as live.
 var ballast []byte
 
 // tune sets the runtime up for a process that mostly forwards messages.

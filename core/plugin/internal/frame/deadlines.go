@@ -9,7 +9,7 @@ import (
 // timer is set to the earliest deadline seen so far. When it fires, all requests are
 // searched for the next deadline. Most requests end long before their deadlines, and
 // later requests have later deadlines. So the timer is hardly ever reset, and fires
-// about once per length of a deadline. The session's out.mu guards deadlines.
+// only about once per timeout. The session's out.mu guards deadlines.
 type deadlines struct {
 	timer *time.Timer
 	next  time.Time // zero if the timer is not set

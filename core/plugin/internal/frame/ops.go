@@ -77,7 +77,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	if err := check(&r); err != nil {
 		return driver.Grant{}, err
 	}
-	began := time.Now() // earlier than the instant in the plugin from which waited counts
+	began := time.Now() // before the plugin began the Wait, from which a.waited counts
 	c, err := l.call(ctx, &message{kind: kindWait, request: r, max: max})
 	if err != nil {
 		return driver.Grant{}, wire.Ended(ctx, err)

@@ -15,12 +15,12 @@ const (
 	kindRelease
 	kindInspect
 	kindProclaim
-	_ // was a Wait that reports no grant
-	_ // was a hand-over inside the plugin
+	_ // reserved: was a Wait that reports no grant
+	_ // reserved: was a hand-over inside the plugin
 	kindBatch
 	kindCancel
-	_ // was a WaitAcquire whose reply has no span
-	_ // was a WaitAcquire
+	_ // reserved: was a WaitAcquire whose reply has no span
+	_ // reserved: was a WaitAcquire
 	kindWithdraw
 	kindWait
 	kinds // one more than the highest kind

@@ -23,8 +23,8 @@ const serverName = "localhost"
 // Certificate is the identity of one end of a connection: a key pair that was
 // made for that end alone. The other end trusts only that certificate.
 //
-// Note: go-plugin's AutoMTLS makes such key pairs too, but on the curve P-521, for which Go
-// has no assembly. Making them would take more than half of the time of a plugin's start.
+// Note: go-plugin's AutoMTLS makes such key pairs too, but on the curve P-521, for which Go has
+// no assembly. Making P-521 keys would take more than half of the time of a plugin's start.
 type Certificate struct{ pair tls.Certificate }
 
 // NewCertificate makes a key pair on P-256.
