@@ -276,7 +276,6 @@ func (cs *calls) close() {
 	}
 }
 
-// call is the context of one call.
 type call struct {
 	cs     *calls
 	caller context.Context // the call has the values of this context
@@ -294,7 +293,6 @@ type call struct {
 	cancellation.Signal
 }
 
-// left reports whether the caller's ctx has ended.
 func (k *call) left() bool {
 	select {
 	case <-k.gone:
@@ -304,7 +302,6 @@ func (k *call) left() bool {
 	}
 }
 
-// done ends the call.
 func (k *call) done() {
 	k.cs.leave(k)
 	k.Cancel(context.Canceled)

@@ -41,7 +41,6 @@ const (
 	maxLabel             = 256
 )
 
-// fill fills in defaults and checks the options.
 func (o *Options) fill() (Options, error) {
 	var out Options
 	if o != nil {
@@ -197,9 +196,9 @@ func (c *Client) here(name string, h Holder) Holder {
 	return h
 }
 
-// List yields every held lock whose name starts with prefix, in no particular order. An empty prefix matches
-// all locks. The loop must not call Close. An error ends the sequence; it wraps ErrUnsupported if the
-// backend cannot list.
+// List yields every held lock whose name starts with prefix, in no particular order. An empty
+// prefix matches all locks. The loop must not call Close. An error ends the sequence. The error
+// wraps ErrUnsupported if the backend cannot list.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		if err := c.begin("list", prefix); err != nil {

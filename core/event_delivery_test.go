@@ -45,7 +45,6 @@ func (g *blocker) on(ev Event) {
 	g.events = append(g.events, ev)
 }
 
-// seen returns the events so far.
 func (g *blocker) seen() []Event {
 	g.mu.Lock()
 	defer g.mu.Unlock()

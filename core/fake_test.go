@@ -321,7 +321,6 @@ func (f *fake) times(op string) []time.Time {
 	return out
 }
 
-// count counts calls of one operation.
 func (f *fake) count(op string) int { return len(f.times(op)) }
 
 // hook sets before and after. It may be called while calls are under way.
@@ -331,7 +330,6 @@ func (f *fake) hook(before, after func(context.Context, string, driver.Request) 
 	f.before, f.after = before, after
 }
 
-// expire sets when the grant of name ends.
 func (f *fake) expire(name string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -353,7 +351,6 @@ func (f *fake) steal(name string) {
 	_, _ = f.take(driver.Request{Name: name, Owner: "stranger", Label: "stranger:1", TTL: time.Minute})
 }
 
-// forget deletes the grant of name.
 func (f *fake) forget(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -257,7 +257,6 @@ type janitor struct {
 	running bool
 }
 
-// cleanup is a clean-up that the janitor continues.
 type cleanup struct {
 	name  string                          // name of the lock
 	until instant                         // when the grant or lease has expired, and needs no clean-up
@@ -270,7 +269,6 @@ const janitorPause = 250 * time.Millisecond
 
 func (j *janitor) init(c *Client) { j.c = c }
 
-// add makes the janitor continue k.
 func (j *janitor) add(k *cleanup) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

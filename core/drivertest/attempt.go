@@ -128,7 +128,6 @@ func (a *attempt) proclaim(t T) error {
 	return call(t, func(ctx context.Context) error { return a.b.Proclaim(ctx, a.Request) })
 }
 
-// wait calls Wait once, for at most limit.
 func (a *attempt) wait(t T, limit time.Duration) error {
 	return call(t, func(ctx context.Context) error {
 		_, err := driver.WaiterOf(a.b).Wait(ctx, a.Request, limit)

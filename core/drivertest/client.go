@@ -189,7 +189,6 @@ func (c *client) start(t T, name string, o core.LockOptions) *acquiring {
 	return a
 }
 
-// launch begins an Acquire.
 func (c *client) launch(t T, name string, o core.LockOptions) *acquiring {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -274,7 +273,6 @@ const (
 	opInspect = "inspect"
 )
 
-// set sets lost and cut.
 func (g *injector) set(lost func(context.Context) error, cut ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

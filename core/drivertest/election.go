@@ -272,7 +272,6 @@ func (r *runner) term(i int) *core.Term {
 	return r.terms[i]
 }
 
-// end ends Run and waits for it.
 func (r *runner) end(t T, limit time.Duration) {
 	t.Helper()
 	r.cancel()

@@ -82,7 +82,6 @@ func (p *process) keepBook(c *calls) {
 	}
 }
 
-// hostDied releases the host's leases and waits.
 func (p *process) hostDied() {
 	p.mu.Lock()
 	held, queued := maps.Clone(p.held), maps.Clone(p.queued)
@@ -96,7 +95,6 @@ func (p *process) hostDied() {
 	}
 }
 
-// renewFor renews the host's leases for d.
 func (p *process) renewFor(d time.Duration) {
 	if p.w.bug.forgetsDelay || d <= 0 {
 		return

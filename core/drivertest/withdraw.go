@@ -145,7 +145,6 @@ func unclear(t T, h *Harness) {
 	eventually(t, time.Until(unclear.FreeAt)+h.late(), "the lock is free at FreeAt", func() bool { return other.try(t) == nil })
 }
 
-// canceller is the state of the case randomCancels.
 type canceller struct {
 	mu    sync.Mutex
 	doubt map[string]time.Time // by name, until when a grant whose outcome is unknown may live

@@ -72,13 +72,11 @@ func (before things) check(t testing.TB) {
 	}
 }
 
-// children lists the child processes of this process.
 func children(t testing.TB) (pids []int) {
 	t.Helper()
 	return childrenOf(t, os.Getpid())
 }
 
-// childrenOf lists the child processes of parent.
 func childrenOf(t testing.TB, parent int) (pids []int) {
 	t.Helper()
 	for pid, s := range proc.All() {

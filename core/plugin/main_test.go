@@ -268,5 +268,4 @@ func mute() {
 	}
 }
 
-// memoryMain is the package of the memory plugin.
 const memoryMain = "github.com/lockbench/lockbench/plugins/memory/lockplugin-memory"

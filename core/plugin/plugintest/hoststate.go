@@ -18,7 +18,6 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// host is the state of a host process.
 type host struct {
 	parent  *proc.Parent
 	backend driver.Backend

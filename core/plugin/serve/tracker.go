@@ -259,7 +259,6 @@ func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	})
 }
 
-// leaveOp records the outcome of an operation.
 func (t *tracker) leaveOp(op driver.Op, r driver.Result) {
 	switch {
 	case op.Kind == driver.OpAcquire:

@@ -30,7 +30,6 @@ func (s *session) watchDeadline(r *request) {
 	d.timer.Reset(pause)
 }
 
-// passDeadlines cancels the requests whose deadline has passed.
 func (s *session) passDeadlines() {
 	now := time.Now()
 	var over []*request

@@ -296,7 +296,6 @@ func calls(t *testing.T, l *Link) []func() {
 	}
 }
 
-// awaitCalls waits until n calls were sent.
 func awaitCalls(l *Link, n int) {
 	for sent := 0; sent < n; time.Sleep(10 * time.Microsecond) {
 		l.out.mu.Lock()

@@ -101,7 +101,6 @@ func (s *session) serve() error {
 	return err
 }
 
-// close ends both connections.
 func (s *session) close() {
 	s.conn.Close()
 	s.out.end.Close()

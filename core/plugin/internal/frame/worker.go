@@ -72,7 +72,6 @@ func (s *session) rest(w *worker) bool {
 	return true
 }
 
-// do executes r on the backend.
 func (s *session) do(r *request) (a answer) {
 	b := &s.backend
 	switch r.kind {
