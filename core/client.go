@@ -78,7 +78,7 @@ func defaultLabel() string {
 // Client holds the locks of one host on one backend. Close it when done.
 type Client struct {
 	b        tokenBackend
-	name     string // of the backend
+	name     string // name of the backend
 	survives bool   // leases outlive the plugin process
 	opts     Options
 	invalid  error // what is wrong with the options

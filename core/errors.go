@@ -105,7 +105,7 @@ func CauseName(err error) string {
 type Error struct {
 	Op      string // acquire, release, campaign, inspect, ...
 	Backend string // name of the backend
-	Name    string // of the lock; the prefix for list; "" for check and close
+	Name    string // name of the lock; the prefix for list; "" for check and close
 	Err     error
 }
 

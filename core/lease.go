@@ -18,8 +18,8 @@ type State int
 const (
 	Held     State = iota + 1 // granted, and the last renewal succeeded
 	Suspect                   // a renewal failed or the backend is down; still held until the deadline
-	Released                  // this process released it
-	Lost                      // it ended otherwise; Err says why
+	Released                  // this process released the lease
+	Lost                      // the lease ended otherwise; Err says why
 )
 
 // String returns the state in lower case.

@@ -85,7 +85,7 @@ type Lock interface {
 	// because the owner's request may still be on its way. So refuse the owner in the
 	// store for at least a minute, or send the withdrawal after the request on the
 	// same ordered connection, or kill the connection of the request and wait until it
-	// is gone. To withdraw an owner that the store does not have is no error.
+	// is gone. Withdraw returns nil for an owner that the store does not have.
 	Withdraw(ctx context.Context, name, owner string) error
 
 	// Inspect returns who holds name. A free lock is the zero
@@ -101,7 +101,7 @@ type Lock interface {
 }
 
 // Backend is a connection to one store. Opening a Backend does not wait for
-// the store. That the store is down is an error only of later requests (K8).
+// the store. If the store is down, only later requests return an error (K8).
 type Backend interface {
 	Lock
 	// Check asks the store in one round trip whether it would serve requests: it must be
@@ -123,11 +123,11 @@ type Waiter interface {
 	// backend may check the lock inside a Wait, for example once a second. The zero Grant is only a
 	// hint: the caller then calls TryAcquire (K4). Wait must not miss a release that follows the
 	// caller's refused TryAcquire. A release wakes one waiter, not all (K5). The place in the queue
-	// outlives the call. The place ends with a grant, with a withdrawal, or after a time without a
+	// outlives the call. That place ends with a grant, with a withdrawal, or after a time without a
 	// Wait or TryAcquire of Owner. That time is at least two seconds, and about two seconds if the
 	// lock is free. If the store grants by itself (see [Grant]) and other hosts had the lock
 	// recently, core calls Wait without a TryAcquire first. Wait then returns when the lease that
-	// it found is over. When ctx ends it returns ctx.Err().
+	// it found is over. Wait returns ctx.Err() when ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
@@ -148,13 +148,13 @@ type Notifier interface {
 // that freed the lock or found it free: a release, a withdrawal, a Break, or the
 // request of another owner. The waiter need not ask, which saves a round trip (K4).
 //
-// The store makes such a grant for a short time, so that a dead waiter blocks the
-// lock no longer, and only to an owner whose process has lately sent a sign of
-// life. The waiter does not know when the grant was made, but knows that it was
-// made after Sent, when its process sent the last sign of life that the store had
-// seen. The waiter renews in time, while it works, and the lease then lives for
-// the TTL. A Grant that arrives late is only a hint to the waiter. A backend may
-// always return the zero Grant instead: TryAcquire then returns the grant's token.
+// The store makes such a grant only for a short time, because the waiter may be
+// dead, and only to an owner whose process has recently sent a sign of life. The
+// waiter does not know when the grant was made, but knows that it was made after
+// Sent, when its process sent the last sign of life that the store had seen. The
+// waiter renews in time, while it works, and the lease then lives for the TTL. A
+// Grant that arrives late is only a hint to the waiter. A backend may always
+// return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64

@@ -20,7 +20,7 @@ type backend struct {
 
 	mu     sync.Mutex
 	claims driver.Properties
-	topics map[string]*topic // by key
+	topics map[string]*topic // the watched keys
 	life   context.Context   // ends with Close
 	end    context.CancelFunc
 	calls  sync.WaitGroup
@@ -182,7 +182,7 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	}
 	defer done()
 	var renewed holder
-	var read time.Time // by the store's clock
+	var read time.Time // when the record was read, by the store's clock
 	asked := time.Now()
 	written, err := b.changeHeld(ctx, r, func(s *record, now time.Time) {
 		s.Holder.By, s.Holder.End = s.Holder.End, now.Add(r.TTL).UnixNano()

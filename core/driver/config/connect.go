@@ -198,7 +198,7 @@ type field struct {
 	field    reflect.StructField
 	value    reflect.Value
 	key      string
-	standard string // its default
+	standard string // default value, as text
 }
 
 func (f field) set(cfg driver.Config) {

@@ -37,7 +37,7 @@ type tracker struct {
 
 	mu       sync.Mutex
 	dead     bool
-	entries  map[string]*entry // by owner
+	entries  map[string]*entry // the entries, by owner
 	acquires int               // acquires in flight
 	sweepAt  int               // number of entries at which expired entries are dropped
 }
