@@ -261,8 +261,8 @@ func environ(extra []string) []string {
 	return append(env, extra...)
 }
 
-// servedBy records the process at the other end of conn, if that is not the process that
-// was started. That is so if the host has started a wrapper. The process that serves may
+// servedBy records the process at the other end of conn, if that is not the process that was
+// started. The two differ if the host has started a wrapper. The process that serves may
 // have left the process group, because some wrappers start their child in a new session.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
