@@ -14,15 +14,15 @@ import (
 // grant is the answer to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent is when the request left, or the sign of life before the store's own grant
-	span      time.Duration // the store keeps the grant for at least this long from sent
-	epoch     uint64        // the plugin's epoch when the call began
+	sent, got instant       // sent is when the request was sent, or the last sign of life before the store's own grant
+	span      time.Duration // the store keeps the grant for at least this long after sent
+	epoch     uint64        // scheduler.epoch when the call began
 }
 
-// ask asks the store once for a's owner.
+// ask asks the store once for the lock, in the name of a's owner.
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
-	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // now, not early: an idle client may not have seen a suspend yet
+	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not early: an idle client may not have noticed a suspend yet
 	call := c.calls.begin(ctx, acquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
@@ -36,13 +36,13 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 }
 
 // acquireBudget bounds a TryAcquire for a lease of ttl: 10 ms to 3 s. A grant that
-// takes longer than its TTL is of no use.
+// arrives after its TTL is useless.
 func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered turns the store's answer to g's request into a lease, or sets
-// a.answer and a.expiresBy.
+// answered turns the store's answer to the request of g into a lease. If err is not nil or the
+// grant is unusable, it sets a.answer instead, and a.expiresBy when the outcome is unknown.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -65,8 +65,8 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	return nil, err
 }
 
-// usable refuses a grant that no caller waits for any more, or that came too
-// late: its time, counted from the sending of the request, may be over.
+// usable returns an error for a grant that no caller waits for any more, and for a grant
+// that came too late: counted from the sending of its request, it may have expired already.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -80,9 +80,9 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	return nil
 }
 
-// clean withdraws an owner before another owner asks (K3). It does so if the
-// outcome of the owner's acquire is unknown, or if its place in the store's queue
-// was that of a plugin that has died. It may fail once such a grant would be over.
+// clean withdraws a's owner before a asks with a new owner (K3), if the outcome of the last
+// acquire is unknown, or if the plugin process that put the owner into the store's queue has
+// died. A failed withdrawal is ignored once a grant to that owner would have expired.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -98,8 +98,8 @@ func (a *contender) clean(ctx context.Context) error {
 	return nil
 }
 
-// giveUp undoes what a did in the store and returns err, or an
-// IndeterminateError around it when that could not be confirmed (K3).
+// giveUp undoes what a did in the store and returns err. If the store does
+// not confirm that, giveUp returns an IndeterminateError that wraps err (K3).
 func (a *contender) giveUp(ctx context.Context, err error) error {
 	if a.expiresBy == 0 && !a.queued {
 		return err
@@ -116,7 +116,7 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 		if !c.permanent(failed) && sleep(call, pause.next()) {
 			continue
 		}
-		if a.expiresBy == 0 { // only a place in the store's queue, which ends by itself
+		if a.expiresBy == 0 { // only a place in the store's queue may be left, which expires by itself
 			return err
 		}
 		name, owner := a.lock.name, a.owner
@@ -133,21 +133,21 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 }
 
 const (
-	// grace is how long a call in flight may still answer after its caller has
-	// given up: most calls do, and then there is nothing to withdraw.
+	// grace is how long the client still waits for a call after its caller has given
+	// up. Most calls answer within the grace, and then there is nothing to withdraw.
 	grace = 50 * time.Millisecond
-	// tick is how often calls under way are looked at, and so how late they may
-	// be ended.
+	// tick is how often the deadlines of calls are checked. A call may end that
+	// much late.
 	tick = 10 * time.Millisecond
 )
 
-// calls watches over calls to the backend. It gives each a context with an
-// end, which outlives the caller's ctx by a grace.
+// calls ends the calls to the backend in time. calls gives each call a
+// context with a deadline, which outlives the caller's ctx by a grace.
 //
 // Note: context.WithTimeout and context.AfterFunc do the same with less code.
-// They took half of the processor time of an uncontended acquire, for timers
-// that hardly ever fire. Here one goroutine looks at all calls every tick,
-// and sleeps when there have been none.
+// Both took half of the processor time of an uncontended acquire, for timers
+// that hardly ever fire. Here one goroutine checks all calls every tick, and
+// sleeps when there are none.
 type calls struct {
 	c *Client
 
@@ -155,15 +155,15 @@ type calls struct {
 	first   *call
 	recent  bool // a call began since the last round
 	running bool // the goroutine was started
-	parked  bool // it waits for wake
+	parked  bool // the goroutine waits for wake
 	over    bool // the client has closed: a new call is cancelled at once
 	wake    chan struct{}
 }
 
-// took notes how long a request took that did not wait in the store.
+// took records the duration of a request that did not wait in the store.
 func (c *Client) took(d time.Duration) { c.rtt.Store(int64(d)) }
 
-// roundTrip returns how long the last such request took, zero before the first.
+// roundTrip returns the last duration that took has recorded, or 0.
 func (c *Client) roundTrip() time.Duration { return time.Duration(c.rtt.Load()) }
 
 func (cs *calls) init(c *Client) {
@@ -171,20 +171,20 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. It ends after budget,
-// or a grace after ctx or the client has ended. The caller calls done.
+// begin returns a context for one call to the backend. The context ends after budget,
+// or a grace after ctx ended or the client began to close. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
-// try returns a context for one try of a clean-up. It ends after the clean-up
-// budget, or rest after ctx has ended, also when the client is closing.
+// try returns a context for one try of a clean-up. The context ends after the clean-up
+// budget, or rest after ctx has ended. The closing of the client does not end it.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }
 
-// cleanup returns a context for clean-up that is due although ctx has ended.
-// It ends after the clean-up budget and for no other reason.
+// cleanup returns a context for a clean-up that must be done although ctx
+// may have ended. Only the clean-up budget ends it.
 func (cs *calls) cleanup(ctx context.Context) *call { return cs.try(ctx, cs.c.opts.CleanupBudget) }
 
 func (cs *calls) enter(k *call, budget time.Duration) *call {
@@ -246,8 +246,8 @@ func (cs *calls) run(ctx context.Context) {
 	}
 }
 
-// round cancels the calls whose time is over. It returns false when the
-// goroutine may park.
+// round cancels the calls whose deadline has passed. It returns false when no
+// call is left and none began since the last round: then the goroutine may park.
 func (cs *calls) round() bool {
 	now := cs.c.clock.early()
 	cs.mu.Lock()
@@ -276,25 +276,23 @@ func (cs *calls) close() {
 	}
 }
 
-// call is the context of one call.
 type call struct {
 	cs     *calls
-	caller context.Context // its values are those of the call
-	// gone is the caller's Done. Only its own goroutine calls methods of caller:
-	// a context may be a type of the application, and block.
+	caller context.Context // the call has the values of this context
+	// gone is the Done channel of caller. Only the caller's goroutine calls methods of
+	// caller, because a context may be a type of the application, and its methods may block.
 	gone <-chan struct{}
 
 	// Guarded by cs.mu.
 	end        instant
 	rest       time.Duration // how long the call goes on after the caller's ctx has ended
 	bound      bool          // the caller's ctx has not ended yet
-	closes     bool          // a client that closes ends it as the caller's ctx does
+	closes     bool          // the closing of the client counts as the end of the caller's ctx
 	prev, next *call
 
 	cancellation.Signal
 }
 
-// left reports whether the caller's ctx has ended.
 func (k *call) left() bool {
 	select {
 	case <-k.gone:
@@ -304,7 +302,6 @@ func (k *call) left() bool {
 	}
 }
 
-// done ends the call.
 func (k *call) done() {
 	k.cs.leave(k)
 	k.Cancel(context.Canceled)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// nothing is a backend that grants everything at once.
+// nothing is a backend that grants every request at once and stores nothing.
 type nothing struct{ fake }
 
 func (*nothing) TryAcquire(context.Context, driver.Request) (uint64, error) { return 1, nil }
@@ -70,8 +70,8 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkHeld reports the memory of 10,000 held leases, and the time of
-// one round of their renewals.
+// BenchmarkHeld reports the memory that 10,000 held leases need, and the
+// time to renew all of them once.
 func BenchmarkHeld(b *testing.B) {
 	const n = 10_000
 	c := openNothing(b)

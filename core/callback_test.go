@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// callbacks runs fn as each kind of callback, under the lock "jobs" of c.
+// callbacks has, by kind of callback, a function that runs fn as one, under c's lock "jobs".
 var callbacks = map[string]func(t *testing.T, c *Client, fn func(ctx context.Context, valid func() bool)) error{
 	"Do": func(t *testing.T, c *Client, fn func(context.Context, func() bool)) error {
 		return lockOf(t, c, "jobs", nil).Do(context.Background(), func(ctx context.Context, l *Lease) error {
@@ -53,7 +53,7 @@ func unlessClosed(err error) error {
 }
 
 // TestCloseWaitsForCallbacks checks that no other owner is granted the lock while
-// a callback works, however long it takes to finish after Close has ended its ctx.
+// a callback works, however long the callback runs after Close has ended its ctx.
 func TestCloseWaitsForCallbacks(t *testing.T) {
 	for name, run := range callbacks {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestCloseFromACallbackIsRefused(t *testing.T) {
 		if err := c.Close(ctx); !errors.Is(err, ErrInvalid) || !l.Valid() || ctx.Err() != nil {
 			t.Errorf("%v, valid %v, ctx %v", err, l.Valid(), ctx.Err())
 		}
-		return other.Close(ctx) // for another client it is an ordinary ctx
+		return other.Close(ctx) // to another client this is an ordinary ctx
 	})
 	if err != nil {
 		t.Error(err)
@@ -149,8 +149,8 @@ func TestCloseFromACallbackIsRefused(t *testing.T) {
 	}
 }
 
-// TestCallbackDoesNotStartWhileCloseReleases covers the moment between a
-// grant and its callback.
+// TestCallbackDoesNotStartWhileCloseReleases covers a Close that begins
+// between a grant and the start of its callback.
 func TestCallbackDoesNotStartWhileCloseReleases(t *testing.T) {
 	c, _ := open(t, newFake())
 	lock := lockOf(t, c, "a", nil)

@@ -18,21 +18,21 @@ import (
 
 // Options of a Client. Nil and zero fields mean the defaults.
 type Options struct {
-	// Label tells people which client holds its locks, in at most 256 bytes of
-	// UTF-8. Default "hostname:pid".
+	// Label tells people which client holds a lock. Label is at most 256 bytes
+	// of UTF-8. Default "hostname:pid".
 	Label string
-	// Logger gets every event: Debug for routine, Warn for suspect and lost
-	// leases, for waits that fail, and for the plugin's end and start. The client
-	// asks it about once a second whether it wants Debug. Default slog.Default().
+	// Logger gets every event. Routine events have level Debug. Suspect and lost leases,
+	// waits that fail, and the end and start of the plugin have level Warn. About once a
+	// second the client asks Logger whether Debug is enabled. Default slog.Default().
 	Logger *slog.Logger
-	// OnEvent is called for each event, one at a time and in order, just after
-	// Logger. Both run on a goroutine that only the end of Close waits for.
-	// OnEvent may call everything, Close included. While OnEvent or Logger blocks,
-	// some 16,000 events wait; more are dropped, and counted in Event.Dropped.
+	// OnEvent is called for each event, one at a time and in order, just after Logger.
+	// OnEvent and Logger run on the same goroutine, which only Close waits for, at its end.
+	// OnEvent may call every method, Close included. While OnEvent or Logger blocks, up to
+	// about 16,000 events wait. Further events are dropped and counted in Event.Dropped.
 	OnEvent func(Event)
-	// CleanupBudget is how long a clean-up (releasing, withdrawing an acquire
-	// that was given up) may go on although the caller's ctx has ended.
-	// Not negative. Default 1s.
+	// CleanupBudget is how long a clean-up may go on after the caller's ctx
+	// has ended. A clean-up is a release, or the withdrawal of an acquire
+	// that was given up. CleanupBudget must not be negative. Default 1s.
 	CleanupBudget time.Duration
 }
 
@@ -41,7 +41,6 @@ const (
 	maxLabel             = 256
 )
 
-// fill fills in defaults and checks the options.
 func (o *Options) fill() (Options, error) {
 	var out Options
 	if o != nil {
@@ -79,7 +78,7 @@ func defaultLabel() string {
 // Client holds the locks of one host on one backend. Close it when done.
 type Client struct {
 	b        tokenBackend
-	name     string // of the backend
+	name     string // name of the backend
 	survives bool   // leases outlive the plugin process
 	opts     Options
 	invalid  error // what is wrong with the options
@@ -93,22 +92,22 @@ type Client struct {
 	streams streams
 
 	// lifetime ends when Close begins, work when Close has released everything.
-	// They are no caller's contexts but the client's own span.
+	// Both contexts are the client's own and do not come from a caller.
 	lifetime, work       context.Context
 	endLifetime, endWork context.CancelFunc
 	started              sync.Once
 	spawning             sync.Mutex
-	ended                bool           // nothing may be spawned any more
+	ended                bool           // no goroutine may be spawned any more
 	background           sync.WaitGroup // goroutines that end with lifetime or work
 
 	served    atomic.Bool  // the store has answered an acquire or a check
 	waitsTold atomic.Int64 // instant from which a failed wait is reported again
-	rtt       atomic.Int64 // how long the last request took that did not wait in the store; see took
+	rtt       atomic.Int64 // duration of the last request that did not wait in the store; see took
 	closing   atomic.Bool
 	ops       atomic.Int64  // public calls under way
 	idle      chan struct{} // gets a signal when ops falls to zero while closing
 	closeOnce sync.Once
-	closed    chan struct{} // closed when Close is through
+	closed    chan struct{} // closed when the first Close has finished
 	closeErr  error         // set before closed
 }
 
@@ -142,9 +141,9 @@ func New(b driver.Backend, opts *Options) *Client {
 // Properties returns the claims that the backend makes, from memory.
 func (c *Client) Properties() Properties { return c.b.Properties() }
 
-// Check asks the store in one round trip whether it would serve requests: it
-// is reachable, accepts the credentials, and has safe settings. While it does
-// not, the error says why.
+// Check asks the store in one round trip whether it would serve requests. The
+// store must be reachable, accept the credentials, and have safe settings;
+// otherwise the error says what is wrong.
 func (c *Client) Check(ctx context.Context) error {
 	return c.question(ctx, "check", "", func(ctx context.Context) error {
 		err := c.b.Check(ctx)
@@ -153,8 +152,8 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook bounds a single question whose ctx has no deadline, so that a hung
-// backend blocks no caller for ever.
+// maxLook bounds one public operation that asks the backend once, so that a
+// hung backend blocks no caller for ever.
 const maxLook = 5 * time.Second
 
 // question is a public operation that asks the backend once.
@@ -168,8 +167,8 @@ func (c *Client) question(ctx context.Context, op, name string, ask func(context
 	return c.wrap(op, clip(name), ask(ctx))
 }
 
-// Inspect returns the holder of the lock name, or the zero Holder if it is
-// free. It waits 5 s at most, as do Check, Break, Leader and Proclaim.
+// Inspect returns the holder of the lock name, or the zero Holder if it is free.
+// It waits at most 5 s for the answer, as do Check, Break, Leader and Proclaim.
 func (c *Client) Inspect(ctx context.Context, name string) (Holder, error) {
 	return c.inspect(ctx, "inspect", name)
 }
@@ -188,7 +187,7 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here returns h with the token that the lease has by now, if this host holds it.
+// here returns h with the present token of the lease, if this host holds the lock.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
 	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
@@ -197,9 +196,9 @@ func (c *Client) here(name string, h Holder) Holder {
 	return h
 }
 
-// List yields every held lock whose name starts with prefix, in no particular
-// order: all locks for "". The loop must not call Close. An error ends it. It wraps ErrUnsupported where the
-// backend cannot list.
+// List yields every held lock whose name starts with prefix, in no particular order. An empty
+// prefix matches all locks. The loop must not call Close. An error ends the sequence. The error
+// wraps ErrUnsupported if the backend cannot list.
 func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, error] {
 	return func(yield func(Holder, error) bool) {
 		if err := c.begin("list", prefix); err != nil {
@@ -221,10 +220,10 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 	}
 }
 
-// Break ends the lease of name if it still belongs to the grant of token. It
-// does not matter which caller holds it, also after a hand-over inside its host.
-// Inspect returns the token. The error is a [*NotHeldError] when that lease is
-// over, and wraps ErrUnsupported where the backend cannot break leases.
+// Break ends the lease of the lock name if it still belongs to the grant that has
+// this token. It still does after a hand-over inside its host, whichever caller has
+// the lock by then. Inspect returns the token. The error is a [*NotHeldError] if
+// that lease is over, and wraps ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
 		if err := checkName(name); err != nil {
@@ -248,7 +247,7 @@ func (c *Client) needAdmin() error {
 	return fmt.Errorf("%w: %s does not declare the capability %q", ErrUnsupported, c.name, driver.CapAdmin)
 }
 
-// begin opens every public operation, which ends with end.
+// begin starts a public operation. If it returns nil, the caller must call end.
 func (c *Client) begin(op, name string) error {
 	c.ops.Add(1)
 	if c.closing.Load() {
@@ -262,8 +261,8 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// end closes a public operation. It first ends leases that ran out meanwhile,
-// so that no result of this process looks newer than their loss (L3).
+// end finishes a public operation. end first ends the leases that ran out meanwhile,
+// so that no call returns after a deadline while the lease still looks held (L3).
 func (c *Client) end() {
 	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {
@@ -274,8 +273,8 @@ func (c *Client) end() {
 	}
 }
 
-// expireDue is begin and end for calls that only read a lease: it ends the leases
-// that are overdue, and returns the present instant.
+// expireDue ends the leases that are overdue, and returns the present instant.
+// Methods that only read a lease call it instead of begin and end.
 func (c *Client) expireDue() instant {
 	now := c.clock.now()
 	c.sched.sweep(now)
@@ -283,7 +282,7 @@ func (c *Client) expireDue() instant {
 	return now
 }
 
-// start starts the goroutines that listen to the backend, before the first lock is asked for.
+// start starts the goroutine that receives the backend's notices, before the first acquire.
 func (c *Client) start() {
 	c.started.Do(func() {
 		if c.b.watcher != nil {
@@ -309,7 +308,7 @@ func (c *Client) stopSpawning() {
 	c.ended = true
 }
 
-// wrap makes an Error of err; nil stays nil, and an Error stays as it is.
+// wrap returns err as an Error. It returns nil for nil, and an Error unchanged.
 func (c *Client) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil

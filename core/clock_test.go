@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fakeBoot is a clock that counts suspends, and can jump as over one.
+// fakeBoot is a clock that counts suspends. A test can set it ahead, as a suspend does.
 type fakeBoot struct {
 	base   time.Time
 	ahead  atomic.Int64 // nanoseconds; a client's scheduler reads it too

@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// releasers is how many leases Close releases at the same time. It is large,
-// because a lease that cannot be released keeps its place until ctx ends,
-// for example when a foreign transaction has locked its row.
+// releasers is how many leases Close releases at the same time. releasers is
+// large because a lease that cannot be released blocks one of these places
+// until ctx ends, for example when a foreign transaction has locked its row.
 const releasers = 1024
 
 // Close stops campaigns and observers, ends the contexts of the callbacks of
-// Lock.Do, Lock.TryDo and Elector.Run and waits until they have returned,
-// releases every lease, and closes the backend. Calls that wait end with
-// ErrClosed, and so does every call after it. Close may be called more than
-// once. It must not be called from such a callback, for which it waits: with
-// the callback's ctx, or one made of it, that is an error that wraps
-// ErrInvalid, and nothing is closed. Nor must it be called by Healthy or in the
-// body of a loop over List: it would wait for them until ctx ends.
+// Lock.Do, Lock.TryDo and Elector.Run and waits until they have returned, releases
+// every lease, and closes the backend. Calls that wait end with ErrClosed, and so
+// does every call after Close. Close may be called more than once. It must not be
+// called from such a callback, because it would wait for that callback. If it is
+// called with the callback's ctx, or a ctx derived from it, it closes nothing and
+// returns an error that wraps ErrInvalid. Nor may Healthy or the body of a loop
+// over List call Close: Close would wait for them until ctx ends.
 //
 // When ctx ends first, callbacks are no longer waited for, and their locks are
 // left to expire. While the backend does not answer, Close goes on trying to
-// release what is held, for as long as ctx lives and for Options.CleanupBudget
-// after that, but not beyond the time at which it has expired: give it a ctx
-// with an end. The error says what could not be released.
+// release each lease, until ctx has ended and Options.CleanupBudget has passed
+// after that, or until the lease has expired. So pass a ctx that ends to
+// Close. The error says which lock could not be released.
 //
-// At its end Close waits until Logger and OnEvent have been told everything.
-// It waits for at most Options.CleanupBudget, or only a moment when ctx has
-// ended; the events left are told afterwards. Called from OnEvent or a
-// handler of Logger, Close does not wait for that.
+// At its end Close waits until Logger and OnEvent have received every event.
+// It waits for at most Options.CleanupBudget, or only a moment if ctx has
+// ended; the events that are left are delivered afterwards. If OnEvent or a
+// handler of Logger calls Close, Close does not wait for the events.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.refuseCallback(ctx); err != nil {
 		return c.wrap("close", "", err)
@@ -59,7 +59,7 @@ func (c *Client) shutdown(ctx context.Context) error {
 	defer cancel()
 	failed := c.releaseAll(rctx)
 	err := c.drain(ctx)
-	failed = append(failed, c.releaseAll(rctx)...) // leases granted or resigned meanwhile
+	failed = append(failed, c.releaseAll(rctx)...) // leases that were granted or resigned meanwhile
 	err = joinErrors(firstOf(failed), err)
 	c.stopSpawning()
 	c.abandon()
@@ -69,8 +69,8 @@ func (c *Client) shutdown(ctx context.Context) error {
 	return joinErrors(err, c.b.Close(ctx))
 }
 
-// join waits for the client's goroutines. They all end when work does, except a
-// goroutine that is stuck in a health check or in a backend that ignores its ctx.
+// join waits for the client's goroutines. These goroutines all end when the context work ends,
+// except a goroutine that is stuck in a health check, or in a backend that ignores its ctx.
 func (c *Client) join(ctx context.Context) error {
 	joined := make(chan struct{})
 	go func() {
@@ -94,7 +94,7 @@ func (c *Client) join(ctx context.Context) error {
 	}
 }
 
-// drain waits for the public calls under way.
+// drain waits until no public call is under way, or returns an error when ctx ends first.
 func (c *Client) drain(ctx context.Context) error {
 	for c.ops.Load() > 0 {
 		select {
@@ -106,9 +106,9 @@ func (c *Client) drain(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases every lease under which no callback works, and
-// continues the clean-ups that the janitor has left, for as long as ctx
-// lives. It returns an error for each one that failed, with nil for the rest.
+// releaseAll releases every lease under which no callback works, and continues
+// the clean-ups that the janitor has left, until ctx ends. It returns one
+// element for each release and clean-up: the error, or nil for success.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -130,9 +130,9 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 	return failed
 }
 
-// finish tries a clean-up until it is done or its time is over, and then returns
-// nil. If ctx ends first, it returns the error for which the clean-up was left:
-// the caller of Release has had that error, the caller of Run has not.
+// finish tries clean-up k until it succeeds or its time is over, and then returns nil.
+// If ctx ends first, it returns k.err, the error with which the first try failed. The
+// caller of Release has already received that error, but the caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -150,7 +150,7 @@ func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	return nil
 }
 
-// firstOf returns the first error, and says how many more locks have one.
+// firstOf returns the first error in failed, and says how many more locks have an error.
 func firstOf(failed []*Error) error {
 	var first *Error
 	names := map[string]bool{}
@@ -172,7 +172,7 @@ func firstOf(failed []*Error) error {
 	return fmt.Errorf("%w (and %d more)", first, len(names)-1)
 }
 
-// errAbandoned ends leases that outlive their client.
+// errAbandoned is the cause of leases that are still held when Close stops waiting.
 var errAbandoned = fmt.Errorf("%w: Close did not wait for it: %w", ErrReleased, ErrClosed)
 
 // abandon ends the leases that are still held, without telling the store.
@@ -187,8 +187,8 @@ func (c *Client) abandon() {
 	s.notify(left)
 }
 
-// callbackOf is the key under which the contexts of callbacks carry their
-// client, so that Close can refuse to wait for the callback that calls it.
+// callbackOf is the key under which the context of a callback carries its client,
+// so that Close can refuse a call from a callback, which would wait for itself.
 type callbackOf struct{ c *Client }
 
 // inCallback returns ctx for a callback of c.
@@ -204,9 +204,9 @@ func (c *Client) refuseCallback(ctx context.Context) error {
 	return fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 }
 
-// serve marks l as a lease under which a callback works: Close leaves its
-// release to the callback's end. It returns false when l is over already, or
-// Close has begun to release it; then the callback must not start.
+// serve marks l as a lease under which a callback works: Close does not release
+// l until the callback has returned. serve returns false when l is over
+// already, or Close has begun to release l; then the callback must not start.
 func (s *scheduler) serve(l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,15 +214,15 @@ func (s *scheduler) serve(l *Lease) bool {
 	return l.serving
 }
 
-// served removes that mark.
+// served removes the mark that serve set.
 func (s *scheduler) served(l *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.serving = false
 }
 
-// leaving lists the live leases under which no callback works, and marks
-// them so that no callback begins under them.
+// leaving returns the live leases under which no callback works, and marks
+// them so that no callback starts under them.
 func (s *scheduler) leaving() []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -58,7 +58,7 @@ func TestCloseReleasesEverything(t *testing.T) {
 		if !f.closed || !isDone(lease.Done()) || !errors.Is(lease.Err(), ErrReleased) {
 			t.Errorf("backend closed %v, cause %v", f.closed, lease.Err())
 		}
-		for range changes { // Observe ends
+		for range changes { // until Observe ends
 		}
 	})
 }
@@ -140,8 +140,8 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// TestCloseWithRenewalsUnderWay checks that Close waits for them, but not
-// for one lease after another beyond the end of ctx.
+// TestCloseWithRenewalsUnderWay checks that Close waits for renewals under way,
+// but that after the end of ctx these waits do not add up over the leases.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)
@@ -168,7 +168,7 @@ func TestCloseWithRenewalsUnderWay(t *testing.T) {
 }
 
 // TestCloseTriesWhatOthersHoldUp checks that leases that cannot be released
-// do not keep Close from releasing the others.
+// do not prevent Close from releasing the others.
 func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -202,8 +202,8 @@ func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	})
 }
 
-// TestCloseReportsWhatRunLeft checks that Close returns the error of Run's
-// release, which Run does not return, when the lock is still taken.
+// TestCloseReportsWhatRunLeft checks that Close returns the error of a release
+// by Run if the lock is still taken. Run itself does not return that error.
 func TestCloseReportsWhatRunLeft(t *testing.T) {
 	for name, comesBack := range map[string]bool{"the store stays away": false, "the store comes back": true} {
 		t.Run(name, func(t *testing.T) {

@@ -20,17 +20,17 @@ type contender struct {
 
 	owner     string
 	queued    bool    // owner has a place in the store's queue
-	epoch     uint64  // the epoch of the plugin in which owner waits
-	expiresBy instant // when not zero, owner may have been granted the lock, until then
+	epoch     uint64  // scheduler.epoch when owner last began to wait
+	expiresBy instant // when not zero, owner may have been granted the lock, at most until this instant
 	answer    error   // the last answer of the store
-	announced bool    // EventWaiting is out
+	announced bool    // EventWaiting was emitted
 	denied    bool    // EventWaiting said that the store refuses this client
 	poll      backoff
 	retry     backoff
-	ear       *ear // nil until it has asked to hear of releases
+	ear       *ear // nil until the contender has asked to hear of releases
 
 	// Guarded by the queue's shard.
-	waits  bool          // it waits in this host and may be handed the lock
+	waits  bool          // the contender waits in this host's queue and may be handed the lock
 	lease  *Lease        // the lease that was handed over
 	signal chan struct{} // 1 slot; made when the contender first waits
 }
@@ -45,11 +45,11 @@ func newContender(ctx context.Context, l *Lock) *contender {
 // newOwner makes the id of one grant: 128 random bits (L1).
 func newOwner() string {
 	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the process instead
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand crashes the program instead
 	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// wake is called under the shard's mutex.
+// wake must be called with the shard's mutex held.
 func (a *contender) wake() {
 	if a.signal == nil {
 		return
@@ -60,7 +60,7 @@ func (a *contender) wake() {
 	}
 }
 
-// acquire waits for l. The caller has called begin.
+// acquire waits until l is granted. The caller has called begin.
 func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, op, nil, err)
@@ -72,7 +72,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 			return lease, nil
 		}
 	}
-	// Only a call that waits pays for a context that Close can end.
+	// Only a call that has to wait pays for a context that Close can end.
 	wctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.c.lifetime, func() { cancel(ErrClosed) })
 	lease, err := a.contend(wctx)
@@ -85,7 +85,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	return nil, l.failed(ctx, op, a, a.giveUp(ctx, err))
 }
 
-// unaskable returns the error that makes asking the store pointless, nil for none.
+// unaskable returns the error that makes it pointless to ask the store, or nil.
 func (l *Lock) unaskable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// failed reports an attempt that came to nothing, and returns its error as the
-// caller gets it. Without a contender the store was not asked.
+// failed emits EventAcquireFailed and returns err as the caller gets it. a is
+// nil if the store was not asked.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -105,7 +105,7 @@ func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) e
 	return c.wrap(op, l.name, err)
 }
 
-// tryAcquire asks once. The caller has called begin.
+// tryAcquire asks the store once. The caller has called begin.
 func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.unaskable(ctx); err != nil {
 		return nil, l.failed(ctx, "acquire", nil, err)
@@ -129,8 +129,8 @@ func (l *Lock) tryAcquire(ctx context.Context) (*Lease, error) {
 	return nil, l.failed(ctx, "acquire", a, a.giveUp(ctx, err))
 }
 
-// refusal is the answer to a TryAcquire while goroutines of this host wait:
-// it must not overtake them, whatever answer the store would give.
+// refusal returns the error for a TryAcquire while goroutines of this host wait for
+// the lock: TryAcquire must not overtake them, even if the lock is free in the store.
 func (l *Lock) refusal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, acquireBudget(l.opts.TTL))
 	defer cancel()
@@ -141,7 +141,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend takes turns of waiting in this host and asking the store.
+// contend waits in this host and asks the store, in turns.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
 		if a.answer != nil {
@@ -177,15 +177,16 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// waitsFirst reports whether a enters the store's queue before it asks. That holds
-// if other hosts wanted the lock just now: the store itself then grants it to the
-// first in the queue, also when it is free. One request then does the work of two.
+// waitsFirst reports whether a enters the store's queue before it asks for the lock. That is
+// so if other hosts wanted the lock recently: the store then grants the lock by itself to
+// the first in the queue, even if the lock is free. One request then does the work of two.
 func (a *contender) waitsFirst() bool {
 	c := a.lock.c
 	return c.b.waiter != nil && c.queues.wanted(a.lock.name, c.clock.early()) && c.b.Properties().FirstSpan > 0
 }
 
-// waitInHost waits until a may ask the store: then both results are nil.
+// waitInHost waits for a lease handed over in this host. It returns nil, nil if a must ask the
+// store.
 func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 	insist := false
 	for {
@@ -196,7 +197,7 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 			return nil, nil
 		case stepTake:
 			return a.take(ctx)
-		case stepHead: // after maxAsk it asks all the same: a lease may end without this host knowing
+		case stepHead: // after maxAsk a asks all the same: the lease may have ended unknown to this host
 			again = time.After(maxAsk)
 		}
 		a.tellWaiting(ErrHeld)
@@ -212,8 +213,7 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// take accepts the lease that was handed over, or releases it if ctx has
-// ended.
+// take accepts the lease that was handed over, or releases it if ctx has ended.
 func (a *contender) take(ctx context.Context) (*Lease, error) {
 	if ctx.Err() == nil {
 		return a.lease, nil
@@ -222,8 +222,8 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	return nil, joinErrors(over, a.discard(ctx))
 }
 
-// discard releases the lease that was handed over. If that fails, for
-// whatever reason, a grant remains that the caller does not know of.
+// discard releases the lease that was handed over. If the release fails, a grant
+// may remain that the caller knows nothing of, so the error is then indeterminate.
 func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
@@ -232,7 +232,7 @@ func (a *contender) discard(ctx context.Context) error {
 	return err
 }
 
-// ended returns the error for a ctx that has ended, with the answer that a was waiting on.
+// ended returns the error for a ctx that has ended, with the answer because of which a waited.
 func (a *contender) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -248,7 +248,7 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere adds to answer, a refusal or nil, that this process holds the lock.
+// heldHere adds to answer, a refusal or nil, that this process holds the lock, if it does.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer
@@ -261,8 +261,8 @@ func (c *Client) heldHere(name string, answer error) error {
 	return own.refusal(answer)
 }
 
-// tellWaiting reports that a waits, and again when a store that has served this
-// client refuses it.
+// tellWaiting emits EventWaiting once when a waits, and again when a store that
+// has served this client refuses it.
 func (a *contender) tellWaiting(err error) {
 	denied := refused(err)
 	news := !a.announced || denied && !a.denied
@@ -286,28 +286,28 @@ func (a *contender) request() driver.Request {
 }
 
 const (
-	// maxAsk is how long the head of a queue waits at most before it asks the
-	// store again (K4).
+	// maxAsk is the longest time that the head of a queue waits before it
+	// asks the store again (K4).
 	maxAsk = time.Second
-	// waitSlack is how much longer than asked a wait may take: a wait that hangs
-	// must not hold up K4.
+	// waitSlack is how much longer than requested a wait may take. waitSlack bounds
+	// a wait that hangs, so that the head of the queue asks again in time (K4).
 	waitSlack = time.Second
-	// A wait is a spurious wake-up if it and its refusal together take less than
-	// spuriousWake and two round trips to the store, each counted as at most maxRTT.
+	// A wake-up is spurious if the wait and the refusal after it together take less than
+	// spuriousWake plus two round trips to the store. A round trip counts as at most maxRTT.
 	spuriousWake = 2 * time.Millisecond
 	maxRTT       = 50 * time.Millisecond
-	// pollFrom and pollTo bound the pauses between questions to a store that does not wake waiters.
+	// pollFrom and pollTo bound the pauses between requests to a store that wakes no waiters.
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// retryFrom and retryTo bound the pauses while the backend does not answer.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// wantedFor is how long other hosts are assumed to want a lock that one of them had.
+	// wantedFor is how long a lock counts as wanted by other hosts after one of them held it.
 	wantedFor = time.Second
-	// tellEvery is how often a client reports that waiting fails.
+	// tellEvery is how often a client reports at most that waiting fails.
 	tellEvery = time.Minute
 )
 
-// await pauses between two questions to the store. It ends when the refusal is over, or
-// when the store wakes this owner or grants it the lock; in that case it has already asked.
+// await pauses between two requests to the store. It returns when the time named in the refusal is
+// over, or with asked true when the store has woken this owner or granted it the lock.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -320,7 +320,7 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	}
 	a.retry.reset()
 	if c.queues.holder(a.lock.name) != nil {
-		return nil, false // this host holds the lock: waitInHost waits for that lease's end
+		return nil, false // this host holds the lock: waitInHost waits for the end of that lease
 	}
 	rest := maxAsk
 	if ttl := held.Holder.TTL; ttl > 0 {
@@ -334,11 +334,11 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 }
 
 // wait waits in the store's queue for at most rest. After a wake-up without a grant,
-// or with a grant in doubt, it asks the store. It returns nil unless the lock was
-// granted, and a.answer says why. asked is false if the wait itself failed.
+// or with a doubtful grant, it asks the store. If the lock was not granted, lease is
+// nil and a.answer says why. asked is false if the wait itself failed.
 //
-// Note: a plugin that asked by itself after its wait would spare one way to it and back.
-// But it would also ask for a frozen host, which would then hold the lock for the TTL.
+// Note: a plugin that asked by itself after its wait would save one round trip between host and
+// plugin. But it would also ask for a frozen host, which would then hold the lock for the TTL.
 func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease, asked bool) {
 	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load()}
@@ -372,7 +372,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 		}
 		return lease, true
 	case ctx.Err() != nil:
-		a.answer = before // the answer that it was waiting on
+		a.answer = before // the answer because of which it was waiting
 	case !errors.Is(err, ErrHeld):
 	case !spurious:
 		a.poll.reset()
@@ -382,10 +382,10 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	return nil, true
 }
 
-// doubts reports whether the store's own grant g must be confirmed by a question, as a hint must.
-// began is when the wait that brought g began. g is in doubt if its renewal might come too late,
-// if it is too short for a lock that must stay taken (AtLeast) although its holder's machine is
-// lost, or if g.sent is counted back over a suspend that the plugin's clock did not see.
+// doubts reports whether g, a grant that the store made by itself, must be confirmed by a request.
+// began is when the wait that returned g began. g is doubtful if its renewal might come too late,
+// or if g.sent was computed across a suspend that the plugin's clock did not count. g is also
+// doubtful for a lock with AtLeast, which must stay taken even if the holder is lost.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)
@@ -393,10 +393,10 @@ func (a *contender) doubts(g grant, began instant) bool {
 		g.sent < began && c.clock.sleptSince(g.sent)
 }
 
-// failedWait pauses after a wait that has failed with err. It reports whether
-// asking is of no use: ctx has ended, or a.answer is permanent. A failed wait
-// acquires nothing. If the store granted the lock for its first span, the
-// grant belongs to the same owner, which asks next or is withdrawn.
+// failedWait pauses after a wait that failed with err. It reports whether it is
+// useless to ask the store: ctx has ended, or a.answer is permanent. A failed
+// wait returns no lease. If the store granted the lock by itself all the same,
+// the grant belongs to the same owner, which asks next or is withdrawn.
 func (a *contender) failedWait(ctx context.Context, rest time.Duration, err error) bool {
 	c := a.lock.c
 	switch {
@@ -415,8 +415,8 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 	return false
 }
 
-// tellWaitFailed reports a failed wait, once in tellEvery for all waiters of the client. It is
-// silent about a plugin or store that was lost meanwhile, because such a wait fails only once.
+// tellWaitFailed reports a failed wait, at most once in tellEvery for all waiters of the client. It
+// reports nothing at first: a wait that fails because the plugin or store was lost fails only once.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()
@@ -426,7 +426,7 @@ func (a *contender) tellWaitFailed(err error) {
 	c.events.add(a.event(EventWaitFailed, c.wrap("wait", a.lock.name, err)))
 }
 
-// backoff makes growing pauses. Each is random, between half of last and last.
+// backoff computes growing pauses. The pauses are random, between half of last and last.
 type backoff struct{ from, to, last time.Duration }
 
 func (b *backoff) next() time.Duration {

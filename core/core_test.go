@@ -29,7 +29,7 @@ func (r *recorder) on(ev Event) {
 	r.events = append(r.events, ev)
 }
 
-// kinds lists the events of a name in order, without renewals.
+// kinds returns the kinds of a lock's events in order, without renewals.
 func (r *recorder) kinds(name string) []EventKind {
 	r.c.events.queue.Flush(context.Background(), time.Minute)
 	r.mu.Lock()
@@ -43,7 +43,7 @@ func (r *recorder) kinds(name string) []EventKind {
 	return out
 }
 
-// last returns the last event of a name.
+// last returns the last event of the lock name.
 func (r *recorder) last(t *testing.T, name string) Event {
 	t.Helper()
 	r.mu.Lock()
@@ -64,7 +64,7 @@ func (r *recorder) want(t *testing.T, name string, kinds ...EventKind) {
 	}
 }
 
-// open returns a client on b that is closed at the end of the test.
+// open returns a client on b, closed at the end of the test, and a recorder of its events.
 func open(t testing.TB, b driver.Backend) (*Client, *recorder) {
 	rec := &recorder{}
 	c := New(b, &Options{

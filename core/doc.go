@@ -1,13 +1,13 @@
 // Package core is what applications use: locks and leader elections on a
-// backend, with all the waiting, renewing and deadlines that these need.
+// backend, with all the waiting, renewing and deadlines that they need.
 //
 // A [Client] stands for one backend in one host. [Client.Lock] names a lock,
 // [Lock.Acquire] returns a [Lease], and the client renews it until it is
-// released or lost. A lease is lost at its deadline at the latest, by the
-// clock of this process, whatever the backend does: watch [Lease.Done], or work
-// under [Lease.Context]. That is no proof. A process can be paused after its
-// last look at the clock; only [Lease.Token], checked by the resource that is
-// written to, protects against that.
+// released or lost. A lease is lost at its deadline at the latest, by the clock
+// of this process, whatever the backend does: watch [Lease.Done], or work under
+// [Lease.Context]. A lease that is valid is no proof that a later write is safe:
+// the process can be paused after its last look at the clock. Only [Lease.Token]
+// protects against that, if the resource that is written to checks it.
 //
 // [Client.Elector] elects a leader. A leader is the holder of a lease with a
 // value: a lock and an election of one name are the same lock.
@@ -18,18 +18,18 @@
 //
 // In the order of one acquire:
 //
-//   - client.go: the Client and its options; what operators ask: Check, Inspect, List, Break
-//   - lock.go: the Lock and its options; Acquire, TryAcquire, Do; who would wait for itself
-//   - queue.go: who of this host is next, and the hand-over to it without the store
+//   - client.go: the Client and its options; calls for operators: Check, Inspect, List, Break
+//   - lock.go: the Lock and its options; Acquire, TryAcquire, Do; refusal of a reentrant acquire
+//   - queue.go: the callers of this host that wait for a lock; hand-over without the store
 //   - contend.go: one acquire from its first request to its lease, with all its pauses
 //   - notify.go: how a contender hears of releases where the store has no queue
-//   - attempt.go: one request: its context and end, and the withdrawal of an unknown outcome
-//   - token.go: the backend with the tokens that users see
+//   - attempt.go: one request: its context and end, and its withdrawal if the outcome is unknown
+//   - token.go: the backend as core calls it, with its grant numbers made into tokens
 //   - clock.go, clock_linux.go, clock_other.go: instants that count suspends; when a lease ends
 //   - lease.go: the Lease and its contexts
 //   - schedule.go: the time of every lease: which renewals are due, which leases are over
 //   - renew.go: renewals and what their answers mean; notices of the plugin and the store
-//   - release.go: Release, and what goes on after one that failed
+//   - release.go: Release, and the clean-up that continues after a failed Release
 //   - close.go: Close, and the callbacks that it waits for
 //
 // Beside it:

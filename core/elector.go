@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ElectorOptions of an Elector. Nil and zero fields mean the defaults; the
-// fields mean what they mean in [LockOptions].
+// ElectorOptions of an Elector. Nil and zero fields mean the defaults. The
+// fields have the same meaning as in [LockOptions].
 type ElectorOptions struct {
 	TTL, RenewEvery, MaxHold time.Duration
 	Healthy                  func(context.Context) error
@@ -17,19 +17,19 @@ type ElectorOptions struct {
 	Value []byte
 }
 
-// Elector is an election: one of all candidates for a name is the leader. It
-// holds nothing itself and needs no closing.
+// Elector is an election: at most one of all candidates for a name is the
+// leader. Elector holds nothing itself and needs no closing.
 type Elector struct {
 	c    *Client
 	lock *Lock
 }
 
-// betweenTerms is how long Run pauses before it campaigns again, so that
-// another candidate gets a chance; each pause is a random part of it.
+// betweenTerms bounds the pause before Run campaigns again, which gives another
+// candidate a chance. The pause is random, between half of betweenTerms and all of it.
 const betweenTerms = 100 * time.Millisecond
 
-// Elector returns the election of that name. Names and options are checked as
-// in [Client.Lock]; nothing is sent.
+// Elector returns the election of that name. It checks the name and the
+// options as [Client.Lock] does, and sends nothing.
 func (c *Client) Elector(name string, opts *ElectorOptions) (*Elector, error) {
 	if err := c.begin("elector", name); err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func (c *Client) Elector(name string, opts *ElectorOptions) (*Elector, error) {
 // Name returns the name of the election.
 func (e *Elector) Name() string { return e.lock.name }
 
-// Backend returns the name of the backend that the election is held on, as
-// errors and events have it.
+// Backend returns the name of the election's backend, the same name as in
+// errors and events.
 func (e *Elector) Backend() string { return e.c.name }
 
 // Campaign waits until this candidate is the leader, ctx ends, or an error
@@ -76,18 +76,18 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 }
 
 // Run campaigns, calls fn when this candidate is the leader, and campaigns
-// again after every term until ctx ends (E1). fn gets each term once and must
-// return when the term's context ends (E4); Run waits for it, and so does
-// [Client.Close].
+// again after every term until ctx ends (E1). fn is called once for each term
+// and must return when the term's context ends (E4). Run and [Client.Close]
+// wait until fn has returned.
 //
-// A term ends voluntarily when ctx ends, when Resign is called, or when fn
-// returns: its context is cancelled, renewal goes on until fn has returned,
-// and only then it is resigned, so that no successor overlaps with fn. A lost
-// term, and one that reached MaxHold, is left to expire (E2).
+// A term ends voluntarily when ctx ends, when Resign is called, or when fn returns.
+// The term's context is then cancelled, renewal goes on until fn has returned, and
+// only then is the term resigned, so that no successor leads while fn still runs. A
+// lost term, and one that reached MaxHold, is left to expire (E2).
 //
-// The error satisfies errors.Is for ctx.Err() when ctx has ended. Run ends
-// early only for an error that makes campaigning pointless, ErrClosed among
-// them. When fn panics, the term is resigned first.
+// The error satisfies errors.Is for ctx.Err() when ctx has ended. Before
+// that, Run returns only for an error that makes campaigning pointless, such
+// as ErrClosed. If fn panics, the term is resigned before the panic goes on.
 func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	if err := e.c.begin("run", e.lock.name); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	}
 }
 
-// ending adds to err the reason for which ctx has ended, if it has.
+// ending returns err with the cause of ctx added to it, if ctx has ended.
 func ending(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {
@@ -120,7 +120,7 @@ func ending(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-// serve runs fn for one term and resigns it.
+// serve runs fn for one term and then resigns the term.
 func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 	s := &e.c.sched
 	term.run = true
@@ -132,8 +132,8 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 		stop()
 		term.stop(ErrReleased)
 		if term.lease.Err() == nil {
-			// The event tells of a failure, and Close returns it unless the janitor has
-			// released the lock before, or the lock has expired.
+			// EventReleased reports a failure. Close returns it too, unless the janitor
+			// has released the lock before or the lock has expired.
 			_ = term.lease.Release(ctx)
 		}
 		s.served(term.lease)
@@ -143,7 +143,7 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 	}
 }
 
-// Leader returns the present leader: the zero Holder when there is none.
+// Leader returns the present leader, or the zero Holder when there is none.
 func (e *Elector) Leader(ctx context.Context) (Holder, error) {
 	return e.c.inspect(ctx, "leader", e.lock.name)
 }
@@ -162,9 +162,9 @@ func newTerm(ctx context.Context, lease *Lease) *Term {
 	return t
 }
 
-// Context returns the context under which to lead. It ends when the term is
-// lost or resigned, and in Elector.Run also when Run is to end. It has the
-// values of the ctx of the campaign.
+// Context returns the context under which to lead. That context ends when the term is
+// lost or resigned. In Elector.Run it also ends when the ctx of Run ends or the client
+// closes. The context has the values of the ctx that was passed to Campaign or Run.
 func (t *Term) Context() context.Context {
 	t.lease.c.expireDue()
 	return t.ctx
@@ -174,8 +174,8 @@ func (t *Term) Context() context.Context {
 func (t *Term) Token() uint64 { return t.lease.Token() }
 
 // Valid reports whether the leadership is held right now, by the clock. In
-// Elector.Run it stays true after the context was cancelled for a voluntary
-// end, until the callback has returned: time to finish properly.
+// Elector.Run it stays true after a voluntary end has cancelled the context, until
+// the callback has returned, so that the callback can finish its work as the leader.
 func (t *Term) Valid() bool { return t.lease.Valid() }
 
 // Deadline returns when the term ends unless it is renewed; see [Lease.Deadline].
@@ -193,7 +193,7 @@ func (t *Term) Err() error {
 // The error satisfies errors.Is(err, ErrNotHeld) if it is not. After an error that
 // wraps ErrUnavailable it is unknown which value is published: the request may
 // still arrive within the term, even after a later Proclaim that succeeded. A
-// caller that publishes again puts a number of its own into the value.
+// caller that publishes again should put a sequence number into the value.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	l := t.lease
 	return l.c.question(ctx, "proclaim", l.lock.name, func(ctx context.Context) error {
@@ -208,9 +208,9 @@ func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	})
 }
 
-// Resign ends the term: its context is cancelled and the leadership released,
-// with the errors of [Lease.Release]. In a callback of Elector.Run it returns
-// nil at once, and Run resigns when the callback has returned.
+// Resign ends the term: it cancels the term's context and releases the
+// leadership, with the errors of [Lease.Release]. In a callback of Elector.Run
+// it returns nil at once, and Run resigns when the callback has returned.
 func (t *Term) Resign(ctx context.Context) error {
 	t.stop(ErrReleased)
 	if t.run {

@@ -39,7 +39,7 @@ func TestE1RunCampaignsAgain(t *testing.T) {
 					t.Error(err)
 				}
 				<-term.Context().Done()
-			case 3: // returns by itself
+			case 3: // fn returns by itself
 			case 4:
 				cancel()
 				<-term.Context().Done()
@@ -55,7 +55,7 @@ func TestE1RunCampaignsAgain(t *testing.T) {
 		if owner := f.owner("jobs"); owner != "" {
 			t.Errorf("still held by %q", owner)
 		}
-		// E4: exactly one start and one stop each.
+		// E4: exactly one start and one stop per term.
 		rec.want(t, "jobs", EventAcquired, EventLost, EventAcquired, EventReleased,
 			EventAcquired, EventReleased, EventAcquired, EventReleased)
 	})
@@ -134,7 +134,7 @@ func TestCampaignByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cancel() // ctx was for the waiting only
+		cancel() // ctx only bounds the wait of Campaign
 		time.Sleep(time.Minute)
 		if term.Context().Err() != nil || !term.Valid() {
 			t.Errorf("the term ended with its campaign's ctx: %v", term.Err())
@@ -234,9 +234,9 @@ func TestE3NewestWins(t *testing.T) {
 	}
 	cases := []struct {
 		name string
-		read []driver.Holder // seen and read one by one
-		seen []driver.Holder // seen without reading
-		want ChangeKind      // the change read then; 0 for none
+		read []driver.Holder // reported and read one by one
+		seen []driver.Holder // then reported without being read
+		want ChangeKind      // kind of the change that is then read; 0 for none
 		last uint64
 	}{
 		{"elected then updated", nil, []driver.Holder{held(5, "a"), held(5, "b")}, Elected, 5},

@@ -10,14 +10,14 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The sentinels of a backend, so that applications need not import package
-// driver. Test with errors.Is.
+// The sentinel errors of a backend, so that applications need not import
+// package driver. Test with errors.Is.
 var (
 	ErrHeld        = driver.ErrHeld        // another owner holds the lock; see HeldError
 	ErrNotHeld     = driver.ErrNotHeld     // the lease is gone; see NotHeldError
 	ErrUnavailable = driver.ErrUnavailable // the store or the plugin did not answer; trying again may help
 	ErrInvalid     = driver.ErrInvalid     // the request is bad; nothing was sent
-	ErrDenied      = driver.ErrDenied      // the store refuses this client: for good, or, once it has served it, for a while
+	ErrDenied      = driver.ErrDenied      // the store refuses this client; if it has served the client before, perhaps only for a while
 	ErrConfig      = driver.ErrConfig      // the backend's configuration is wrong
 	ErrUnsupported = driver.ErrUnsupported // the backend does not have this capability
 	ErrClosed      = driver.ErrClosed      // the Client was closed
@@ -28,35 +28,33 @@ var (
 // Locks are not reentrant, so waiting could only end with that lease. Comes with ErrHeld.
 //
 // A ctx that context.WithoutCancel made from one of these, and that got its
-// own end later, looks the same. It is refused too while the lease lives:
-// work that goes on after the lease takes a ctx from elsewhere.
+// own end later, looks the same. Such a ctx is also refused while the lease
+// lives. Work that goes on after the lease needs a ctx from elsewhere.
 var ErrReentrant = errors.New("lock is held by its caller")
 
-// HeldError says who holds a lock, and for how long when that is known.
+// HeldError says who holds a lock, and for how much longer if that is known.
 type HeldError = driver.HeldError
 
-// NotHeldError says that a lease is gone, and who holds the lock now when
-// that is known.
+// NotHeldError says that a lease is gone, and who holds the lock now if that is known.
 type NotHeldError = driver.NotHeldError
 
-// Holder describes a held lock; the zero Holder means that it is free.
+// Holder describes a held lock; the zero Holder means that the lock is free.
 type Holder = driver.Holder
 
 // Properties are the claims that a backend makes.
 type Properties = driver.Properties
 
-// ErrUnreleased means that the function of Do or TryDo has returned nil, but
-// the store has not confirmed the release. The lock may stay taken until the
-// time that the error names.
+// ErrUnreleased means that the function of Do or TryDo has returned nil, but the store has not
+// confirmed the release. The lock may stay taken until the time that the error names.
 var ErrUnreleased = errors.New("work is done, but its lock may still be taken")
 
-// Causes: why a lease or term ended, as Lease.Err, Term.Err and context.Cause
-// tell. Test with errors.Is; [CauseName] names them.
+// Causes say why a lease or term ended. Lease.Err, Term.Err and context.Cause
+// return them. Test with errors.Is; [CauseName] names them.
 var (
-	// ErrReleased: this process released it, or began to.
+	// ErrReleased: this process released the lease, or began to release it.
 	ErrReleased = errors.New("lease was released")
 	// ErrExpired: the deadline passed without a renewal, because this process
-	// was stopped, its machine suspended, or the lock has NoRenew.
+	// was stopped, its machine was suspended, or the lock has NoRenew.
 	ErrExpired = errors.New("lease expired")
 	// ErrTaken: another owner holds the lock.
 	ErrTaken = errors.New("lease was taken by another owner")
@@ -65,16 +63,17 @@ var (
 	ErrRevoked = errors.New("lease was revoked")
 	// ErrUnreachable: the backend did not confirm a renewal before the deadline.
 	ErrUnreachable = errors.New("backend was unreachable until the deadline")
-	// ErrPluginDied: the plugin process ended and its leases with it.
+	// ErrPluginDied: the plugin process ended, and the backend keeps leases only as long as that
+	// process lives.
 	ErrPluginDied = driver.ErrPluginDied
-	// ErrUnhealthy: the Healthy callback returned an error, or nothing in time.
+	// ErrUnhealthy: the Healthy callback returned an error, or did not return in time.
 	ErrUnhealthy = errors.New("holder is unhealthy")
-	// ErrMaxHold: the lease was held for MaxHold.
+	// ErrMaxHold: the lease was held for the time that MaxHold allows.
 	ErrMaxHold = errors.New("lease was held for its longest time")
 )
 
-// causeNames are in the order in which CauseName asks: a cause may wrap the
-// last error of the backend, which comes later in the list.
+// causeNames are in the order in which CauseName tests them: a cause may wrap
+// the last error of the backend, which must therefore come later in the list.
 var causeNames = []struct {
 	cause error
 	name  string
@@ -89,9 +88,9 @@ var causeNames = []struct {
 	{ErrPluginDied, "plugin died"},
 }
 
-// CauseName names the cause of a lease's end: "released", "expired", "taken",
-// "revoked", "unreachable", "plugin died", "unhealthy" or "max hold"; "" for
-// nil and for an error that is none of these.
+// CauseName returns the name of the cause for which a lease ended:
+// "released", "expired", "taken", "revoked", "unreachable", "plugin died",
+// "unhealthy" or "max hold". It returns "" for nil and for any other error.
 func CauseName(err error) string {
 	for _, c := range causeNames {
 		if errors.Is(err, c.cause) {
@@ -101,12 +100,12 @@ func CauseName(err error) string {
 	return ""
 }
 
-// Error is the error of every operation of this package. It says which
+// Error is the error of every operation of this package. Error says which
 // operation failed, on which backend and lock, and why.
 type Error struct {
 	Op      string // acquire, release, campaign, inspect, ...
 	Backend string // name of the backend
-	Name    string // of the lock; the prefix for list; "" for check and close
+	Name    string // name of the lock; the prefix for list; "" for check and close
 	Err     error
 }
 
@@ -117,9 +116,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q on %s: %s", e.Op, e.Name, e.Backend, e.cause())
 }
 
-// cause returns the text of Err without the parts that e says already. A backend
-// names itself, its operation and the lock ("redis: acquire \"jobs\": ..."), because
-// it may be used without this package. core may have put its own words before that.
+// cause returns the text of Err without the parts that e itself prints. A backend's error names
+// the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend
+// may be used without this package. This package may have put words of its own before that.
 func (e *Error) cause() string {
 	said, rest := "", once(e.Err.Error())
 	for {
@@ -144,8 +143,8 @@ func (e *Error) cause() string {
 	}
 }
 
-// once returns text with each kind of failure named once. It leaves out that
-// a request had no effect, because only programs need that.
+// once returns text with each kind of failure named only once. It omits the text
+// of ErrNotSent, because only programs need to know that a request was not sent.
 func once(text string) string {
 	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
 	for _, kind := range []error{ErrUnavailable, ErrDenied} {
@@ -159,17 +158,17 @@ func once(text string) string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrIndeterminate: the outcome of a request is unknown and could not be
-// settled. Comes as an [*IndeterminateError].
+// ErrIndeterminate means that the outcome of a request is unknown and could
+// not be found out. Such an error is an [*IndeterminateError].
 var ErrIndeterminate = errors.New("outcome is unknown")
 
-// IndeterminateError says that the attempt or lease that failed may still
-// hold the lock, and until when.
+// IndeterminateError says that the acquire or release that failed may have
+// left the lock taken, and until when.
 type IndeterminateError struct {
-	// FreeAt is the latest time at which that grant is over, by the clock of
-	// this process (compare with time.Now).
+	// FreeAt is the latest time at which the possible grant has expired, by
+	// the clock of this process. Compare it with time.Now.
 	FreeAt time.Time
-	Err    error // why it could not be settled
+	Err    error // why the outcome could not be found out
 }
 
 func (e *IndeterminateError) Error() string {
@@ -185,14 +184,15 @@ func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeter
 // Unwrap returns Err.
 func (e *IndeterminateError) Unwrap() error { return e.Err }
 
-// permanent reports whether asking again cannot help (K1). A store that has served
-// this client once will serve it again: failovers make servers read-only for a
-// while, and passwords are rotated. So a refusal is permanent only before that.
+// permanent reports whether asking again cannot help (K1). A store that has served this client
+// once is expected to serve it again: failovers make servers read-only for a while, and passwords
+// are rotated. So a refusal is permanent only if the store has never served this client.
 func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// noteServed records an answer to an acquire or a check.
+// noteServed records that the store has served this client, if err, the answer to an acquire or a
+// check, shows it.
 func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)

@@ -13,22 +13,21 @@ import (
 // EventKind says what an [Event] is about.
 type EventKind int
 
-// The kinds of events. Each lease has exactly one EventAcquired, and one
-// EventReleased or EventLost. An attempt on an open client that returns no
-// lease has one EventAcquireFailed. Where events were dropped, the end of a
-// lease was not, unless its EventAcquired was.
+// The kinds of events. Each lease has exactly one EventAcquired, and one EventReleased or
+// EventLost. An attempt on an open client that returns no lease has one EventAcquireFailed. If
+// events are dropped, the end of a lease is dropped only if its EventAcquired was dropped too.
 const (
-	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is since Acquire was called
-	EventWaiting                            // an Acquire began to wait, or is now refused by a store that has served the client; Err says why
+	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is the time since Acquire was called
+	EventWaiting                            // an Acquire began to wait, or a store that has served the client now refuses it; Err says why
 	EventRenewed                            // a lease was renewed; Took is the round trip
 	EventSuspect                            // a renewal failed, or the backend is down; Err says why
 	EventLost                               // a lease was lost; Err is the cause
 	EventReleased                           // a lease was released; Err is set when that could not be confirmed
 	EventPluginDown                         // the plugin process ended
 	EventPluginUp                           // a new plugin process serves
-	EventAcquireFailed                      // Acquire, TryAcquire or Campaign returned Err; Took is since the call
+	EventAcquireFailed                      // Acquire, TryAcquire or Campaign returned Err; Took is the time since the call
 	EventOpened                             // New made the client
-	EventWaitFailed                         // the store fails to wake an Acquire, which asks it now and then instead; once a minute, Err says why
+	EventWaitFailed                         // waiting in the store fails, so an Acquire asks at intervals; reported once a minute; Err says why
 )
 
 var eventNames = []string{
@@ -38,10 +37,10 @@ var eventNames = []string{
 	EventWaitFailed: "wait failed",
 }
 
-// String returns the kind in lower-case words, "plugin down".
+// String returns the kind in lower-case words, such as "plugin down".
 func (k EventKind) String() string { return nameOf(eventNames, k) }
 
-// nameOf is the name at k in names, which begin at 1.
+// nameOf returns the name at index k of names, or "unknown". The first index in use is 1.
 func nameOf[K ~int](names []string, k K) string {
 	if k < 1 || int(k) >= len(names) {
 		return "unknown"
@@ -57,51 +56,50 @@ func (k EventKind) level() slog.Level {
 	return slog.LevelDebug
 }
 
-// Event is one thing that happened to a lease, to the plugin, or to the
-// client. Name, Owner, Label and Token are empty for the latter two.
+// Event is one thing that happened to a lease, to the plugin, or to the client.
+// Name, Owner, Label and Token are empty in events of the plugin and the client.
 type Event struct {
 	Kind EventKind
 	Time time.Time // when the event happened, not when it is delivered
-	// Context has the values of the ctx of the operation that caused the event,
-	// and never ends. For a renewal, a loss, and everything else that happens to
-	// a lease by itself, that is the ctx of the acquire. Events of the plugin
-	// and the client have context.Background().
+	// Context has the values of the ctx of the operation that caused the event, and never ends. An
+	// event without an operation, such as a renewal or a loss, has the values of the ctx of the
+	// acquire. Events of the plugin and the client have context.Background().
 	Context                     context.Context
 	Backend, Name, Owner, Label string
 	Token                       uint64
 	Took                        time.Duration
 	// Slack is how much of the lease was left when the renewal was confirmed, for
-	// EventRenewed. A lease whose Slack shrinks towards zero is soon lost. Slack is
-	// zero for the first renewal after a short grant that the store made by itself.
+	// EventRenewed. A lease whose Slack shrinks towards zero will soon be lost. Slack
+	// is zero for the first renewal after a short grant that the store made by itself.
 	Slack time.Duration
 	Err   error
 	// Dropped is how many events were dropped between the previous event and
-	// this one, because too many waited for a logger or an OnEvent that is slow
-	// or blocks.
+	// this one. Events are dropped when too many wait for a Logger or OnEvent
+	// that is slow or blocks.
 	Dropped uint64
 }
 
-// maxEvents is how many events may wait to be told. Renewing some ten
-// thousand leases at once makes about as many.
+// maxEvents is how many events may wait to be delivered. The renewal of
+// about ten thousand leases at once makes nearly that many events.
 const maxEvents = 16 << 10
 
-// levelEvery is how often a logger is asked whether it wants routine events.
+// levelEvery is how often the logger is asked whether Debug is enabled.
 const levelEvery = time.Second
 
-// emitter delivers events to the logger and to OnEvent, in order and from a
-// goroutine on which nothing else depends.
+// emitter delivers events to the logger and to OnEvent, in order, from a
+// goroutine that nothing else waits for except the end of Close.
 type emitter struct {
 	c     *Client
 	log   *slog.Logger
 	on    func(Event)
 	queue *deliver.Queue[Event]
 
-	// routine is the logger's answer for Debug. The hot path does not ask the
-	// logger, whose code is the application's and may block.
+	// routine is whether the logger enables Debug. routine is stored because the logger
+	// is code of the application and may block, so the hot path must not call it.
 	routine atomic.Bool
-	askAt   atomic.Int64 // instant of the next question; never while one is asked
+	askAt   atomic.Int64 // when to ask the logger again; never while a call of it is under way
 
-	unlogged uint64 // dropped and not logged yet; only deliver uses it
+	unlogged uint64 // events dropped and not logged yet; only deliver uses this field
 }
 
 func (e *emitter) init(c *Client) {
@@ -115,7 +113,7 @@ func (e *emitter) wants(kind EventKind) bool {
 	return e.on != nil || e.routine.Load() || kind.level() > slog.LevelDebug
 }
 
-// ask asks the logger anew for its level, about once in levelEvery.
+// ask asks the logger again whether Debug is enabled, about once in levelEvery.
 func (e *emitter) ask(now instant) {
 	at := e.askAt.Load()
 	if e.on != nil || int64(now) < at || !e.askAt.CompareAndSwap(at, math.MaxInt64) {
@@ -133,8 +131,9 @@ func (e *emitter) add(ev Event) bool {
 	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)
 }
 
-// addEnd queues the end of a lease. It is not dropped if the event of the grant
-// was not: a reader that counts both must never count a lease that is gone.
+// addEnd queues the event of a lease's end. The event is never dropped if known is true, which
+// means that the event of the grant was queued: a reader that counts both kinds must not count an
+// ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind) {
 		e.queue.Force(e.complete(ev), 1)
@@ -153,7 +152,8 @@ func (e *emitter) complete(ev Event) Event {
 
 func (e *emitter) deliver(ev Event, dropped uint64) {
 	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
-		// OnEvent is not a callback that Close waits for.
+		// Close must not refuse a call from OnEvent: it does not wait for OnEvent as for a
+		// callback.
 		ev.Context = context.WithValue(ev.Context, own, nil)
 	}
 	ev.Dropped = dropped
@@ -165,7 +165,7 @@ func (e *emitter) deliver(ev Event, dropped uint64) {
 			r.AddAttrs(slog.Uint64("dropped", e.unlogged))
 			e.unlogged = 0
 		}
-		_ = e.log.Handler().Handle(ev.Context, r) // the error is dropped, as slog does: no caller could be told
+		_ = e.log.Handler().Handle(ev.Context, r) // the error is ignored, as slog does: no caller could receive it
 	}
 	if e.on != nil {
 		e.on(ev)

@@ -18,10 +18,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// blocker is a slog handler and an OnEvent that both block while it is shut.
+// blocker has a slog handler and an OnEvent, which both block until shut is closed.
 type blocker struct {
 	shut    chan struct{} // closed to open it
-	blocked chan struct{} // closed when a goroutine waits at it
+	blocked chan struct{} // closed when the first goroutine blocks
 	once    sync.Once
 
 	mu     sync.Mutex
@@ -45,7 +45,6 @@ func (g *blocker) on(ev Event) {
 	g.events = append(g.events, ev)
 }
 
-// seen returns the events so far.
 func (g *blocker) seen() []Event {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +126,7 @@ func TestOnEventMayCallEverything(t *testing.T) {
 			}
 		}})
 		var lease *Lease
-		// Close waits for no callback either: this one ends with its ctx.
+		// Close ends the ctx of this callback of Do, which then returns.
 		_ = lockOf(t, c, "outer", nil).Do(t.Context(), func(ctx context.Context, _ *Lease) error {
 			var err error
 			lease, err = lockOf(t, c, "a", nil).Acquire(ctx)
@@ -193,8 +192,8 @@ func TestOnEventThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// panicking is set for the process that TestPanicInACallbackEndsTheProcess
-// starts, and says which callback panics.
+// panicking is an environment variable of the process that
+// TestPanicInACallbackEndsTheProcess starts. panicking says which callback panics.
 const panicking = "LOCKBENCH_TEST_PANIC"
 
 type panicHandler struct{ blocker }
@@ -209,7 +208,7 @@ func TestPanicInACallbackEndsTheProcess(t *testing.T) {
 		}
 		c := New(newFake(), opts)
 		acquire(t, lockOf(t, c, "a", nil))
-		time.Sleep(time.Minute) // the process ends first
+		time.Sleep(time.Minute) // the process must end before
 		return
 	}
 	for _, which := range []string{"logger", "OnEvent"} {
@@ -222,8 +221,8 @@ func TestPanicInACallbackEndsTheProcess(t *testing.T) {
 	}
 }
 
-// slowLevel is a handler that blocks when it is asked for its level, but not
-// the first time.
+// slowLevel is a handler whose method Enabled blocks, except at the first
+// call.
 type slowLevel struct {
 	*blocker
 	asked atomic.Bool

@@ -36,7 +36,7 @@ func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
 		}
 		close(g.shut)
 		synctest.Wait()
-		acquire(t, l) // the next one that fits
+		acquire(t, l) // its event is the next one that fits
 		synctest.Wait()
 
 		open := map[string]bool{}
@@ -61,7 +61,7 @@ func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
 				return true
 			})
 		}
-		// Opened, two for each lease, and the last acquire.
+		// The events are EventOpened, two for each lease, and that of the last acquire.
 		if all := uint64(1 + 2*100 + 2*cycles + 1); dropped == 0 || told+dropped != all || logged != dropped {
 			t.Errorf("%d events told, %d dropped, %d by the log; want %d in all", told, dropped, logged, all)
 		}
@@ -137,7 +137,7 @@ func TestEventsCarryTheContextOfTheirOperation(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		time.Sleep(1500 * time.Millisecond) // a renewal
+		time.Sleep(1500 * time.Millisecond) // time for a renewal
 		ctx, cancel = with("try")
 		if _, err := l.TryAcquire(ctx); !errors.Is(err, ErrHeld) {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestEventsCarryTheContextOfTheirOperation(t *testing.T) {
 		done()
 		lease = <-next
 		cancel()
-		synctest.Wait() // renewed at once
+		synctest.Wait() // the lease is renewed at once
 		f.forget("a")
 		<-lease.Done()
 		synctest.Wait()

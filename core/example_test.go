@@ -11,14 +11,14 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// client is a host on a store. Programs get the backend from plugin.Open; these
-// examples share a store in memory.
+// client returns a client on store. Programs get their backend from
+// plugin.Open; these examples use a store in memory.
 func client(store *memory.Store, label string) *core.Client {
 	return core.New(store.Open(), &core.Options{Label: label, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// Work under a lock: ctx ends when the lease is lost, and the lock is released
-// when the function returns.
+// The function holds the lock while it runs. The ctx of the function ends
+// when the lease is lost, and the lock is released when the function returns.
 func ExampleLock_Do() {
 	ctx := context.Background()
 	c := client(memory.NewStore(), "billing-1")
@@ -37,7 +37,7 @@ func ExampleLock_Do() {
 	// <nil>
 }
 
-// At most one host runs the job. The others skip it, and know which host runs it.
+// At most one host runs the job. The other hosts skip the job, and know which host runs it.
 func ExampleLock_TryDo() {
 	ctx := context.Background()
 	store := memory.NewStore()
@@ -61,7 +61,7 @@ func ExampleLock_TryDo() {
 	// blue: <nil>
 }
 
-// A lease of one's own, for work that no function encloses.
+// A lease that the caller releases itself, for work that is not a single function.
 func ExampleLock_Acquire() {
 	ctx := context.Background()
 	c := client(memory.NewStore(), "app-1")
@@ -82,7 +82,7 @@ func ExampleLock_Acquire() {
 	// ended: released
 }
 
-// A leader publishes a value that others find.
+// A leader publishes a value that other hosts can read.
 func ExampleElector_Run() {
 	ctx, stop := context.WithCancel(context.Background())
 	c := client(memory.NewStore(), "app-1")

@@ -9,17 +9,17 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// fake is a backend whose store is a map. Each of its calls can be delayed,
-// failed before it reaches the store, or robbed of its reply.
+// fake is a backend whose store is a map. A test can delay each call, make
+// it fail before it reaches the store, or replace its reply.
 type fake struct {
 	props driver.Properties
 	// before runs before a call reaches the store; an error fails the call.
 	before func(ctx context.Context, op string, r driver.Request) error
-	// after runs when the store has done a call; an error replaces its answer.
+	// after runs when the store has done a call; an error replaces the answer.
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
-	// own is how long the store grants a lock to a waiter by itself. age is the
-	// age of the last sign of life then. Zero: the store only wakes waiters.
+	// own is how long a grant lives that the store makes to a waiter by itself. age is the age of
+	// the waiter's last sign of life at that grant. If own is zero, the store only wakes waiters.
 	own, age time.Duration
 
 	mu        sync.Mutex
@@ -39,7 +39,7 @@ type asked struct {
 type grantOf struct {
 	r       driver.Request
 	expires time.Time
-	own     bool // made by the store, and not confirmed
+	own     bool // the store made the grant by itself, and it is not confirmed
 }
 
 func newFake(capabilities ...driver.Capability) *fake {
@@ -53,7 +53,7 @@ func newFake(capabilities ...driver.Capability) *fake {
 	}
 }
 
-// do runs one call: before, the store's part, after.
+// do runs one call: first before, then store, which is the store's part, then after.
 func (f *fake) do(ctx context.Context, op string, r driver.Request, store func() error) error {
 	f.mu.Lock()
 	f.calls = append(f.calls, asked{op, r.Name, time.Now()})
@@ -321,31 +321,29 @@ func (f *fake) times(op string) []time.Time {
 	return out
 }
 
-// count counts calls of one operation.
 func (f *fake) count(op string) int { return len(f.times(op)) }
 
-// hook replaces before and after while calls are under way.
+// hook sets before and after. It may be called while calls are under way.
 func (f *fake) hook(before, after func(context.Context, string, driver.Request) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before, f.after = before, after
 }
 
-// expire sets when the grant of name ends.
 func (f *fake) expire(name string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held[name].expires = at
 }
 
-// owner returns the owner of name in the store, "" for none.
+// owner returns the owner of name in the store, or "" if there is none.
 func (f *fake) owner(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.live(name).holder().Owner
 }
 
-// steal replaces the grant of name by one of a stranger.
+// steal replaces the grant of name by a grant to another owner, "stranger".
 func (f *fake) steal(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -353,7 +351,6 @@ func (f *fake) steal(name string) {
 	_, _ = f.take(driver.Request{Name: name, Owner: "stranger", Label: "stranger:1", TTL: time.Minute})
 }
 
-// forget deletes the grant of name.
 func (f *fake) forget(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestK3CancelLeavesNothing cancels an acquire at every point of time while
-// a slow store answers, and looks for leftovers.
+// TestK3CancelLeavesNothing cancels an acquire at many points of time while
+// a slow store answers, and checks that nothing is left in the store.
 func TestK3CancelLeavesNothing(t *testing.T) {
 	for _, capabilities := range [][]driver.Capability{nil, {driver.CapWaiter}} {
 		for at := time.Duration(0); at <= 130*time.Millisecond; at += 5 * time.Millisecond {
@@ -111,7 +111,8 @@ func TestK3IndeterminateNamesATimeThatHolds(t *testing.T) {
 		if in.FreeAt.Before(f.held["a"].expires) || in.FreeAt.After(began.Add(6*time.Second)) {
 			t.Errorf("free at %v after the start, expires at %v", in.FreeAt.Sub(began), f.held["a"].expires.Sub(began))
 		}
-		// The client goes on trying, so the lock is free soon after the store is back.
+		// The client goes on trying to withdraw, so the lock is free soon after the store answers
+		// again.
 		f.hook(nil, nil)
 		time.Sleep(janitorPause)
 		synctest.Wait()
@@ -145,9 +146,8 @@ func TestK3JanitorEnds(t *testing.T) {
 	})
 }
 
-// A store that needs seconds for each request is slow, not broken: a waiter is
-// granted the lock by its first acquire after the holder's end, and keeps its
-// place until then.
+// A store that needs seconds for each request is slow, not broken. A waiter keeps its place in the
+// queue, and its first acquire after the holder's end is granted.
 func TestK4SlowStoreServesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter)

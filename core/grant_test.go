@@ -16,11 +16,11 @@ const (
 	ownAge  = 100 * time.Millisecond // age of the sign of life at the grant
 )
 
-// untilFirst is how long after the grant its first renewal is sent.
+// untilFirst is how long after the store's own grant the first renewal is sent.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
-// granted lets the store itself grant a waiter of c the lock of another
-// owner. It returns the waiter's lease a moment after the waiter has it.
+// granted makes the store by itself grant a waiter of c a lock that another
+// owner has released. It returns the waiter's lease.
 func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	t.Helper()
 	f.steal("a")
@@ -43,8 +43,8 @@ func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	return <-back
 }
 
-// withOwn runs a test with a store that grants by itself, and renewals that take
-// a moment.
+// withOwn runs a test with a store that grants by itself, and whose renewals
+// take 10 ms.
 func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -60,9 +60,9 @@ func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	})
 }
 
-// TestOwnGrant checks that the waiter does not ask. Its deadline is that of
-// the first span, from the sign of life, until a renewal is back. That
-// renewal is sent when a third of the time left is gone.
+// TestOwnGrant checks that the waiter sends no acquire. Until a renewal is
+// confirmed, the lease's deadline is that of the first span, counted from the
+// sign of life. That renewal is sent when a third of the time left has passed.
 func TestOwnGrant(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -91,8 +91,8 @@ func TestOwnGrant(t *testing.T) {
 	})
 }
 
-// TestOwnGrantIsLost covers a lease whose renewals all fail. It is over
-// before the store lets it expire.
+// TestOwnGrantIsLost covers a lease whose renewals all fail. The lease must
+// end before the store lets it expire.
 func TestOwnGrantIsLost(t *testing.T) {
 	for _, tc := range []struct {
 		cause string
@@ -119,8 +119,8 @@ func TestOwnGrantIsLost(t *testing.T) {
 }
 
 // TestOwnGrantReleased checks that an early release needs no renewal. A
-// later release does not overtake the first renewal, which with Keep would
-// lengthen the lease that the release has shortened.
+// later release must not overtake the first renewal. With Keep, that renewal
+// would otherwise lengthen the lease that the release has shortened.
 func TestOwnGrantReleased(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -145,8 +145,8 @@ func TestOwnGrantReleased(t *testing.T) {
 	})
 }
 
-// TestOwnGrantThatIsAskedFor covers grants of which too little is left, or
-// which must last as long as AtLeast although this machine may be lost.
+// TestOwnGrantThatIsAskedFor covers grants that core must confirm by an acquire: too little of them
+// is left, or the lock has AtLeast, for which it must stay taken even if this machine is lost.
 func TestOwnGrantThatIsAskedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		age, atLeast time.Duration
@@ -167,8 +167,8 @@ func TestOwnGrantThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestOwnGrantIsHandedOver checks that the short deadline and the renewal under way
-// go with the lock, and that it is not handed over when half of the span is gone.
+// TestOwnGrantIsHandedOver checks that the next lease takes over the short deadline and the
+// renewal under way, and that the lock is not handed over when half of the span has passed.
 func TestOwnGrantIsHandedOver(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -208,7 +208,7 @@ func TestOwnGrantIsHandedOver(t *testing.T) {
 	})
 }
 
-// TestOwnGrantOfFixedLength: a lease that is never renewed gets its TTL, once.
+// TestOwnGrantOfFixedLength checks that a lease with NoRenew is renewed once, to get its TTL.
 func TestOwnGrantOfFixedLength(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		began := time.Now()
@@ -220,8 +220,8 @@ func TestOwnGrantOfFixedLength(t *testing.T) {
 	})
 }
 
-// TestOwnGrantBeforeItsHolderWorks checks that a holder whose work may not
-// have begun is not asked for its health.
+// TestOwnGrantBeforeItsHolderWorks checks that the first renewal does not
+// call Healthy, because the holder may not have begun its work.
 func TestOwnGrantBeforeItsHolderWorks(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		var asked atomic.Int32
@@ -237,7 +237,7 @@ func TestOwnGrantBeforeItsHolderWorks(t *testing.T) {
 	})
 }
 
-// TestOwnGrantAtTheEndOfCtx checks that such a grant is withdrawn.
+// TestOwnGrantAtTheEndOfCtx checks that a grant that comes when ctx ends is withdrawn.
 func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		f.steal("a")
@@ -261,8 +261,8 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 }
 
 // TestOwnGrantOverASuspend covers a sign of life that was sent before the
-// machine was suspended, and a wait that began after it. Counted back from
-// there, the grant would seem younger by the length of the suspend.
+// machine was suspended, and a Wait that began after the suspend. Counted back
+// from that Wait, the grant would seem younger by the length of the suspend.
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond
@@ -283,8 +283,8 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 	}
 }
 
-// TestOwnGrantFarAway checks that the first renewal gets all of the time left, at least
-// twice as long as the last acquire took. If less is left the store is asked instead.
+// TestOwnGrantFarAway checks that the first renewal may take all of the time left, if that is
+// at least twice the duration of the last acquire. If less time is left, core sends an acquire.
 func TestOwnGrantFarAway(t *testing.T) {
 	for _, tc := range []struct {
 		rtt, renewal time.Duration
@@ -307,8 +307,8 @@ func TestOwnGrantFarAway(t *testing.T) {
 	}
 }
 
-// TestOwnGrantReleasedInDoubt leaves both the first renewal and the release
-// unanswered. The lease may have its TTL, so the release is tried for that long.
+// TestOwnGrantReleasedInDoubt leaves both the first renewal and the release unanswered. The
+// renewal may have given the lease its TTL, so the release must be tried for that long.
 func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		silent := make(chan struct{})
@@ -339,8 +339,8 @@ func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	})
 }
 
-// TestWaitsFirst checks that a waiter waits before it asks if another host had the lock
-// just now and the store grants by itself. Otherwise, or a while later, it asks first.
+// TestWaitsFirst checks that a waiter calls Wait before TryAcquire if another host had
+// the lock recently and the store grants by itself. Otherwise it calls TryAcquire first.
 func TestWaitsFirst(t *testing.T) {
 	for _, tc := range []struct {
 		span, pause time.Duration

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are faults that a hand-over, or a grant of the store's own, may have. Each replaces
-// one condition or, where does is set, one statement of this package, and a test must fail for it.
+// handoverBugs are bugs of a hand-over, or of a grant that the store makes by itself. Each bug
+// replaces one condition of this package or, if does is set, one statement. The test caught fails.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool
@@ -181,8 +181,8 @@ var handoverBugs = []struct {
 	},
 }
 
-// TestHandoverBugsAreCaught builds this package once, with a switch at each
-// planted bug, and runs the test that must catch the bug.
+// TestHandoverBugsAreCaught builds this package once, with a switch for
+// each planted bug. For each bug it runs the test that must catch it.
 func TestHandoverBugsAreCaught(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "core.test")
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", plantBugs(t), "-o", binary, ".")
@@ -215,7 +215,7 @@ func TestHandoverBugsAreCaught(t *testing.T) {
 	}
 }
 
-// plantBugs returns an overlay for the go command.
+// plantBugs returns the path of an overlay file for the go command, in which the bugs are planted.
 func plantBugs(t *testing.T) string {
 	t.Helper()
 	sources := map[string]string{"planted.go": "package core\n\nimport \"os\"\n\nvar bug = os.Getenv(\"PLANTED\")\n\nfunc planted(name string) bool { return bug == name }\n"}

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestSuspendInAStreak checks that a lease that ran out while the machine
-// slept is not handed over, although no timer has noticed its end.
+// TestSuspendInAStreak checks that a lease that expired while the machine
+// was suspended is not handed over, although no timer has noticed its end.
 func TestSuspendInAStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -24,7 +24,7 @@ func TestSuspendInAStreak(t *testing.T) {
 		second := handOn(t, acquire(t, l), next(t, l))
 		waiter := next(t, l)
 		boot.ahead.Store(int64(time.Minute))
-		f.forget("a") // it expired in the store
+		f.forget("a") // the lease expired in the store
 		if err := second.Release(t.Context()); !errors.Is(err, ErrNotHeld) {
 			t.Errorf("releasing what has expired: %v", err)
 		}
@@ -34,8 +34,8 @@ func TestSuspendInAStreak(t *testing.T) {
 	})
 }
 
-// TestLossInAStreak checks that the end of the host's grant ends the lease
-// that has it by then, whichever way this host hears of it.
+// TestLossInAStreak checks that the loss of the host's grant ends the lease
+// that has the lock by then, whichever way this host learns of the loss.
 func TestLossInAStreak(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lose  func(t *testing.T, f *fake, l *Lease)
@@ -89,8 +89,8 @@ func TestLossInAStreak(t *testing.T) {
 	}
 }
 
-// TestPluginDeathInAStreak checks that nothing is handed over while the plugin is
-// down, and that the new plugin learns of the lease that has the lock by then.
+// TestPluginDeathInAStreak checks that a lock is not handed over while the plugin
+// is down, and that the new plugin learns of the lease that has the lock by then.
 func TestPluginDeathInAStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter, driver.CapWatcher)
@@ -118,8 +118,8 @@ func TestPluginDeathInAStreak(t *testing.T) {
 	})
 }
 
-// TestRenewalUnderWayAtAHandOver checks that the answer counts for the lease
-// that has the lock when it comes.
+// TestRenewalUnderWayAtAHandOver checks that the answer to a renewal applies
+// to the lease that has the lock when the answer arrives.
 func TestRenewalUnderWayAtAHandOver(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {

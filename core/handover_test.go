@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// next starts a goroutine that waits for l.
+// next starts a goroutine that acquires l, and returns a channel for its lease.
 func next(t *testing.T, l *Lock) <-chan *Lease {
 	out := make(chan *Lease, 1)
 	go func() { out <- acquire(t, l) }()
@@ -21,7 +21,7 @@ func next(t *testing.T, l *Lock) <-chan *Lease {
 	return out
 }
 
-// handOn releases lease, and returns the lease that the waiter of next then has.
+// handOn releases lease, and returns the lease that waiter, from next, then gets.
 func handOn(t *testing.T, lease *Lease, waiter <-chan *Lease) *Lease {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {
@@ -110,7 +110,7 @@ func TestHandedOverLease(t *testing.T) {
 		ctx, cancel := first.Context(t.Context())
 		defer cancel()
 		waiter := next(t, l)
-		time.Sleep(maxAsk + maxAsk/2) // the head asks the store at each maxAsk
+		time.Sleep(maxAsk + maxAsk/2) // the head of the queue asks the store every maxAsk
 		answer := make(chan struct{})
 		f.hook(func(_ context.Context, op string, _ driver.Request) error {
 			if op == "renew" {
@@ -165,8 +165,8 @@ func heldBy(err error) Holder {
 	return Holder{}
 }
 
-// TestHandOverThroughTheStore checks that a lock goes through the store if the
-// store or the plugin must know of the hand-over, or if its lease is in doubt.
+// TestHandOverThroughTheStore checks that a lock is released in the store, and not handed
+// over, if the store or the plugin must know of the new holder, or if the lease is in doubt.
 func TestHandOverThroughTheStore(t *testing.T) {
 	stuck := func(_ context.Context, op string, _ driver.Request) error {
 		if op == "renew" {

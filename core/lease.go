@@ -17,9 +17,9 @@ type State int
 // The states of a lease (L4).
 const (
 	Held     State = iota + 1 // granted, and the last renewal succeeded
-	Suspect                   // a renewal failed or the backend is down; still ours until the deadline
-	Released                  // this process released it
-	Lost                      // it ended otherwise; Err says why
+	Suspect                   // a renewal failed or the backend is down; still held until the deadline
+	Released                  // this process released the lease
+	Lost                      // the lease ended otherwise; Err says why
 )
 
 // String returns the state in lower case.
@@ -35,10 +35,10 @@ type Lease struct {
 	token uint64
 	done  chan struct{}
 
-	alive    atomic.Bool  // not ended, and no release has begun
-	deadline atomic.Int64 // an instant: sending of the last confirmed request + span - drift
+	alive    atomic.Bool  // the lease has not ended, and no release has begun
+	deadline atomic.Int64 // instant at which the last confirmed request was sent, plus span, minus drift
 
-	since  instant // when the grant was known
+	since  instant // when the answer with the grant arrived
 	keepBy instant // when AtLeast is over
 	maxAt  instant // when MaxHold is over
 
@@ -46,26 +46,26 @@ type Lease struct {
 	state      State
 	err        error         // the cause, once done is closed
 	cancels    []*leaseCtx   // contexts that end with the lease
-	index      int           // in the scheduler's heap, -1 when it is not there
-	next       instant       // when the scheduler has to look at it
-	span       time.Duration // how long the last confirmed request lets it live: the TTL, or less before the first renewal
-	endAt      instant       // when it is lost unless renewed
+	index      int           // index of the lease in the scheduler's heap, -1 when it is not there
+	next       instant       // when the scheduler has to look at this lease
+	span       time.Duration // how long the last confirmed request lets the lease live: the TTL, or less before the first renewal
+	endAt      instant       // when the lease is lost unless it is renewed
 	due        instant       // planned time of the next renewal
-	expiresBy  instant       // latest time at which the store has let it expire
+	expiresBy  instant       // latest time at which the store lets the lease expire
 	renewal    *renewalBatch // the renewal under way
-	again      bool          // renew once more when renewal is over
-	suspectErr error         // why it is suspect
+	again      bool          // renew once more when the renewal under way is over
+	suspectErr error         // why the lease is suspect
 	freeing    bool          // a Release is under way
 	freed      chan struct{} // made by a second Release to wait for the first
 	doubt      error         // why the outcome of a release that was sent is unknown
-	pending    bool          // the janitor goes on releasing it
-	gone       bool          // the store has confirmed that it is over
-	stopped    bool          // EventReleased or EventLost is out
-	serving    bool          // a callback of Do, TryDo or Run works under it
-	leaving    bool          // Close is about to release it
+	pending    bool          // the janitor goes on trying to release the lease
+	gone       bool          // the store has confirmed that the lease is over
+	stopped    bool          // EventReleased or EventLost was emitted
+	serving    bool          // a callback of Do, TryDo or Run works under the lease
+	leaving    bool          // Close is about to release the lease
 	known      bool          // EventAcquired was not dropped
 
-	ctx context.Context // ctx of the acquire, for its values in events; nil once stopped
+	ctx context.Context // ctx of the acquire, whose values go into events; nil once stopped
 }
 
 // leaseCtx is one context made by Lease.Context.
@@ -74,15 +74,15 @@ type leaseCtx struct {
 	cancel context.CancelCauseFunc
 }
 
-// end cancels the context. Cancelling ends with calls of Done and Value of
-// its parent, which may be a type of the application and block. The context
-// is over before these calls, and no caller waits for them.
+// end cancels the context. Cancelling calls Done and Value of the parent last,
+// and these may block, because the parent may be a type of the application.
+// The context is over before those calls, and end does not wait for them.
 func (e *leaseCtx) end(cause error) {
 	go e.cancel(cause)
 	<-e.ctx.Done()
 }
 
-// newLease makes a lease for a. It is not kept yet, and has no deadline.
+// newLease makes a lease for contender a, with no deadline and not in the scheduler yet.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend counts a confirmed request, whose span began between sent and got.
+// extend sets the lease's times after a request whose span began between sent and got.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -121,44 +121,44 @@ func (l *Lease) Owner() string {
 	return l.owner
 }
 
-// Token returns the fencing token: it is higher than that of every earlier
-// grant of this name, as far as Properties().Fencing claims. Send it with
-// every write, and let the resource refuse a token lower than one it has seen.
+// Token returns the fencing token. The token is higher than the token of every earlier
+// grant of this name, to the extent that Properties().Fencing claims. Send it with
+// every write, and let the resource refuse a token lower than a token that it has seen.
 func (l *Lease) Token() uint64 {
 	l.c.expireDue()
 	return l.token
 }
 
-// Deadline returns when the lease ends unless it is renewed. That is the instant
-// before the last confirmed request was sent, plus TTL, less an allowance for
-// clock drift of a hundredth of the TTL and 2 ms (at most a tenth of it). A
-// store may grant a lock to a waiter by itself, for some 100 ms; such a lease
-// gets the TTL when its first renewal is back, a round trip later. Compare
-// Deadline with time.Now. After the end of the lease it is the last deadline.
+// Deadline returns when the lease ends unless it is renewed. The deadline is the instant
+// before the last confirmed request was sent, plus the TTL, minus an allowance for clock
+// drift. The allowance is a hundredth of the TTL plus 2 ms, and at most a tenth of the
+// TTL. A store may grant a lock to a waiter by itself, for about 100 ms. Such a lease
+// gets its TTL when its first renewal is confirmed, one round trip later. Compare
+// Deadline with time.Now. After the lease has ended, Deadline returns the last deadline.
 func (l *Lease) Deadline() time.Time {
 	l.c.expireDue()
 	return l.c.clock.time(instant(l.deadline.Load()))
 }
 
-// Valid reports whether the lease is held right now, by the clock: it is false
-// at once after a pause of the process past the deadline.
+// Valid reports whether the lease is held right now. Valid reads the clock,
+// and so returns false at once if the process was paused past the deadline.
 func (l *Lease) Valid() bool {
 	now := l.c.expireDue()
 	return l.alive.Load() && now < instant(l.deadline.Load())
 }
 
-// Done returns a channel that is closed when the lease ends: it is lost, at
-// its deadline at the latest (L3), or Release is called. Timers of a process
-// stand still while its machine is suspended. After a suspend, the end of a
-// lease is noticed in the first call of this package, or within a second.
+// Done returns a channel that is closed when the lease ends: when it is lost, which is
+// at its deadline at the latest (L3), or when Release is called. Timers stand still
+// while the machine is suspended. After a suspend, the first call of this package
+// notices that a lease has ended; without a call, it is noticed within a second.
 func (l *Lease) Done() <-chan struct{} {
 	l.c.expireDue()
 	return l.done
 }
 
-// Err returns nil until Done is closed, and then the cause: an error that
-// satisfies errors.Is for one of ErrReleased, ErrExpired, ErrTaken, ErrRevoked,
-// ErrUnreachable, ErrPluginDied, ErrUnhealthy, ErrMaxHold.
+// Err returns nil until Done is closed, and then the cause. The cause is an
+// error that satisfies errors.Is for one of ErrReleased, ErrExpired, ErrTaken,
+// ErrRevoked, ErrUnreachable, ErrPluginDied, ErrUnhealthy, ErrMaxHold.
 func (l *Lease) Err() error {
 	l.c.expireDue()
 	l.c.sched.mu.Lock()
@@ -166,8 +166,8 @@ func (l *Lease) Err() error {
 	return l.err
 }
 
-// State returns the state (L4). A lease whose release failed stays Held or
-// Suspect, though no longer valid, until a Release succeeds or its time is over.
+// State returns the state (L4). A lease whose release failed stays Held or Suspect, although
+// it is no longer valid, until a Release succeeds or the lease has expired in the store.
 func (l *Lease) State() State {
 	now := l.c.expireDue()
 	l.c.sched.mu.Lock()
@@ -178,9 +178,9 @@ func (l *Lease) State() State {
 	return l.state
 }
 
-// Context returns a child of parent that also ends with the lease, before
-// another owner can be granted the lock. context.Cause then says what ended
-// it: Err's cause or parent's. Call cancel when the work is done.
+// Context returns a child of parent that also ends with the lease, before another
+// owner can be granted the lock. context.Cause then returns what ended the context:
+// the cause that Err returns, or parent's cause. Call cancel when the work is done.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, stop := l.context(parent)
 	return ctx, func() { stop(context.Canceled) }
@@ -210,7 +210,7 @@ func (l *Lease) context(parent context.Context) (context.Context, context.Cancel
 	}
 }
 
-// request identifies the lease to the store.
+// request returns the request that identifies the lease to the store.
 func (l *Lease) request(now instant) driver.Request {
 	r := driver.Request{
 		Name: l.lock.name, Owner: l.owner, Label: l.c.opts.Label, Token: l.token, TTL: l.lock.opts.TTL,
@@ -228,8 +228,8 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 	}
 }
 
-// refusal returns the answer to another acquire of this host while l is
-// held: the store's answer, or one like it if the store was not asked.
+// refusal returns the error for another acquire of this host while l is held. The error
+// has the holder from the store's answer, or what l knows if the store was not asked.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

@@ -13,37 +13,38 @@ import (
 
 // LockOptions of a Lock. Nil and zero fields mean the defaults.
 type LockOptions struct {
-	// TTL is how long the store keeps the lock after the last renewal, and so
-	// how long others wait after this host has vanished with its plugin. It
-	// must fit the backend's Properties; it is never rounded. Default 10s.
+	// TTL is how long the store keeps the lock after the last renewal. TTL is also how
+	// long others wait after this host has vanished together with its plugin. TTL must be
+	// within the bounds of the backend's Properties, and is never rounded. Default 10s.
 	TTL time.Duration
-	// RenewEvery is the interval of renewals; less than TTL/2. Default TTL/3.
+	// RenewEvery is the interval between renewals. RenewEvery must be less than TTL/2. Default
+	// TTL/3.
 	RenewEvery time.Duration
-	// NoRenew makes leases of a fixed length. They are never renewed, and are
-	// lost at their deadline. That is a TTL after the request was sent that gave
-	// them their TTL: the request for the grant, or the one after the store's
-	// own grant. With AtLeast as long as the TTL the lock stays taken for that
-	// time whatever happens to this process, and [Client.Break] with the lease's
-	// token ends it sooner, from anywhere. RenewEvery and Healthy must not be
-	// set beside it. Default false.
+	// NoRenew makes leases of a fixed length. Such leases are not renewed, and are
+	// lost at their deadline. The deadline counts from the sending of the request
+	// for the grant. If the store made the grant by itself, the deadline counts
+	// from the sending of the first request after that. If AtLeast equals TTL, the
+	// lock stays taken for that time whatever happens to this process, and only
+	// [Client.Break] with the lease's token ends it sooner, from any host.
+	// RenewEvery and Healthy must not be set together with NoRenew. Default false.
 	NoRenew bool
 	// AtLeast keeps the lock taken for this long after its grant, even if it is
-	// released earlier or this host dies. At most TTL. AtLeast alone does not
-	// make a scheduled job run once: a host that pauses for longer runs it
-	// again. Package core/tick prevents that. Default 0.
+	// released earlier or this host dies. It is at most TTL. AtLeast alone does
+	// not make a scheduled job run once: a host that is paused for longer than
+	// AtLeast runs the job again. Package core/tick prevents that. Default 0.
 	AtLeast time.Duration
 	// MaxHold ends a lease after this time, with cause ErrMaxHold, as a
 	// safeguard against a holder that hangs but renews. Default 0, no limit.
 	MaxHold time.Duration
 	// Healthy is asked before each renewal, from a goroutine of the client. An
-	// error loses the lease, with cause ErrUnhealthy. It should return soon
-	// after its ctx ends. Default nil, always healthy.
+	// error loses the lease, with cause ErrUnhealthy. Healthy should return
+	// soon after its ctx ends. Default nil, which means always healthy.
 	Healthy func(context.Context) error
-	// ReleaseInBackground lets Do and TryDo return when the release has begun,
-	// and not a round trip later when the store has confirmed it. The lease is
-	// over by then. Close waits for the release. If the process ends before it,
-	// the plugin releases the lock. Only EventReleased reports that the release
-	// failed. Default false.
+	// ReleaseInBackground makes Do and TryDo return when the release has begun,
+	// one round trip before the store has confirmed it. The lease is over by
+	// then. Close waits for the release. If the process ends before the release
+	// does, the plugin releases the lock. Only EventReleased reports that the
+	// release failed. Default false.
 	ReleaseInBackground bool
 	// Value is published with the lock, at most 64 KiB. Default none.
 	Value []byte
@@ -55,20 +56,20 @@ const (
 	maxValue   = 64 << 10
 )
 
-// Lock is one name on one backend, with options. It holds nothing itself and
-// needs no closing; any number of leases may be acquired through it, one after
-// the other. Goroutines that wait for one name are served first come, first
-// served within a host.
+// Lock is one name on one backend, with options. Lock holds nothing itself and
+// needs no closing. Any number of leases may be acquired through it, one after
+// the other. Goroutines of one host that wait for the same name are served in
+// the order in which they came.
 type Lock struct {
 	c        *Client
 	name     string
 	opts     LockOptions
-	election bool // observers look for its holder in the store
+	election bool // an election: observers look for the holder in the store
 }
 
-// Lock returns the lock of that name: valid UTF-8 of 1 to 512 bytes, any
-// character allowed, case-sensitive. Bad names and options are an error that
-// wraps ErrInvalid and names the bounds. Nothing is sent.
+// Lock returns the lock of that name. A name is valid UTF-8 of 1 to 512
+// bytes, with any character allowed, and is case-sensitive. For a bad name or
+// option the error wraps ErrInvalid and names the bounds. Lock sends nothing.
 func (c *Client) Lock(name string, opts *LockOptions) (*Lock, error) {
 	if err := c.begin("lock", name); err != nil {
 		return nil, err
@@ -92,8 +93,8 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether l may take over a lease that was made with the options
-// of from: the store has from's TTL and value, and the plugin its AtLeast.
+// inherits reports whether l may take over a lease that was made with the options of from. The
+// store and the plugin keep from's TTL, value and AtLeast.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
 }
@@ -171,20 +172,20 @@ func checkValue(value []byte) error {
 // Name returns the lock's name.
 func (l *Lock) Name() string { return l.name }
 
-// Acquire waits until the lock is granted, ctx ends, or an error shows that
-// waiting cannot help (K1). It waits for a backend that is down, and for one
-// that refuses this client after it has served it once: servers are read-only
-// in a failover, and passwords are rotated (K8). [Client.Check] says why.
+// Acquire waits until the lock is granted, ctx ends, or an error shows that waiting
+// cannot help (K1). Acquire also waits for a backend that is down, and for a
+// backend that refuses this client but has served the client before: servers are
+// read-only in a failover, and passwords are rotated (K8). [Client.Check] says why.
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits
-// for itself. The error is [ErrReentrant] if ctx shows that. It does if it
-// comes from Do, TryDo, Run or [Lease.Context] for this lock of this client.
+// for itself. The error is [ErrReentrant] if ctx shows that. ctx shows that if
+// it comes from Do, TryDo, Run or [Lease.Context] for this lock of this client.
 //
-// The error is an [*Error]. It satisfies errors.Is for ctx.Err() when ctx
-// has ended, and then also says what Acquire was waiting for. After an error
-// the caller owns nothing, except that an [*IndeterminateError] says until
-// when that is in doubt. Cleaning up takes at most Options.CleanupBudget
-// after ctx has ended.
+// The error is an [*Error]. When ctx has ended, the error satisfies errors.Is
+// for ctx.Err(), and also says what Acquire was waiting for. After an error
+// the caller owns nothing, unless the error is an [*IndeterminateError]: then
+// the store may keep a grant until the time that the error names. Cleaning up
+// takes at most Options.CleanupBudget after ctx has ended.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -193,17 +194,15 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, "acquire")
 }
 
-// TryAcquire asks the store once and never waits for the lock (K2). If another
-// owner holds it, in this host too, the error satisfies errors.Is(err,
-// ErrHeld) and is a [*HeldError] for errors.As. If the store does not answer
-// the error wraps ErrUnavailable, and the attempt was undone; an
-// [*IndeterminateError] says that it could not be. If the store refuses this
-// client the error wraps ErrDenied, also for a while in a failover.
-// TryAcquire takes at most 3 s while the store is silent, or less with a
-// shorter TTL or a ctx that ends before. Undoing the attempt then takes at most
-// Options.CleanupBudget (1 s). A bound below 3 s would fail when a connection
-// is lost and made anew. A job that runs each second passes a ctx of a second.
-// job that runs each second gives it a ctx of a second.
+// TryAcquire asks the store once and never waits for the lock (K2). If another owner holds it, even
+// in this host, the error satisfies errors.Is(err, ErrHeld) and is a [*HeldError] for errors.As. If
+// the store does not answer, the error wraps ErrUnavailable and the attempt has been undone; if it
+// could not be undone, the error is an [*IndeterminateError]. If the store refuses this client,
+// which may also happen for a while in a failover, the error wraps ErrDenied. While the store is
+// silent, TryAcquire takes at most 3 s, or less if the TTL is shorter or ctx ends before. Undoing
+// the attempt then takes at most Options.CleanupBudget (1 s by default). With a bound below 3 s,
+// TryAcquire would fail whenever a connection is lost and made anew. A job that runs every second
+// should pass a ctx that ends after a second.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -212,28 +211,28 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return l.tryAcquire(ctx)
 }
 
-// Do acquires the lock, waiting as Acquire does, and runs fn under it. The ctx
-// of fn ends when the lease is lost, the caller's ctx ends, or the client is
-// closed; context.Cause says why. When fn has returned the lock is released,
-// and [Client.Close] waits for that; a lease that was lost is left to expire.
+// Do acquires the lock, waiting as Acquire does, and runs fn under it. The ctx of fn
+// ends when the lease is lost, the caller's ctx ends, or the client is closed;
+// context.Cause says why. When fn has returned, the lock is released, and [Client.Close]
+// waits for that release. A lease that was lost is not released but left to expire.
 //
 // The error joins fn's error, the cause if the lease was lost before fn
-// returned, and the error of the release, which is left out with
-// ReleaseInBackground. It wraps ErrClosed if Close did not wait until fn had
-// returned: then the lock is left to expire, too. An error that satisfies
-// errors.Is(err, [ErrUnreleased]) concerns the release alone: fn has
-// returned nil under its lease, and must not run again for that error.
+// returned, and the error of the release unless ReleaseInBackground is set.
+// The error wraps ErrClosed if Close did not wait until fn had returned;
+// then, too, the lock is left to expire. An error that satisfies
+// errors.Is(err, [ErrUnreleased]) concerns the release alone: fn has returned
+// nil while it held the lease, and must not run again because of that error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.acquire(ctx, "acquire") })
 }
 
-// TryDo is Do with TryAcquire: it does not wait. When another owner holds the
-// lock it returns an error that satisfies errors.Is(err, ErrHeld), without
-// running fn. When the caller holds it, that error is [ErrReentrant] as well.
+// TryDo is Do with TryAcquire: it does not wait. When another owner holds the lock it
+// returns an error that satisfies errors.Is(err, ErrHeld), without running fn. When ctx
+// shows that the caller itself holds the lock, that error is [ErrReentrant] as well.
 //
-// A silent store delays fn for as long as it may delay TryAcquire. It delays
-// the return of TryDo for as long as it may delay [Lease.Release]: until the
-// lease is over, or for Options.CleanupBudget after ctx has ended.
+// While the store is silent, fn starts as late as TryAcquire may return.
+// TryDo itself may then return as late as [Lease.Release] would: when the
+// lease is over, or Options.CleanupBudget after ctx has ended.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.tryAcquire(ctx) })
 }
@@ -290,11 +289,11 @@ func afterWork(work, release error) error {
 	return joinErrors(work, release)
 }
 
-// leasesOf is the key under which the contexts of leases carry their client's
-// leases. It lets an acquire be refused that could only wait for itself.
+// leasesOf is the key under which a context carries the leases of a client that it ends
+// with. leasesOf is there to refuse an acquire that could only wait for its own caller.
 type leasesOf struct{ c *Client }
 
-// holding is a lease, and the lease under whose context it was acquired.
+// holding is a lease in a context. outer is the lease of the context that this one was made from.
 type holding struct {
 	lease *Lease
 	outer *holding
@@ -307,11 +306,11 @@ func (l *Lease) holding(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key, &holding{l, outer})
 }
 
-// refuseReentry returns an error when ctx ends with a lease of name. A ctx that
-// never ends may have the values of such a context, but may outlive the lease.
+// refuseReentry returns an error when ctx ends with a lease of the lock name. A ctx that never
+// ends is not refused: it may carry the values of such a context and yet outlive the lease.
 //
-// Note: a ctx may outlive it too if context.WithoutCancel made it and it got
-// its own end later. It cannot be told from the others.
+// Note: a ctx from context.WithoutCancel that was later given another end may
+// outlive the lease too. Such a ctx cannot be distinguished, and is refused.
 func (c *Client) refuseReentry(ctx context.Context, name string) error {
 	h, _ := ctx.Value(leasesOf{c}).(*holding)
 	for ; h != nil && ctx.Done() != nil; h = h.outer {

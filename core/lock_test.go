@@ -226,7 +226,7 @@ func TestDoRunsUnderTheLease(t *testing.T) {
 	})
 }
 
-// Do distinguishes work that failed from a release that is not confirmed, and joins both.
+// Do's error distinguishes failed work from an unconfirmed release, and joins both.
 func TestDoTellsWorkFromRelease(t *testing.T) {
 	failed := errors.New("failed")
 	for name, down := range map[string]error{
@@ -251,7 +251,7 @@ func TestDoTellsWorkFromRelease(t *testing.T) {
 		f := newFake()
 		c, _ := open(t, f)
 		err := lockOf(t, c, "a", nil).Do(t.Context(), func(context.Context, *Lease) error {
-			f.forget("a") // no other owner was kept waiting
+			f.forget("a") // the lock is free, so no other owner had to wait
 			return nil
 		})
 		if !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnreleased) {
@@ -260,7 +260,7 @@ func TestDoTellsWorkFromRelease(t *testing.T) {
 	})
 }
 
-// The longest times of TryAcquire and TryDo are those that their comments give.
+// TryAcquire and TryDo take no longer than their doc comments say.
 func TestK2TryOfASilentStoreIsBounded(t *testing.T) {
 	for _, tc := range []struct{ ttl, ctx, want time.Duration }{
 		{10 * time.Second, time.Hour, 4 * time.Second},
@@ -331,7 +331,7 @@ func TestAtLeastKeepsTheLock(t *testing.T) {
 }
 
 // TestK8RefusalAfterServiceIsAnOutage checks that a client that was served
-// once waits for the end of a refusal, and loses nothing before its deadline.
+// before waits until a refusal ends, and loses no lease before its deadline.
 func TestK8RefusalAfterServiceIsAnOutage(t *testing.T) {
 	serve := map[string]func(t *testing.T, c *Client, f *fake){
 		"a grant": func(t *testing.T, c *Client, _ *fake) {
@@ -398,8 +398,8 @@ func TestK8RefusalAfterServiceIsAnOutage(t *testing.T) {
 	}
 }
 
-// TestK8RefusedRenewalIsTriedUntilTheDeadline checks that a refusal of 8 s costs no
-// lease with a TTL of 10 s, and that a lasting refusal costs it at its deadline.
+// TestK8RefusedRenewalIsTriedUntilTheDeadline checks that a lease with a TTL of 10
+// s survives a refusal of 8 s, and is lost at its deadline if the refusal lasts.
 func TestK8RefusedRenewalIsTriedUntilTheDeadline(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

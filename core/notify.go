@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// ear is one Notify call of the driver, for a contender that has no queue to wait in.
+// ear is one call of Notify, for a contender whose store has no queue to wait in.
 type ear struct {
 	woken chan struct{} // 1 slot
 	hears atomic.Bool
-	over  chan struct{} // closed when Notify has ended, because of err
+	over  chan struct{} // closed when Notify has returned err
 	err   error
 }
 
-// listen begins to hear of releases, until ctx ends. It returns nil if the client closes.
+// listen starts a call of Notify, which lasts until ctx ends. It returns nil if the client closes.
 func (a *contender) listen(ctx context.Context) *ear {
 	e := &ear{woken: make(chan struct{}, 1), over: make(chan struct{})}
 	c, name := a.lock.c, a.lock.name
@@ -33,11 +33,11 @@ func (a *contender) listen(ctx context.Context) *ear {
 	return e
 }
 
-// pause waits until asking again may help, for at most rest: until a release
-// is reported, or for a growing time while none would be. A release between
-// the refused question and the first call of emit would be missed, so that
-// first call wakes a too. The contender asks after each wake-up, so needless
-// wake-ups cannot make it ask without a bound.
+// pause waits until it may help to ask the store again, for at most rest. pause
+// ends when a release is reported or, as long as Notify has not called back yet,
+// after a pause that grows. Notify would miss a release between the refusal and
+// its first callback, so the first callback also wakes a. The contender asks once
+// after each wake-up, so a burst of callbacks cannot make it ask without limit.
 func (a *contender) pause(ctx context.Context, rest time.Duration) {
 	if a.ear == nil && a.lock.c.b.notifier != nil {
 		a.ear = a.listen(ctx)

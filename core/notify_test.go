@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// notified makes another host hold "a" of f for d. It returns how long after
-// the release the lock was acquired, and how often the waiter asked meanwhile.
+// notified makes another owner hold the lock "a" of f for d, while a client waits for it. It
+// returns how long after the release the client acquired the lock, and how often the client asked.
 func notified(t *testing.T, f *fake, d time.Duration) (late time.Duration, asked int) {
 	t.Helper()
 	c, _ := open(t, f)
@@ -34,8 +34,8 @@ func notified(t *testing.T, f *fake, d time.Duration) (late time.Duration, asked
 	return late, f.count("acquire")
 }
 
-// TestNotifier checks that a waiter without a queue asks when it hears of a release,
-// and once a second. It does not miss a release in the moment before it hears anything.
+// TestNotifier checks that a waiter without a queue asks when Notify reports a release,
+// and once a second. It must not miss a release that comes before Notify has subscribed.
 func TestNotifier(t *testing.T) {
 	for held, most := range map[time.Duration]int{10500 * time.Millisecond: 14, time.Millisecond: 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestNotifier(t *testing.T) {
 	}
 }
 
-// TestNotifierThatFails checks that the waiter then polls, and listens again.
+// TestNotifierThatFails checks that a waiter whose Notify fails polls, and calls Notify again.
 func TestNotifierThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, failing := newFake(driver.CapNotifier), time.Now().Add(5*time.Second)

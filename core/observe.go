@@ -17,7 +17,7 @@ const (
 	Elected ChangeKind = iota + 1 // a leader with a new token
 	Updated                       // the same leader published another value, or is seen again after Stale
 	Vacant                        // there is no leader
-	Stale                         // the store cannot be seen; Leader is the last one known
+	Stale                         // the store cannot be reached; Leader is the last known leader
 )
 
 // String returns the kind in lower case.
@@ -30,20 +30,20 @@ type Change struct {
 	Kind   ChangeKind
 	Leader Holder    // zero for Vacant
 	Since  time.Time // Stale: when the store was first found unreachable
-	Err    error     // Stale: why
+	Err    error     // Stale: why the store cannot be reached
 }
 
-// Observe watches the election without being a candidate (E3). The first
-// Change is the present state. The newest Change wins: a slow reader finds
-// only the latest one, of a kind that fits the Change it read before, and
-// tokens never go back. When the store cannot be seen, the reader gets a
-// Change of kind Stale, and observing goes on.
+// Observe watches the election without being a candidate (E3). The first Change
+// is the present state. A newer Change replaces one that is not read yet, so a
+// slow reader gets only the latest Change. The kind of a Change fits the Change
+// that was read before it, and tokens never fall. When the store cannot be
+// reached, the reader gets a Change of kind Stale, and observing goes on.
 //
 // Observers of one name in a client share one stream, so together they cost
-// the store as much as one.
+// the store as much as one observer.
 //
 // The channel is closed when ctx ends or the client closes. On a closed client
-// it yields one Stale with ErrClosed.
+// the channel yields one Change of kind Stale with ErrClosed, and is then closed.
 func (e *Elector) Observe(ctx context.Context) <-chan Change {
 	o := &observer{out: make(chan Change, 1)}
 	if err := e.c.begin("observe", e.lock.name); err != nil {
@@ -61,28 +61,28 @@ func (e *Elector) Observe(ctx context.Context) <-chan Change {
 	return o.out
 }
 
-// observer is one Observe. Its fields are guarded by its stream.
+// observer is one call of Observe. The mutex of its stream guards its fields.
 type observer struct {
 	out  chan Change
-	from uint64 // the first run of the stream that began after it had joined
-	sent Change // the last one put into out
-	read Change // the last one known to have been read
+	from uint64 // the first run of the stream that began after this observer joined
+	sent Change // the last change that was put into out
+	read Change // the last change that is known to have been read
 
 	highest uint64
 	stale   bool
 }
 
-// see takes a holder that the stream reports.
+// see handles a holder that the stream reports.
 func (o *observer) see(h Holder) {
 	if h.Token != 0 && h.Token < o.highest {
-		return // older than a holder that was reported
+		return // older than a holder that was already reported
 	}
 	o.highest = max(o.highest, h.Token)
 	o.stale = false
 	o.put(Change{Leader: h})
 }
 
-// lose records that the stream cannot see the store.
+// lose records that the stream cannot reach the store.
 func (o *observer) lose(err error) {
 	if !o.stale {
 		o.stale = true
@@ -90,8 +90,8 @@ func (o *observer) lose(err error) {
 	}
 }
 
-// put makes ch the newest change, in place of an unread one. Its kind
-// follows from the last change that was read.
+// put makes ch the newest change and removes an unread one. If ch has no
+// kind, put derives it from the last change that was read.
 func (o *observer) put(ch Change) {
 	select {
 	case <-o.out: // unread
@@ -102,14 +102,14 @@ func (o *observer) put(ch Change) {
 		ch.Kind = kindAfter(o.read, ch.Leader)
 	}
 	o.sent = ch
-	if ch.Kind == 0 { // the reader knows it already
+	if ch.Kind == 0 { // the reader has this state already
 		o.sent = o.read
 		return
 	}
 	o.out <- ch
 }
 
-// kindAfter returns the kind of the change from before to leader h, zero for no change.
+// kindAfter returns the kind of the change from before to leader h, or 0 if nothing has changed.
 func kindAfter(before Change, h Holder) ChangeKind {
 	was := before.Leader
 	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token
@@ -126,27 +126,27 @@ func kindAfter(before Change, h Holder) ChangeKind {
 	return 0
 }
 
-// streams are the driver's Observes under way, one for each name.
+// streams holds the calls of the driver's Observe that are under way, one for each name.
 type streams struct {
 	mu     sync.Mutex
 	byName map[string]*stream
 }
 
-// stream is one Observe of the driver, for all observers of a name. It is run
-// anew for an observer that joins later, because the first change of an observer
-// is the state of the store after it has asked (E3), not an earlier one.
+// stream runs the driver's Observe for all observers of a name. A new run begins
+// for an observer that joins later, because an observer's first change must be
+// the state of the store after its call of Observe (E3), not an earlier state.
 type stream struct {
 	c      *Client
 	name   string
 	cancel context.CancelFunc
-	over   chan struct{} // closed when it has ended
+	over   chan struct{} // closed when the stream has ended
 	kick   chan struct{} // ends the pause after a failed run; 1 slot
 
 	mu        sync.Mutex
 	observers map[*observer]struct{}
 	round     uint64             // number of the run under way
-	wanted    uint64             // the first run that is new enough for every observer
-	seen      bool               // the run has reported
+	wanted    uint64             // the first run that began after every observer joined
+	seen      bool               // the run has reported a holder
 	end       context.CancelFunc // ends the run
 }
 
@@ -182,7 +182,7 @@ func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	return s
 }
 
-// leaveAfter takes o out of the stream when ctx, the client or the stream ends.
+// leaveAfter removes o from the stream when ctx, the client or the stream ends.
 func (s *stream) leaveAfter(ctx context.Context, o *observer) {
 	select {
 	case <-ctx.Done():
@@ -192,7 +192,7 @@ func (s *stream) leaveAfter(ctx context.Context, o *observer) {
 	s.leave(o)
 }
 
-// leave closes o. The last one to leave ends the stream.
+// leave removes o and closes its channel. When the last observer leaves, the stream ends.
 func (s *stream) leave(o *observer) {
 	ss := &s.c.streams
 	ss.mu.Lock()
@@ -207,7 +207,7 @@ func (s *stream) leave(o *observer) {
 	}
 }
 
-// forget is called under the mutex.
+// forget must be called with ss.mu held.
 func (ss *streams) forget(s *stream) {
 	if ss.byName[s.name] == s {
 		delete(ss.byName, s.name)
@@ -249,7 +249,7 @@ func (s *stream) begin(end context.CancelFunc) {
 	s.seen, s.end = false, end
 }
 
-// see takes a report of the driver.
+// see handles a holder that the driver reports.
 func (s *stream) see(h driver.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *stream) see(h driver.Holder) {
 	}
 }
 
-// lose records that the driver cannot see the store.
+// lose records that the driver cannot reach the store.
 func (s *stream) lose(err error) {
 	if err == nil {
 		return

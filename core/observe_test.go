@@ -12,7 +12,7 @@ import (
 )
 
 // TestE3ObserversShare checks that 20 observers of a name cost the store as
-// much as one, and that each sees what a single observer would see.
+// much as one, and that each gets the changes that a single observer would get.
 func TestE3ObserversShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -55,7 +55,7 @@ func TestE3ObserversShare(t *testing.T) {
 		if twenty := cost(); twenty > one+1 || one == 0 {
 			t.Errorf("20 observers ask %d times in 10s, one alone %d times", twenty, one)
 		}
-		idle := e.Observe(ctx) // its reader never reads, and holds up no other observer
+		idle := e.Observe(ctx) // this channel is never read, which must not delay other observers
 		term, err := e.Campaign(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -88,8 +88,8 @@ func TestE3ObserversShare(t *testing.T) {
 	})
 }
 
-// TestE3LostQuestion covers a question that is never answered, with its server gone. It neither
-// silences the observer of a backend that core asks, nor keeps it from the next answer.
+// TestE3LostQuestion covers an Inspect that is never answered, for a backend without Observe.
+// The observer must report Stale, and must get the next answer.
 func TestE3LostQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -123,8 +123,8 @@ func TestE3LostQuestion(t *testing.T) {
 	})
 }
 
-// TestE3FirstIsPresent checks that an observer that joins others first sees
-// the state after it has asked, however long ago the others got a change.
+// TestE3FirstIsPresent checks that the first change of an observer that joins others
+// is the state after its call of Observe, however long ago the others got a change.
 func TestE3FirstIsPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

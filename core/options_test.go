@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestOptionsOutOfRangeAreRefused checks that every call refuses them, with both numbers.
+// TestOptionsOutOfRangeAreRefused checks that every call fails, and names the value and the bound.
 func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	for want, opts := range map[string]*Options{
 		"CleanupBudget -1s is less than 0s":    {CleanupBudget: -time.Second},
@@ -33,8 +33,8 @@ func TestOptionsOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
-// TestNoRenewIsALeaseOfFixedLength checks that such a lease is never renewed, ends at
-// its deadline, stays taken for AtLeast when it is released, and is ended by Break.
+// TestNoRenewIsALeaseOfFixedLength checks that a lease with NoRenew is never renewed, ends at
+// its deadline, keeps the lock taken for AtLeast after a release, and can be ended by Break.
 func TestNoRenewIsALeaseOfFixedLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWatcher, driver.CapAdmin)
@@ -78,8 +78,8 @@ func TestNoRenewExcludesWhatNeedsRenewals(t *testing.T) {
 	}
 }
 
-// TestRefusalSaysThatThisProcessHoldsTheLock checks that it says since when,
-// also if the store was not asked.
+// TestRefusalSaysThatThisProcessHoldsTheLock checks that a refusal says
+// since when this process holds the lock, even if the store was not asked.
 func TestRefusalSaysThatThisProcessHoldsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter)
@@ -92,7 +92,7 @@ func TestRefusalSaysThatThisProcessHoldsTheLock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		waiting := make(chan error)
-		for range 2 { // the head of the queue, and a waiter behind it
+		for range 2 { // the head of this host's queue, and a waiter behind the head
 			go func() {
 				_, err := l.Acquire(ctx)
 				waiting <- err

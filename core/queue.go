@@ -8,48 +8,48 @@ import (
 	"time"
 )
 
-// A host's turn ends when it has handed a lock over minStreak times without
-// asking the store, and the store's grant is minStreakTime old: then other hosts
-// get their turn in the store (K5). Without the time, a host whose goroutines
-// hold a lock for microseconds would go to the store for every ninth of them.
+// A host's turn with a lock ends when it has handed the lock over minStreak times
+// without asking the store and the store's grant is minStreakTime old. Other hosts
+// then get their turn in the store (K5). Without minStreakTime, a host whose
+// goroutines hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
 )
 
-// queues order the goroutines of this host that want a lock: per name, first
-// come, first served. Only the head of a queue contends in the store (K5). While
-// a lease of this host is live, the head waits for the end of that lease. When
-// that lease is released, the head gets the lock without a request: the next
-// [Lease] has the same owner and the same grant in the store, and a higher token.
+// queues holds the goroutines of this host that want a lock: one queue for each name,
+// first come, first served. Only the head of a queue contends in the store (K5).
+// While a lease of this host is live, the head waits for the end of that lease. When
+// that lease is released, the head gets the lock without a request: the next [Lease]
+// has the same owner and the same grant in the store, and a higher token.
 //
-// A resource sees the same as if the lock had gone through the store:
+// A hand-over gives the same guarantees as a release and a grant in the store:
 //
-//   - One holder. The lease before is over, its Done closed and its contexts
-//     ended, in the critical section of the scheduler's mutex in which the next
-//     one begins. Whatever ends, renews or loses a lease takes that mutex and
-//     finds one of them, never both and never none.
-//   - Deadlines. The next lease takes the deadline over as it is: counted from
-//     the sending of the last request that the store has confirmed for this
-//     grant, or of the sign of life before a grant of the store's own. No
-//     hand-over moves it, only a renewal does. It is compared with a clock that
-//     counts suspends, so that no caller is handed a lease that ran out while this
-//     process or machine stalled, nor one that soon will.
-//   - Tokens rise within a grant, and a later grant of the store has a higher
-//     number, and so a higher token than every hand-over before it.
-//   - Doubt ends it. A lease whose renewal has failed, or whose plugin or store is
-//     down, is released in the store, and so is one of a client that closes.
-//   - Loss. Leases that follow each other are one lease to the store. A renewal
-//     that was sent for one of them counts, and ends with it, whoever holds the
-//     lock by then; a notice and a Break do the same.
-//   - Death. The plugin knows owner and grant, which stay: it releases what a
-//     host that died in a streak held, and a plugin that was started again learns
-//     it from the first renewal. A shortest hold (AtLeast), which a plugin must
-//     know too, and a value, which others read in the store, go through the store.
+//   - One holder. The previous lease is over, its Done closed and its contexts
+//     ended, in the same critical section of the scheduler's mutex in which the
+//     next lease begins. All code that ends, renews or loses a lease holds that
+//     mutex and so finds exactly one of the two leases.
+//   - Deadlines. The next lease keeps the deadline of the previous one: counted from
+//     the sending of the last request that the store has confirmed for this grant,
+//     or of the sign of life before a grant that the store made by itself. Only a
+//     renewal moves the deadline. The deadline is compared with a clock that counts
+//     suspends, so no caller is handed a lease that expired while this process or
+//     machine stalled, nor a lease that will expire soon.
+//   - Tokens rise. Each hand-over adds one to the token. A later grant of the store has
+//     a higher grant number, and so a higher token than every hand-over before it.
+//   - Doubt. A lease whose renewal has failed, or whose plugin or store is down, is not handed
+//     over but released in the store. The same holds for a lease of a client that closes.
+//   - Loss. To the store, leases that follow each other are one lease. The answer
+//     to a renewal that was sent for one of them applies to the lease that has the
+//     lock by then. A notice of the backend or a Break also applies to that lease.
+//   - Death. The plugin knows owner and grant, which stay the same: if the host dies
+//     between hand-overs, the plugin releases the lock. A restarted plugin learns owner
+//     and grant from the first renewal. A lock with AtLeast, which the plugin must know
+//     too, or with a value, which others read in the store, is not handed over.
 //
-// A hand-over skips one thing: the store's opinion between two holders of one host.
-// If the lease was broken or taken in the store, its watch or its next renewal
-// finds that out, as it would if one goroutine held the lock for that long.
+// A hand-over omits one thing: the store is not asked between two holders of one host.
+// If the lease was broken or taken in the store, the backend's watch or the next
+// renewal reports that, as it would if one goroutine held the lock for all that time.
 type queues struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -57,21 +57,21 @@ type queues struct {
 
 type shard struct {
 	mu     sync.Mutex
-	names  map[string]*queue  // entries in use only
-	others map[string]instant // until when other hosts are assumed to want a lock, for some of the locks
+	names  map[string]*queue  // only names that have a head or a holder
+	others map[string]instant // for some locks, until when other hosts are assumed to want them
 }
 
-// mostOthers bounds the names for which a shard notes that other hosts want them.
+// mostOthers is how many names the map others of a shard may hold.
 const mostOthers = 64
 
-// queue is guarded by its shard's mutex, and so are the fields of contender
-// whose comment says so.
+// queue is the queue of one name. The shard's mutex guards the queue, and
+// also the fields of contender whose comment says so.
 type queue struct {
 	head   *contender
 	rest   []*contender
-	holder *Lease  // the live lease of this host, or one whose end is not announced yet
-	since  instant // time of the store's grant to holder, or to the leases before it
-	streak int     // hand-overs of that grant
+	holder *Lease  // the live lease of this host, or a lease whose end is not announced yet
+	since  instant // time of the store's grant under which holder has the lock
+	streak int     // number of hand-overs under that grant
 }
 
 func (q *queues) init() {
@@ -85,8 +85,7 @@ func (q *queues) shard(name string) *shard {
 	return &q.shards[maphash.String(q.seed, name)%uint64(len(q.shards))]
 }
 
-// join puts a at the end of the queue of its name. It reports whether a may
-// ask the store at once.
+// join puts a at the end of the queue of its name. It reports whether a may ask the store at once.
 func (q *queues) join(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -100,7 +99,7 @@ func (q *queues) join(a *contender) bool {
 	return false
 }
 
-// leave takes a out of the queue, and wakes the next one if a was the head.
+// leave removes a from the queue, and wakes the next contender if a was the head.
 func (q *queues) leave(a *contender) {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -120,9 +119,9 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted makes lease the holder of its name, and takes its contender (nil
-// for a TryAcquire) out of the queue. It returns the lease that was the
-// holder before: the grant proves that this lease is gone.
+// granted makes lease the holder of its name, and removes its contender
+// (nil for a TryAcquire) from the queue. It returns the previous holder, or
+// nil: the grant proves that the previous lease is gone.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -137,8 +136,8 @@ func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	return before
 }
 
-// pass makes the head the holder after lease, if the head waits for that and its
-// host's turn is not over. succeed makes the head's lease and ends the one before.
+// pass hands lease's lock to the head, if the head waits for that and this host's turn is not
+// over. It reports whether it did. succeed must make the head's lease and end lease.
 func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease) bool {
 	s := q.shard(lease.lock.name)
 	s.mu.Lock()
@@ -163,7 +162,8 @@ func (e *queue) othersTurn(now instant) bool {
 	return e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime
 }
 
-// ended reports that lease holds nothing any more: the head may ask the store.
+// ended records that lease, which is over, holds nothing. It wakes the head, which may ask the
+// store.
 func (q *queues) ended(lease *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -180,7 +180,7 @@ func (q *queues) ended(lease *Lease) {
 	s.drop(name, e)
 }
 
-// want notes that other hosts seem to want name until the given instant.
+// want records that other hosts are assumed to want the lock name until the given instant.
 func (q *queues) want(name string, until instant) {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -191,7 +191,7 @@ func (q *queues) want(name string, until instant) {
 	s.others[name] = until
 }
 
-// wanted reports whether other hosts seem to want name.
+// wanted reports whether other hosts are assumed to want the lock name.
 func (q *queues) wanted(name string, now instant) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -220,9 +220,9 @@ const (
 	stepTake             // take the lease that was handed over
 )
 
-// nextStep says what a does next. A contender that is told to wait gets a
-// signal when that changes, and may be handed the lock. insist makes the
-// head ask the store although this host holds the lock.
+// nextStep returns what a must do next. A contender that must wait gets a
+// signal when its next step has changed, and may be handed the lock. If
+// insist is true, the head asks the store although this host holds the lock.
 func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -245,8 +245,8 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 	return stepRest
 }
 
-// stopWaiting ends the wait of a contender that gives up. It returns false when the
-// lock was handed to it just now.
+// stopWaiting ends the wait of a contender that gives up. It returns false if the
+// lock was handed to the contender before that.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -287,8 +287,8 @@ func (e *queue) remove(a *contender) {
 }
 
 // handOver ends l and passes its grant in the store to the goroutine of this
-// host that has waited longest (K5). It returns false, and has done nothing,
-// when l must be released in the store instead; see [queues].
+// host that has waited longest (K5). If l must be released in the store
+// instead, handOver does nothing and returns false; see [queues].
 func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,9 +312,9 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes the lease that a has after l. The new lease takes over the
-// last request that the store has confirmed for l, and a renewal under way.
-// If none is under way, the new lease is renewed at once.
+// successor makes the lease that a gets after l. The new lease takes over l's
+// deadline and a renewal of l that is under way. If none is under way and the
+// last confirmed request is minStreakTime old, the new lease is renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
 	g.token++

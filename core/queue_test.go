@@ -15,8 +15,8 @@ import (
 
 var waiting = []driver.Capability{driver.CapWaiter}
 
-// lineUp starts n goroutines that acquire l one after the other, and returns
-// the order in which they were granted it.
+// lineUp starts n goroutines, one after the other, that acquire l. The
+// function that it returns waits for them and returns the order of the grants.
 func lineUp(t *testing.T, l *Lock, n int, hold time.Duration) func() []int {
 	var (
 		mu    sync.Mutex
@@ -77,10 +77,10 @@ func TestK5OtherHostGetsItsTurn(t *testing.T) {
 		f := newFake(waiting...)
 		var (
 			mu     sync.Mutex
-			owners = map[string]bool{} // the owners of the other host
+			owners = map[string]bool{} // owners of the other host
 		)
 		f.before = func(_ context.Context, op string, r driver.Request) error {
-			if op == "acquire" && r.TTL == defaultTTL { // this host is the slower one
+			if op == "acquire" && r.TTL == defaultTTL { // makes this host slower than the other
 				time.Sleep(time.Millisecond)
 			}
 			if r.TTL == time.Second {
@@ -121,7 +121,7 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 		first := acquire(t, l)
 		wait := lineUp(t, l, 1, 0)
 		began := time.Now()
-		f.forget("a") // an operator; this host would find out with its next renewal
+		f.forget("a") // as an operator does; this host would learn of it from its next renewal
 		wait()
 		if took := time.Since(began); took > maxAsk {
 			t.Errorf("the waiter asked again after %v", took)
@@ -132,15 +132,15 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 	})
 }
 
-// eager is a fake whose waits return at once.
+// eager is a fake whose Wait returns at once.
 type eager struct{ *fake }
 
 func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) (driver.Grant, error) {
 	return driver.Grant{}, e.do(ctx, "wait", r, func() error { return nil })
 }
 
-// A wait that returns for nothing, again and again, must not make the waiter
-// ask as fast as the store answers, however far away the store is.
+// A Wait that returns again and again without a reason must not make the
+// waiter ask as fast as the store answers, however long a round trip takes.
 func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	for _, tc := range []struct{ wait, acquire time.Duration }{
 		{0, 0}, {0, 3 * time.Millisecond}, {3 * time.Millisecond, 3 * time.Millisecond}, {0, 20 * time.Millisecond},
@@ -174,8 +174,8 @@ func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	}
 }
 
-// A wait that fails while asking works must not make the waiter ask as fast as the wait
-// fails. The failure is reported once, and waits work again as soon as the store lets them.
+// If Wait fails but TryAcquire works, the waiter must not ask as fast as Wait fails. The
+// failure is reported once, and the waiter uses Wait again as soon as it succeeds.
 func TestFailedWaitIsPaced(t *testing.T) {
 	for name, failure := range map[string]error{
 		"refused":     fmt.Errorf("%w: no permission to subscribe", driver.ErrDenied),
@@ -197,7 +197,7 @@ func failedWait(t *testing.T, failure error) {
 	f.steal("a")
 	granted := make(chan *Lease)
 	go func() { granted <- acquire(t, lockOf(t, c, "a", nil)) }()
-	time.Sleep(time.Second) // the pauses have grown
+	time.Sleep(time.Second) // until the pauses have grown
 	before := f.count("acquire") + f.count("wait")
 	time.Sleep(10 * time.Second)
 	if n := f.count("acquire") + f.count("wait") - before; n < 10 || n > 200 {
@@ -220,7 +220,7 @@ func failedWait(t *testing.T, failure error) {
 	}
 }
 
-// TestPlaceOfADeadPlugin checks that its place is withdrawn, and that another owner waits.
+// TestPlaceOfADeadPlugin checks that a dead plugin's owner is withdrawn and a new one waits.
 func TestPlaceOfADeadPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(append(waiting, driver.CapWatcher)...)
@@ -246,7 +246,7 @@ func TestPlaceOfADeadPlugin(t *testing.T) {
 	})
 }
 
-// TestWaitThatHangs checks that the store is asked at most a second later than usual.
+// TestWaitThatHangs checks that a Wait that hangs delays the next acquire by a second at most.
 func TestWaitThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// reentries are the ways to ask for l with a ctx.
+// reentries returns all ways to acquire l with a ctx.
 func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context) error {
 	e, err := c.Elector(l.Name(), nil)
 	if err != nil {
@@ -25,8 +25,8 @@ func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context
 	}
 }
 
-// An acquire that could only wait for its own end is refused at once,
-// whichever way its caller holds the lock and asks for it.
+// An acquire that could only wait for its own caller is refused at once, in
+// whichever way the caller holds the lock and acquires it again.
 func TestReentryIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -50,7 +50,7 @@ func TestReentryIsRefused(t *testing.T) {
 		under := func(ctx context.Context, _ *Lease) error { refused(ctx); return nil }
 		for _, do := range []func(context.Context, func(context.Context, *Lease) error) error{
 			l.Do, l.TryDo,
-			func(ctx context.Context, fn func(context.Context, *Lease) error) error { // another lock between
+			func(ctx context.Context, fn func(context.Context, *Lease) error) error { // under another lock
 				return l.Do(ctx, func(ctx context.Context, _ *Lease) error { return lockOf(t, c, "b", nil).Do(ctx, fn) })
 			},
 		} {
@@ -80,8 +80,8 @@ func TestReentryIsRefused(t *testing.T) {
 	})
 }
 
-// A lock that may be granted later is waited for: another name, another
-// client, a ctx that outlives the lease.
+// An acquire that may be granted later must wait: for another name, on
+// another client, or with a ctx that outlives the lease.
 func TestOtherLocksAreNoReentry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

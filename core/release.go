@@ -10,30 +10,30 @@ import (
 )
 
 // Release ends the lease, so that another owner may be granted the lock (L7).
-// Done is closed and Valid is false as soon as it starts. It may be called
-// again, by many goroutines, and after the lease was lost; once the store has
-// confirmed the release, Release returns nil and does nothing more.
+// As soon as Release starts, Done is closed and Valid returns false. Release
+// may be called again, by many goroutines, and after the lease was lost. Once
+// the store has confirmed the release, further calls return nil and do nothing.
 //
-// Release tries until the store has confirmed it, for as long as ctx lives and
-// for Options.CleanupBudget after that, but not beyond the time at which the
-// lease is over in the store anyway. After an error the client goes on trying
-// in the background until then, or until Close. The error is an
+// Release tries until the store has confirmed the release, until
+// Options.CleanupBudget has passed after the end of ctx, or until the lease has
+// expired in the store. After an error the client goes on trying in the
+// background until the lease has expired, or until Close. The error is an
 // [*IndeterminateError] if a request may have reached the store. Otherwise the
-// lock is still taken, and the error wraps ErrUnavailable, or the reason for
-// which the store refuses. Both errors say when the lock is free at the latest.
-// An error that satisfies errors.Is(err, ErrNotHeld) says that the lease had
-// been lost before, and as a [*NotHeldError] which owner holds the lock now.
+// lock is still taken, and the error wraps ErrUnavailable or the reason for which
+// the store refuses. Either error says when the lock is free at the latest. An
+// error that satisfies errors.Is(err, ErrNotHeld) means that the lease had been
+// lost before. As a [*NotHeldError] it says which owner holds the lock now.
 //
 // A goroutine of the same client that waits for the lock gets it at once, without asking
-// the store. Exceptions are a lock whose turn in the store is due to other hosts, and a
-// lease in doubt. After such a hand-over Release returns nil whatever happened to ctx.
+// the store. There are two exceptions: it is the turn of other hosts, or the lease is in
+// doubt. After such a hand-over Release returns nil whatever happened to ctx.
 func (l *Lease) Release(ctx context.Context) error {
 	l.c.ops.Add(1) // begin is not called, because a lease may be released while Close waits
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
 
-// release tries to release l until rest after ctx has ended.
+// release tries to release l until ctx has ended and rest has passed after that.
 func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	if l.c.sched.handOver(ctx, l) {
 		return nil
@@ -54,8 +54,8 @@ func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	return l.c.sched.endRelease(ctx, l, doubt, err, took)
 }
 
-// drainRenewal waits for a renewal under way, but keeps half of the budget for
-// the release, and goes on for no longer than rest after ctx has ended.
+// drainRenewal waits until the renewal f is over. It waits for at most half of the clean-up
+// budget, to leave the rest for the release. If rest is 0, it returns when ctx ends.
 func (c *Client) drainRenewal(ctx context.Context, f *renewalBatch, rest time.Duration) {
 	gone := ctx.Done()
 	if rest > 0 { // rest is not less than half of the budget
@@ -94,9 +94,9 @@ func (l *Lease) releaseAgain(ctx context.Context) error {
 
 var errBusy = errors.New("another release of it is under way")
 
-// beginRelease ends l for this process. It returns the renewal to wait for.
-// It returns false when there is nothing left to do, or when another Release
-// has not ended in time.
+// beginRelease ends l for this process. It returns the renewal of l that is
+// under way, or nil, for which the caller must wait. It returns false when l
+// is released already, or when another Release of l has not ended in time.
 func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*renewalBatch, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +128,8 @@ func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Durati
 	return l.renewal, true, nil
 }
 
-// endRelease records the outcome and returns the error for the caller of
-// Release. doubt is the reason why the outcome of a try is unknown.
+// endRelease records the outcome of a release and returns the error for the
+// caller of Release. doubt, if not nil, says why the outcome of a try is unknown.
 func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, took time.Duration) error {
 	s.mu.Lock()
 	l.freeing = false
@@ -170,8 +170,8 @@ func (s *scheduler) endRelease(ctx context.Context, l *Lease, doubt, err error, 
 	return err
 }
 
-// unreleased is the error for a release that was not confirmed. The caller
-// holds the scheduler's mutex.
+// unreleased returns the error for a release that was not confirmed. The
+// caller must hold the scheduler's mutex.
 func (l *Lease) unreleased(err error) error {
 	at := l.c.clock.time(l.expiresBy)
 	if l.doubt != nil {
@@ -180,9 +180,9 @@ func (l *Lease) unreleased(err error) error {
 	return fmt.Errorf("not released, free at the latest at %s: %w", at.Format(timeOfDay), err)
 }
 
-// free ends l in the store. It tries until the release is settled, ctx has
-// been over for rest, or the lease is over anyway. doubt is the reason why
-// the outcome of a try is unknown.
+// free releases l in the store. It tries until the store has answered,
+// until rest has passed after the end of ctx, or until the lease has
+// expired. doubt, if not nil, says why the outcome of a try is unknown.
 func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
 	c := l.c
 	began := c.clock.early()
@@ -201,7 +201,7 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	pause := backoff{from: minRetry, to: retryTo}
 	for sleep(rctx, pause.next()) && c.clock.now() < l.over() {
 		call := c.calls.try(rctx, 0)
-		err = c.b.Release(call, l.request(c.clock.early())) // less is left of AtLeast
+		err = c.b.Release(call, l.request(c.clock.early())) // a new request: less of AtLeast is left
 		call.done()
 		if doubt == nil {
 			doubt = doubtOf(err)
@@ -229,8 +229,8 @@ func (l *Lease) over() instant {
 	return l.expiresBy
 }
 
-// withGrace returns a child of ctx that ends rest after ctx has, or with the
-// client.
+// withGrace returns a context with the values of ctx. The returned context
+// ends rest after ctx has ended, or when the client has closed.
 func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -247,9 +247,9 @@ func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Con
 	}
 }
 
-// janitor continues clean-ups whose callers were told that they failed. It
-// tries each until it is done, nothing can be left to clean up, or the
-// client closes. Close takes over the rest.
+// janitor continues clean-ups after their callers have received an error. janitor
+// tries each clean-up until it succeeds, until the grant has expired anyway, or
+// until the client closes. Close takes over the clean-ups that are left.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
@@ -257,10 +257,9 @@ type janitor struct {
 	running bool
 }
 
-// cleanup is a clean-up that the janitor continues.
 type cleanup struct {
-	name  string                          // of the lock
-	until instant                         // the grant or lease that it cleans up is over then
+	name  string                          // name of the lock
+	until instant                         // when the grant or lease has expired, and needs no clean-up
 	try   func(ctx context.Context) error // tries once, and returns nil when there is nothing left to do
 	err   error                           // the error that the caller got
 }
@@ -270,7 +269,6 @@ const janitorPause = 250 * time.Millisecond
 
 func (j *janitor) init(c *Client) { j.c = c }
 
-// add takes over a clean-up.
 func (j *janitor) add(k *cleanup) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -280,7 +278,7 @@ func (j *janitor) add(k *cleanup) {
 	}
 }
 
-// all hands over the pending clean-ups.
+// all removes and returns the pending clean-ups.
 func (j *janitor) all() []*cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -294,9 +292,9 @@ func (j *janitor) run() {
 	}
 }
 
-// round tries the pending clean-ups, and stops at the first that fails:
-// without an answer the others would get none either. It returns false when
-// nothing is left to do.
+// round tries the pending clean-ups, and stops at the first one that fails,
+// because the others would most likely get no answer either. It returns
+// false when no clean-up is left.
 func (j *janitor) round(ctx context.Context) bool {
 	for k := j.first(); k != nil && ctx.Err() == nil; k = j.first() {
 		if j.c.clock.now() < k.until {
@@ -312,8 +310,8 @@ func (j *janitor) round(ctx context.Context) bool {
 	return false
 }
 
-// first returns a clean-up and puts it last, so that a clean-up that always
-// fails holds up no other. Without any left the janitor ends.
+// first returns the first clean-up and moves it to the end of the list, so that one that
+// always fails delays no other. If none is left, it returns nil and the janitor ends.
 func (j *janitor) first() *cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()

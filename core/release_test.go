@@ -106,7 +106,7 @@ func TestL7ReleaseOfALostLeaseTellsWhoHoldsIt(t *testing.T) {
 }
 
 func TestL7FailedReleaseCanBeRetried(t *testing.T) {
-	for _, done := range []bool{false, true} { // whether the store did it, and only the reply was lost
+	for _, done := range []bool{false, true} { // whether the store did it and only the reply was lost
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
 			c, rec := open(t, f)
@@ -148,8 +148,8 @@ func (f *fake) away(d time.Duration, err error) {
 
 var errNotSent = fmt.Errorf("%w: %w", ErrUnavailable, driver.ErrNotSent)
 
-// TestL7ReleaseTriesAsLongAsItsContextLives checks that a store that is away
-// for 2.2 s does not cost the whole TTL.
+// TestL7ReleaseTriesAsLongAsItsContextLives checks that after an outage of
+// 2.2 s the lock is released, and not kept for the whole TTL.
 func TestL7ReleaseTriesAsLongAsItsContextLives(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, c *Client, l *Lease) error{
 		"Release": func(ctx context.Context, _ *Client, l *Lease) error { return l.Release(ctx) },
@@ -173,8 +173,8 @@ func TestL7ReleaseTriesAsLongAsItsContextLives(t *testing.T) {
 	}
 }
 
-// TestL7ReleaseGoesOnInTheBackground checks that a release that failed
-// before its ctx ended is done when the store is back.
+// TestL7ReleaseGoesOnInTheBackground checks that a release that has failed
+// is done in the background when the store answers again.
 func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 	hold := func(t *testing.T, c *Client) *Lock { return lockOf(t, c, "a", &LockOptions{TTL: 20 * time.Second}) }
 	release := func(t *testing.T, ctx context.Context, c *Client, down func()) (*Lease, error) {
@@ -222,13 +222,13 @@ func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 				})
 				took := time.Since(since)
 				if name == "Run" {
-					synctest.Wait() // events come from a separate goroutine
+					synctest.Wait() // a separate goroutine delivers events
 					err = rec.last(t, "a").Err
 				}
 				if took > 1600*time.Millisecond || !errors.Is(err, down) {
 					t.Errorf("%s: %v after %v, with a ctx of 500ms and a budget of 1s", name, err, took)
 				}
-				// The outcome is known of a request that was not sent, or was refused.
+				// The outcome is known if a request was not sent or was refused.
 				if unknown := down == errDown; errors.Is(err, ErrIndeterminate) != unknown {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -277,7 +277,7 @@ func TestL7BackgroundReleaseEnds(t *testing.T) {
 	}
 }
 
-// TestL7NothingIsKeptOfReleases covers releases that went on in the background and are done.
+// TestL7NothingIsKeptOfReleases covers releases that were done in the background.
 func TestL7NothingIsKeptOfReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -307,7 +307,7 @@ func TestL7NothingIsKeptOfReleases(t *testing.T) {
 	})
 }
 
-// TestL7ReleaseDoesNotWaitForAnother checks that it waits no longer than its own ctx allows.
+// TestL7ReleaseDoesNotWaitForAnother checks that its wait ends with its own ctx.
 func TestL7ReleaseDoesNotWaitForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -359,8 +359,8 @@ func TestContextEndsWithTheLease(t *testing.T) {
 	})
 }
 
-// TestReleaseInBackground checks that Do has returned, and its lease is over, while the
-// release is under way. Close waits for the release, and an event reports that it failed.
+// TestReleaseInBackground checks that Do returns, and its lease is over, while the release is
+// still under way. Close must wait for the release, and an event must report that it failed.
 func TestReleaseInBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

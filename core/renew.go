@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxRenewers is how many renewals of one batch are under way at once on
-	// a backend that cannot batch.
+	// maxRenewers is how many renewals of one batch are under way at the
+	// same time if the backend cannot batch.
 	maxRenewers = 32
 	minRetry    = 5 * time.Millisecond
 	maxRetry    = 500 * time.Millisecond
@@ -24,18 +24,18 @@ const (
 type renewalBatch struct {
 	leases  []*Lease
 	left    time.Duration               // time left of the lease that ends first
-	short   bool                        // all its leases are short
-	healthy func(context.Context) error // the check of a lease that goes alone, nil if its holder is not asked
+	short   bool                        // all leases of the batch are short, see Lease.short
+	healthy func(context.Context) error // the health check of its only lease; nil if none must be called
 	done    chan struct{}
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check has not answered
-	sent   bool // the requests are on their way; a lease that is handed over is replaced by the next
+	sent   bool // the requests were sent; a lease that is handed over is then replaced by its successor
 }
 
-// renew renews the leases of f and records the results. The backend gets a third of the time
-// left, so that a hung plugin is found, and can be replaced, while its leases live (L8). Short
-// leases get all of it: they would not outlive a replacement, but their store may be far away.
+// renew renews the leases of f and records the results. The backend gets a third of the time left,
+// so that a hung plugin is found, and can be replaced, while its leases live (L8). For short leases
+// it gets all of that time: they would not outlive a new plugin, but the store may be far away.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -53,7 +53,7 @@ func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	}
 }
 
-// send makes the requests of f, leaving out leases that are over.
+// send removes the leases that are over from f, and returns the requests for the others.
 func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,12 +62,12 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 	sent = s.c.clock.early()
 	for _, l := range f.leases {
 		reqs = append(reqs, l.request(sent))
-		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // an answer may move it later still
+		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // an answer may move expiresBy further
 	}
 	return sent, reqs
 }
 
-// examine asks the holder for its health, if the lock has a health check.
+// examine calls the health check of f, if there is one.
 func (s *scheduler) examine(ctx context.Context, f *renewalBatch) error {
 	if f.healthy == nil {
 		return nil
@@ -87,7 +87,7 @@ func (s *scheduler) mark(f *renewalBatch, asking bool) {
 	f.asking = asking
 }
 
-// renew renews all of reqs, in one call where the backend can.
+// renew sends the renewals reqs, in one call if the backend can, and returns each result.
 func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	errs := make([]error, len(reqs))
 	if len(reqs) == 1 {
@@ -116,7 +116,7 @@ func atOnce(most, n int, f func(i int)) {
 	workers.Wait()
 }
 
-// renewBatch renews all of reqs in one call, and fills errs.
+// renewBatch sends the renewals reqs in one call, and stores the error of each in errs.
 func (c *Client) renewBatch(ctx context.Context, reqs []driver.Request, errs []error) {
 	ops := make([]driver.Op, len(reqs))
 	for i, r := range reqs {
@@ -132,7 +132,7 @@ func (c *Client) renewBatch(ctx context.Context, reqs []driver.Request, errs []e
 	}
 }
 
-// record notes the results of a batch.
+// record applies the results of batch f to its leases.
 func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.mu.Lock()
 	got := s.c.clock.now()
@@ -165,7 +165,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.notify(ended)
 }
 
-// verdict returns the cause for which the answer err loses l, nil if l lives.
+// verdict returns the cause for which l is lost after the answer err, or nil if l is still held.
 func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	var notHeld *NotHeldError
 	switch {
@@ -181,9 +181,9 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	return nil
 }
 
-// renewed records a success. The next renewal is due an interval after the
-// time for which this one was planned, so that delays do not add up. A short
-// lease reports no Slack, because it never had the whole TTL.
+// renewed records a renewal of l that succeeded. The next renewal is due one interval
+// after the time for which this renewal was planned, so that delays do not add up. For a
+// short lease the event has no Slack, because the lease has not had its whole TTL yet.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	if !l.short() {
@@ -239,7 +239,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down makes every lease suspect, or lost if it ended with the plugin.
+// down makes every lease suspect, or lost if the plugin died and leases do not outlive it.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {
@@ -256,7 +256,7 @@ func (s *scheduler) down(n driver.Notice) {
 			ended = append(ended, l)
 			continue
 		}
-		if !l.lock.opts.NoRenew { // a lease with NoRenew depends on no answer
+		if !l.lock.opts.NoRenew { // a lease with NoRenew depends on no renewal
 			s.suspect(l, why)
 		}
 	}
@@ -268,7 +268,7 @@ func (s *scheduler) down(n driver.Notice) {
 }
 
 // up renews every lease at once: a lease may have been lost meanwhile, and a
-// new plugin process has yet to learn what this host holds (L8).
+// new plugin process does not know yet what this host holds (L8).
 func (s *scheduler) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,7 +284,7 @@ func (s *scheduler) up() {
 	s.rouse(now)
 }
 
-// revoked loses the lease that the backend reports as gone.
+// revoked ends the lease that the backend reports as lost.
 func (s *scheduler) revoked(n driver.Notice) {
 	s.loseGrant(n.Name, n.Token, func(l *Lease) error {
 		switch {
@@ -297,8 +297,8 @@ func (s *scheduler) revoked(n driver.Notice) {
 	})
 }
 
-// loseGrant ends the lease that this host now has under the grant of token.
-// find, called under the mutex, returns the cause, or nil to keep the lease.
+// loseGrant ends the lease that this host now has under the grant to which token belongs.
+// find is called with s.mu held. find returns the cause, or nil to keep the lease.
 func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error) {
 	s.mu.Lock()
 	l := s.c.queues.holder(name)
@@ -315,9 +315,9 @@ func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error
 	}
 }
 
-// notHeld records what an answer that wraps ErrNotHeld says about l, or
-// about the lease that followed l by a hand-over. The owner says which grant
-// is meant, because a store that has lost its data may mint a token again.
+// notHeld ends l, or the lease that has followed l by a hand-over, if err
+// wraps ErrNotHeld. It compares owners, because the token does not identify
+// a grant: a store that has lost its data may mint the same token again.
 func (c *Client) notHeld(l *Lease, err error) {
 	if !errors.Is(err, ErrNotHeld) {
 		return

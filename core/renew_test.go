@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// errDown is the error of a backend that gets no answer.
+// errDown is the error of a backend that cannot reach its store.
 var errDown = fmt.Errorf("%w: connection refused", ErrUnavailable)
 
 func TestL2DeadlineIsCountedFromSending(t *testing.T) {
@@ -59,7 +59,7 @@ func TestL3DoneBeforeDeadlineWithHungBackend(t *testing.T) {
 		release := make(chan struct{})
 		f.before = func(_ context.Context, op string, _ driver.Request) error {
 			if op == "renew" {
-				<-release // hangs although its ctx ends
+				<-release // hangs even after its ctx has ended
 			}
 			time.Sleep(300 * time.Millisecond) // the deadline counts from sending
 			return nil
@@ -163,7 +163,7 @@ func TestL5RenewalsShareACall(t *testing.T) {
 				t.Fatalf("lease %d: %v", i, l.Err())
 			}
 		}
-		// 18 rounds of 1000, in at most 4 windows of 100 ms and 256 a call.
+		// 18 rounds of 1000 renewals: at most 4 windows of 100 ms each, 256 renewals a call.
 		if calls := f.count("batch") + f.count("renew"); calls > 18*8 {
 			t.Errorf("%d calls for %d renewals", calls, 18*n)
 		}
@@ -223,7 +223,7 @@ func TestL8CallGetsAThirdOfWhatIsLeft(t *testing.T) {
 			t.Errorf("%d tries before the deadline, want more than 4", len(budgets))
 		}
 		for _, b := range budgets {
-			if b > 9*time.Second*2/9+100*time.Millisecond { // the first renewal is sent with at most 2/3 and a tenth left
+			if b > 9*time.Second*2/9+100*time.Millisecond { // at the first renewal, at most 2/3 and a tenth are left
 				t.Errorf("a renewal was given %v", b)
 			}
 		}
@@ -255,7 +255,7 @@ func TestL8UpRenewsWhatIsBeingRenewedOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWatcher)
 		f.after = func(_ context.Context, op string, _ driver.Request) error {
-			if op == "renew" { // answered by the process that then dies
+			if op == "renew" { // the plugin process that answers then dies
 				time.Sleep(time.Second)
 			}
 			return nil
@@ -292,7 +292,7 @@ func TestL8GrantOfADeadPluginIsLost(t *testing.T) {
 		f := newFake(driver.CapWatcher)
 		f.props.SurvivesPlugin = false
 		f.after = func(_ context.Context, op string, _ driver.Request) error {
-			if op == "acquire" { // the plugin dies after its answer, which is read late
+			if op == "acquire" { // the plugin dies after its answer, which the host reads later
 				f.notices <- driver.Notice{Kind: driver.NoticeDown, Plugin: true}
 				time.Sleep(time.Millisecond)
 			}
@@ -360,12 +360,12 @@ func TestLostCauses(t *testing.T) {
 	}
 }
 
-// A lease that is released at once is over before the scheduler's goroutine, woken
-// for it, could look. The goroutine must not be woken for the next such lease.
+// A lease that is released at once is over before the scheduler's goroutine, which
+// it has woken, can look at it. The next such lease must not wake the goroutine.
 func TestSchedulerSleepsWhileLeasesComeAndGo(t *testing.T) {
 	c, _ := open(t, newFake())
 	s := &c.sched
-	s.running = true // there is no goroutine: the test looks itself
+	s.running = true // there is no goroutine: the test itself calls step
 	for range 2 {
 		s.step()
 	}

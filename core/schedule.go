@@ -14,35 +14,35 @@ import (
 )
 
 const (
-	// maxSleep bounds how long the scheduler trusts a timer: timers stand
-	// still while the machine is suspended, leases do not.
+	// maxSleep bounds how long the scheduler relies on one timer: timers
+	// stand still while the machine is suspended, but leases expire.
 	maxSleep = time.Second
-	// maxAhead is how much earlier than planned a renewal may go out together with
-	// one that is due. It is also at most an eighth of the renewal's interval.
+	// maxAhead is how much earlier than planned a renewal may be sent together with a
+	// renewal that is due. A renewal may also be early by at most an eighth of its interval.
 	maxAhead = 100 * time.Millisecond
-	// maxBatch is how many renewals go out in one call.
+	// maxBatch is how many renewals are sent in one call at most.
 	maxBatch = 256
 	// pauseThreshold is how late the scheduler must be before it blames a missed
 	// deadline on a pause of the process instead of the backend.
 	pauseThreshold = 500 * time.Millisecond
 )
 
-// scheduler keeps the time of every live lease of a client, in one goroutine
-// and with one timer. It never waits for the backend: renewals go out in
-// other goroutines, many to a call (L5).
+// scheduler renews and ends every live lease of a client in time, with one
+// goroutine and one timer. scheduler never waits for the backend: other
+// goroutines send the renewals, many in one call (L5).
 type scheduler struct {
 	c *Client
-	// earliest is an instant before which no lease ends. It may be too early,
-	// never too late, and lets every call check for overdue leases cheaply.
+	// earliest is an instant before which no lease ends. earliest may be too early
+	// but never too late. With it, every call can check cheaply for overdue leases.
 	earliest atomic.Int64
-	// epoch counts deaths of the plugin.
+	// epoch counts how often the plugin has died.
 	epoch atomic.Uint64
 
-	mu      sync.Mutex // also guards the mutable part of every Lease
+	mu      sync.Mutex // also guards the mutable fields of every Lease
 	leases  leaseHeap
 	running bool
-	wakeAt  instant // when the goroutine looks again by itself
-	empty   bool    // there was no lease when it looked last, and none was granted since
+	wakeAt  instant // when the goroutine next looks at the leases by itself
+	empty   bool    // there was no lease when the goroutine last looked, and none was granted since
 	wake    chan struct{}
 	batches sync.WaitGroup
 }
@@ -54,12 +54,12 @@ func (s *scheduler) init(c *Client) {
 	s.earliest.Store(int64(never))
 }
 
-// add makes l, which a was just granted, the holder of its name and begins
-// to renew it.
+// add makes l, which was just granted to a, the holder of its name and
+// begins to renew it.
 func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	s.mu.Lock()
 	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
-		s.finish(before, Lost, ErrRevoked) // the store would not have granted it over a live lease
+		s.finish(before, Lost, ErrRevoked) // the store grants no lock while before is live
 	}
 	admitted := s.admit(l, g, a.began)
 	s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	}
 }
 
-// admit returns false for a lease that ended before its grant was known. It
-// ended with its plugin, or with a client that did not wait for its calls.
+// admit puts l into the scheduler. It returns false if l ended before its grant was known:
+// the plugin died and its leases with it, or the client closed without waiting for this call.
 func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
 	// The first renewal is up to a tenth early, so that leases that were
@@ -99,12 +99,12 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	return true
 }
 
-// firstPause is how long after now a short lease is renewed first. It is
-// renewed when a third of its time left is gone, so that a lease that is
-// released soon costs no renewal, but early enough for two round trips as
-// long as the last one. Until then the deadline is that of the short span, as
-// it is while a renewal is under way. A holder need not wait for its lease to
-// be confirmed: the store keeps owner and token for all of the span.
+// firstPause returns how long after now a short lease is first renewed. The
+// lease is renewed when a third of its remaining time has passed, so that a
+// lease that is released soon costs no renewal. But at least two round trips,
+// as long as the last one, must fit into the time left. Until a renewal is
+// confirmed, the deadline is that of the short span. The holder need not wait
+// for it: the store keeps owner and token for the whole span.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
@@ -126,14 +126,14 @@ func (l *Lease) plan() {
 	}
 }
 
-// replan moves l to its new place.
+// replan moves l to its new place in the heap after its times have changed.
 func (s *scheduler) replan(l *Lease) {
 	l.plan()
 	s.leases.moved(l)
 	s.rouse(l.next)
 }
 
-// watchEnd makes sure that sweep does not miss l's end.
+// watchEnd makes sure that sweep does not miss the end of l.
 func (s *scheduler) watchEnd(l *Lease) {
 	if int64(l.endAt) < s.earliest.Load() {
 		s.earliest.Store(int64(l.endAt))
@@ -152,7 +152,7 @@ func (s *scheduler) rouse(next instant) {
 	}
 }
 
-// run looks at leases when their time has come, until ctx ends.
+// run ends and renews leases when they are due, until ctx ends.
 func (s *scheduler) run(ctx context.Context) {
 	defer s.batches.Wait()
 	timer := time.NewTimer(maxSleep)
@@ -173,8 +173,8 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// step ends the leases that are over, collects the renewals that are due,
-// and says when to look again.
+// step ends the leases that are over, and returns them, the renewals that
+// are due, and how long to pause before the next step.
 func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,8 +192,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		s.wakeAt = never
 		return ended, batches, time.Hour
 	}
-	// When the last lease has gone, the goroutine sleeps once more before it asks to
-	// be woken for the next: where leases come and go, each of them would wake it.
+	// When the last lease has gone, the goroutine sleeps maxSleep once more before it lets
+	// a new lease wake it. Otherwise, where leases come and go, each lease would wake it.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {
@@ -202,8 +202,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
-// due ends the leases whose time is over, and takes from the heap those that
-// need a look soon, in their order.
+// due ends the leases whose time is over. It removes from the heap the leases that
+// need attention within maxAhead, and returns them in the order of their times.
 func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease
@@ -222,13 +222,13 @@ func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	return ended, soon
 }
 
-// ahead is how long before its planned time l may be renewed along with others.
+// ahead returns how long before its planned time l may be renewed together with others.
 func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
 
-// group groups the leases that may be renewed now into batches. The leases of a
-// batch have about the same time left, because its call gets a third of the
-// shortest. A lease with a health check goes alone, because the check may take long.
-// The holder of a short lease is not asked for its health: it may not have begun.
+// group groups the leases that may be renewed now into batches. The leases of a batch have
+// about the same time left, because the call gets a third of the shortest time. A lease
+// with a health check gets its own batch, because the check may take long. The health
+// check of a short lease is not called, because its holder may not have started work yet.
 func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	var batches []*renewalBatch
 	open := map[int]*renewalBatch{}
@@ -256,7 +256,7 @@ func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	return batches
 }
 
-// sweep ends the leases that are overdue now. It is cheap when there are none.
+// sweep ends the leases that are overdue now. sweep is cheap when no lease is overdue.
 func (s *scheduler) sweep(now instant) {
 	if now < instant(s.earliest.Load()) {
 		return
@@ -279,7 +279,7 @@ func (s *scheduler) sweep(now instant) {
 	s.notify(ended)
 }
 
-// overdue is the cause of losing l at its deadline.
+// overdue returns the cause for which l is lost at its deadline.
 func (l *Lease) overdue(now instant) error {
 	switch {
 	case l.renewal != nil && l.renewal.asking:
@@ -292,8 +292,8 @@ func (l *Lease) overdue(now instant) error {
 	return ErrExpired
 }
 
-// because adds details to a cause. It drops the identity of detail on purpose:
-// a lease has one cause, which is never the last error of the backend.
+// because adds the text of detail to a cause. It does not wrap detail, so that
+// errors.Is finds only the cause and not the last error of the backend.
 func because(cause, detail error) error {
 	if detail == nil || errors.Is(detail, cause) {
 		return cause
@@ -301,7 +301,7 @@ func because(cause, detail error) error {
 	return fmt.Errorf("%w: %v", cause, detail)
 }
 
-// lose ends l for a cause that was learnt from outside, unless it has ended.
+// lose ends l for cause, unless l has ended already.
 func (s *scheduler) lose(l *Lease, cause error) {
 	s.mu.Lock()
 	alive := l.alive.Load()
@@ -314,8 +314,8 @@ func (s *scheduler) lose(l *Lease, cause error) {
 	}
 }
 
-// finish ends a live lease: it closes Done, ends its contexts, and drops it
-// from the heap. The caller holds mu, and calls notify afterwards without it.
+// finish ends a live lease: it closes Done, ends the lease's contexts, and removes it
+// from the heap. The caller must hold mu, and must call notify afterwards without mu.
 func (s *scheduler) finish(l *Lease, state State, cause error) {
 	l.alive.Store(false)
 	l.state, l.err = state, cause
@@ -332,13 +332,13 @@ func (s *scheduler) finish(l *Lease, state State, cause error) {
 	}
 }
 
-// stop reports the end of l. Nothing is reported about l afterwards.
+// stop emits ev, the event of the end of l. No event of l follows.
 func (s *scheduler) stop(l *Lease, ev Event) {
 	l.stopped, l.ctx = true, nil
 	s.c.events.addEnd(ev, l.known)
 }
 
-// notify tells the waiters for these leases that they have ended.
+// notify wakes the contenders that wait for the end of these leases.
 func (s *scheduler) notify(ended []*Lease) {
 	for _, l := range ended {
 		s.c.queues.ended(l)
@@ -348,8 +348,8 @@ func (s *scheduler) notify(ended []*Lease) {
 // leaseHeap is a heap of leases by next.
 type leaseHeap []leaseEntry
 
-// leaseEntry has the lease's next beside it. Most leases have left the processor's
-// caches when they are compared, and reading next there would fetch them.
+// leaseEntry holds a copy of the lease's next. When leases are compared, most of them are no
+// longer in the processor's caches, and reading next from the lease would have to fetch it.
 type leaseEntry struct {
 	next  instant
 	lease *Lease
@@ -385,7 +385,7 @@ func (h *leaseHeap) moved(l *Lease) {
 	heap.Fix(h, l.index)
 }
 
-// reorder is moved for all leases.
+// reorder puts all leases in their places after their next has changed.
 func (h *leaseHeap) reorder() {
 	for i := range *h {
 		(*h)[i].next = (*h)[i].lease.next
@@ -393,7 +393,7 @@ func (h *leaseHeap) reorder() {
 	heap.Init(h)
 }
 
-// all yields the leases in no order.
+// all yields the leases in no particular order.
 func (h leaseHeap) all() iter.Seq[*Lease] {
 	return func(yield func(*Lease) bool) {
 		for i := range h {

@@ -14,9 +14,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestStressOneHolderAtATime lets goroutines of three hosts want few locks on a
-// store that is slow, loses requests and replies, and goes down now and then,
-// while they give up at random moments.
+// TestStressOneHolderAtATime makes goroutines of three hosts compete for a few locks and give up at
+// random moments. The store is slow, loses requests and replies, and is down at times.
 func TestStressOneHolderAtATime(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -84,7 +83,8 @@ func stress(t *testing.T, seed uint64) {
 	}
 }
 
-// useOnce wants l for a random time, and reports a holder that overlaps.
+// useOnce tries to acquire l for a random time, and fails the test if it overlaps with another
+// holder.
 func useOnce(t *testing.T, l *Lock, holder *atomic.Pointer[Lease]) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(4000))*time.Millisecond)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// stuckContext is a context of the application whose methods block while it is
-// stuck.
+// stuckContext is a context of the application whose methods block while stuck
+// is set.
 type stuckContext struct {
 	context.Context
 	stuck atomic.Bool
@@ -33,7 +33,7 @@ func (c *stuckContext) Err() error            { c.pass(); return c.Context.Err()
 func (c *stuckContext) Value(key any) any     { c.pass(); return c.Context.Value(key) }
 
 // TestL3StuckContextsHoldNothingUp makes contexts of the application block while
-// leases under them are renewed and end: nothing else depends on these contexts.
+// their leases are renewed and end, and checks that nothing else is delayed.
 func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	const ttl = 2 * time.Second
 	for name, end := range map[string]func(*fake, *Lease){
@@ -59,7 +59,7 @@ func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 				more, stop := mine.Context(app)
 				defer stop()
 				app.stuck.Store(true)
-				time.Sleep(ttl) // renewals
+				time.Sleep(ttl) // time for renewals
 				end(f, mine)
 				<-mine.Done()
 				synctest.Wait()
@@ -77,8 +77,8 @@ func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	}
 }
 
-// TestStuckContextEndsNoOtherCall makes a caller whose context blocks wait
-// for a backend that does not answer: other calls end in time.
+// TestStuckContextEndsNoOtherCall makes a caller whose context blocks wait for
+// a backend that does not answer, and checks that other calls end in time.
 func TestStuckContextEndsNoOtherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

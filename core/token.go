@@ -11,27 +11,27 @@ import (
 
 // A token is made of two numbers. The high bits are the number of the store's
 // grant. The low bits are the number of the hand-over inside this host: 0 for
-// the lease that the store granted, one more for each later lease under the
-// same grant. So a hand-over has a higher token than the lease before it, and
+// the lease that the store granted, and one more for each later lease under the
+// same grant. So each lease has a higher token than the lease before it, and
 // the store's next grant, to any host, has a higher token than all of them.
 const (
 	handoverBits = 10
 	maxHandovers = 1<<handoverBits - 1
-	// maxGrant is above every grant number: the largest token then fits into a
-	// signed column of 64 bits.
+	// maxGrant is above every grant number, so that the largest token fits
+	// into a signed 64-bit column.
 	maxGrant = 1 << 53
 )
 
 // GrantNumber returns the number of the store's grant that token belongs to. The
-// backend, or a client in another language, calls that number the token. All
-// leases under one grant, handed over inside one host, have the same number.
+// backend, or a client in another language, calls that number the token. All leases
+// that were handed over inside one host under one grant have the same number.
 func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 
-// errGrantNumber means that the grant is withdrawn, and asking again is of no use.
+// errGrantNumber means that the grant will be withdrawn and that it is useless to ask again.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
-// tokenBackend is the backend as the rest of core sees it: its requests and answers
-// have the tokens that users see, while a backend knows only grant numbers.
+// tokenBackend is the backend as the rest of core sees it. A backend knows only
+// grant numbers; tokenBackend converts them from and to the tokens that users see.
 type tokenBackend struct {
 	driver.Backend
 	waiter   driver.Waiter
@@ -51,14 +51,14 @@ func (e tokenBackend) TryAcquire(ctx context.Context, r driver.Request) (uint64,
 	return e.numbered(number, err)
 }
 
-// Wait needs a waiter.
+// Wait must not be called if e.waiter is nil.
 func (e tokenBackend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	g, err := e.waiter.Wait(ctx, r, max)
 	g.Token, err = e.numbered(g.Token, err)
 	return g, err
 }
 
-// numbered makes the token of a grant from its number.
+// numbered returns the token of a grant with that number, or an error if the number is too large.
 func (e tokenBackend) numbered(number uint64, err error) (token uint64, _ error) {
 	if err == nil && number >= maxGrant {
 		err = fmt.Errorf("%w: %s granted %d", errGrantNumber, e.Properties().Name, number)
@@ -100,7 +100,7 @@ func (e tokenBackend) Watch(ctx context.Context, emit func(driver.Notice)) error
 	})
 }
 
-// Batch changes ops.
+// Batch modifies ops.
 func (e tokenBackend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	for i := range ops {
 		ops[i].Token = GrantNumber(ops[i].Token)
@@ -125,7 +125,7 @@ func translateHolder(h Holder) Holder {
 	return h
 }
 
-// translateError returns err with the token of its holder as users see it.
+// translateError returns err with the grant number of its holder converted to a token.
 func translateError(err error) error {
 	if err == nil {
 		return nil
@@ -141,8 +141,8 @@ func translateError(err error) error {
 	return err
 }
 
-// translatedError is an error of the backend in which errors.As finds a holder with the
-// token that users see. The backend's error stays unchanged: other callers may have it too.
+// translatedError is an error of the backend in which errors.As finds a holder with the token
+// that users see. The backend's error is not modified, because other callers may have it too.
 type translatedError struct {
 	error
 	holder error

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// WaiterOf returns b's [Waiter], nil when its properties do not declare it.
-// The plugin client has every method, so a type assertion alone says nothing.
+// WaiterOf returns b's [Waiter], or nil if b's properties do not declare it. A type
+// assertion alone proves nothing, because the plugin client has every method.
 func WaiterOf(b Backend) Waiter { return capabilityOf[Waiter](b, CapWaiter) }
 
-// NotifierOf returns b's [Notifier], nil when its properties do not declare it.
+// NotifierOf returns b's [Notifier], or nil if b's properties do not declare it.
 func NotifierOf(b Backend) Notifier { return capabilityOf[Notifier](b, CapNotifier) }
 
-// WatcherOf returns b's [Watcher], nil when its properties do not declare it.
+// WatcherOf returns b's [Watcher], or nil if b's properties do not declare it.
 func WatcherOf(b Backend) Watcher { return capabilityOf[Watcher](b, CapWatcher) }
 
-// BatcherOf returns b's [Batcher], nil when its properties do not declare it.
+// BatcherOf returns b's [Batcher], or nil if b's properties do not declare it.
 func BatcherOf(b Backend) Batcher { return capabilityOf[Batcher](b, CapBatcher) }
 
-// AdminOf returns b's [Admin], nil when its properties do not declare it.
+// AdminOf returns b's [Admin], or nil if b's properties do not declare it.
 func AdminOf(b Backend) Admin { return capabilityOf[Admin](b, CapAdmin) }
 
-// StarterOf returns b's [Starter], nil when its properties do not declare it.
+// StarterOf returns b's [Starter], or nil if b's properties do not declare it.
 func StarterOf(b Backend) Starter { return capabilityOf[Starter](b, CapStarter) }
 
 func capabilityOf[P any](b Backend, capability Capability) P {
@@ -37,7 +37,7 @@ func capabilityOf[P any](b Backend, capability Capability) P {
 	return p
 }
 
-// ObserverOf returns b, or an Observer that asks b when its properties declare none.
+// ObserverOf returns b's [Observer], or one that polls b if b's properties do not declare it.
 func ObserverOf(b Backend) Observer {
 	if o := capabilityOf[Observer](b, CapObserver); o != nil {
 		return o
@@ -45,16 +45,16 @@ func ObserverOf(b Backend) Observer {
 	return asking{b}
 }
 
-// asking is an Observer for a backend that has no Observe.
+// asking is an Observer that polls, for a backend without the capability.
 type asking struct{ lock Lock }
 
 const (
 	askEvery = 100 * time.Millisecond
-	// askFor bounds a question, because one that is lost with its server is never answered.
+	// askFor bounds one Inspect, because a request that is lost with its server is never answered.
 	askFor = 2 * time.Second
 )
 
-// Observe inspects name every askEvery, or sooner when the holder's TTL runs out.
+// Observe inspects name every askEvery, or sooner if the holder's TTL ends sooner.
 func (a asking) Observe(ctx context.Context, name string, emit func(Holder)) error {
 	var last Holder
 	for first := true; ; first = false {

@@ -10,10 +10,10 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// CheckConfig returns cfg with defaults filled in. Otherwise it returns an
-// error wrapping [ErrConfig] that names an unknown key and the similar ones, a
-// missing required key, or a value of the wrong type. The error never shows a
-// value, nor a key that resembles none: a secret may stand in the wrong place.
+// CheckConfig returns cfg with defaults filled in. If cfg is wrong, it returns an error
+// that wraps [ErrConfig] and names an unknown key and keys similar to it, a missing
+// required key, or the key of a value that has the wrong type. The error shows no value,
+// and no unknown key that is similar to no key, because either may be a misplaced secret.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
 	names := make([]string, 0, len(s.Keys))
@@ -43,7 +43,7 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	return out, nil
 }
 
-// errNothing is the error for a list of commas only.
+// errNothing is the error for a list that consists only of commas and blanks.
 var errNothing = errors.New("nothing is listed")
 
 func (k Key) check(v string) error {
@@ -69,26 +69,26 @@ func (k Key) check(v string) error {
 	return fmt.Errorf("%s is not a valid %s", k.Name, k.Type)
 }
 
-// Int returns the value of an int key, 0 when it is empty.
+// Int returns the value of an int key, or 0 if it is empty.
 func (c Config) Int(name string) int {
 	n, _ := strconv.Atoi(c[name])
 	return n
 }
 
-// Bool returns the value of a bool key, false when it is empty.
+// Bool returns the value of a bool key, or false if it is empty.
 func (c Config) Bool(name string) bool {
 	b, _ := strconv.ParseBool(c[name])
 	return b
 }
 
-// Duration returns the value of a duration key, 0 when it is empty.
+// Duration returns the value of a duration key, or 0 if it is empty.
 func (c Config) Duration(name string) time.Duration {
 	d, _ := time.ParseDuration(c[name])
 	return d
 }
 
-// List returns the parts of a list key without blanks around them, nil when
-// it is empty.
+// List returns the parts of a list key without the blanks around them, or
+// nil if it is empty.
 func (c Config) List(name string) []string {
 	var parts []string
 	for p := range strings.SplitSeq(c[name], ",") {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FuzzConfig checks that any configuration is either refused in words that
-// do not show a secret, or can be read as its keys declare.
+// FuzzConfig checks that any configuration is either refused with an error
+// that shows no secret, or has values of the types that its keys declare.
 func FuzzConfig(f *testing.F) {
 	spec := Spec{Name: "x", Keys: []Key{
 		{Name: "address", Type: TypeList, Required: true}, {Name: "count", Type: TypeInt, Default: "1"},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A target's file is the application's configuration, or an address alone.
+// A target's file is the application's configuration file, or only an address.
 func TestReadTarget(t *testing.T) {
 	for text, want := range map[string]Config{
 		"db:1\n":                            {"address": "db:1"},
@@ -34,8 +34,8 @@ func TestReadTarget(t *testing.T) {
 	}
 }
 
-// FuzzReadConfig checks that any configuration file is read or refused, that no error
-// shows a part of it, and that a value that can be written as a line is read from it.
+// FuzzReadConfig checks that any file is either read or refused, that no error shows
+// a part of the file, and that a value written as a line is read back unchanged.
 func FuzzReadConfig(f *testing.F) {
 	f.Add("# a comment\naddress = db:1\npassword=hush-hush\n", "key", "value")
 	f.Add(`{"address":"db:1","count":1e3,"on":true,"password":["hush-hush"]}`, "k", "a=b")
@@ -57,7 +57,7 @@ func FuzzReadConfig(f *testing.F) {
 			}
 		}
 		if value != strings.TrimSpace(value) || strings.ContainsAny(value, "\n\r") || !keyForm.MatchString(key) {
-			return // it has no line
+			return // such a key and value cannot be written as a line
 		}
 		for _, read := range []func() (Config, error){
 			func() (Config, error) { return ReadConfig(strings.NewReader(key + " = " + value + "\n")) },

@@ -6,44 +6,44 @@ import (
 	"time"
 )
 
-// Sentinels: one for every case that a caller treats differently. A backend
-// wraps the native cause beside them. They keep their identity over the wire.
+// Sentinel errors, one for every case that callers treat differently. A backend wraps the
+// native cause together with the sentinel. Sentinels keep their identity over the wire.
 var (
-	// ErrHeld: another owner holds the lock. Comes as a [*HeldError].
+	// ErrHeld: another owner holds the lock. Such an error is a [*HeldError].
 	ErrHeld = errors.New("lock is held")
-	// ErrNotHeld: that owner and token do not hold the lock. Comes as a
-	// [*NotHeldError].
+	// ErrNotHeld: the owner and token of the request do not hold the lock.
+	// Such an error is a [*NotHeldError].
 	ErrNotHeld = errors.New("lock is not held by this owner")
-	// ErrWithdrawn: the owner was withdrawn and is refused for good.
+	// ErrWithdrawn: the owner was withdrawn and will always be refused.
 	ErrWithdrawn = errors.New("owner was withdrawn")
-	// ErrUnavailable: the store or the plugin did not answer; the outcome of
-	// the request is unknown unless the error also wraps ErrNotSent. Trying
-	// again may help.
+	// ErrUnavailable: the store or the plugin did not answer. The outcome of
+	// the request is unknown unless the error also wraps ErrNotSent. A later
+	// request may succeed.
 	ErrUnavailable = errors.New("backend is unavailable")
-	// ErrNotSent comes beside ErrUnavailable when it is certain that the store
-	// never saw the request, nor will.
+	// ErrNotSent is wrapped together with ErrUnavailable when it is certain
+	// that the store has not received the request and will not receive it.
 	ErrNotSent = errors.New("request was not sent")
 	// ErrInvalid: the request itself is bad; nothing was sent.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrDenied means that the store refuses this client, and has done nothing:
-	// wrong password, missing rights, unsafe settings, a read-only server. A
-	// client that was never served gives up. A client that was served goes on
-	// asking, because a failover and a rotation of passwords end.
+	// ErrDenied means that the store refuses this client and has done nothing:
+	// wrong password, missing rights, unsafe settings, a read-only server. core
+	// gives up if the store has never served the client. Otherwise core goes on
+	// asking, because a failover or a rotation of passwords ends.
 	ErrDenied = errors.New("backend refuses this client")
-	// ErrConfig: the backend's configuration is wrong. As with ErrDenied, only
-	// a client that was never served gives up.
+	// ErrConfig: the backend's configuration is wrong. As with ErrDenied, core
+	// gives up only if the store has never served the client.
 	ErrConfig = errors.New("invalid configuration")
 	// ErrUnsupported: the backend does not have this capability.
 	ErrUnsupported = errors.New("not supported by this backend")
 	// ErrClosed: the backend was closed.
 	ErrClosed = errors.New("backend is closed")
-	// ErrPluginDied means that the plugin process ended, and everything that its
-	// backend kept is gone with it (Properties.SurvivesPlugin is false).
+	// ErrPluginDied means that the plugin process ended and that all leases of
+	// its backend ended with it (Properties.SurvivesPlugin is false).
 	ErrPluginDied = errors.New("plugin died")
 )
 
-// HeldError is a refusal that names the holder and says for how long, as far
-// as the store knows. Its TTL says when asking again makes sense.
+// HeldError is a refusal. Holder describes the holder as far as the store
+// knows; its TTL says when it makes sense to ask again.
 type HeldError struct{ Holder Holder }
 
 func (e *HeldError) Error() string {
@@ -59,8 +59,8 @@ func (e *HeldError) Error() string {
 // Is makes errors.Is(err, ErrHeld) true.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// NotHeldError says that a lease is gone, and who holds the lock now, if
-// another owner does and the store said so.
+// NotHeldError says that a lease is gone. Holder is the present holder of
+// the lock, if there is one and the store named it.
 type NotHeldError struct{ Holder Holder }
 
 func (e *NotHeldError) Error() string {

@@ -9,12 +9,12 @@ import (
 // KeyType is the type of a configuration value.
 type KeyType string
 
-// The types of configuration values. All are written as text.
+// The types of configuration values. In a Config, all values are text.
 const (
 	TypeString   KeyType = "string"
 	TypeInt      KeyType = "int"
 	TypeBool     KeyType = "bool"
-	TypeDuration KeyType = "duration" // as time.ParseDuration reads it
+	TypeDuration KeyType = "duration" // in the format of time.ParseDuration
 	TypeList     KeyType = "list"     // separated by commas
 )
 
@@ -24,7 +24,7 @@ type Key struct {
 	Type     KeyType `json:"type"`
 	Default  string  `json:"default"` // as text; "" when there is none
 	Required bool    `json:"required"`
-	Secret   bool    `json:"secret"` // never shown: not in logs, errors, describe or process lists
+	Secret   bool    `json:"secret"` // not shown in logs, errors, describe or process lists
 	Doc      string  `json:"doc"`
 }
 
@@ -39,23 +39,23 @@ type Command struct {
 	Run  func(ctx context.Context, cfg Config, stdout io.Writer) error `json:"-"`
 }
 
-// Spec describes a backend to serve.Main, and to [Open] for use in process.
+// Spec describes a backend to serve.Main, and to [Open] for use in this process.
 type Spec struct {
-	Name string // [a-z][a-z0-9-]*, "redis"
+	Name string // such as "redis"; matches [a-z][a-z0-9-]*
 	Doc  string // one line
 	Keys []Key
 	// Open makes a Backend from a checked configuration. It does not wait for
-	// the store, and returns an error wrapping ErrConfig for values that
-	// cannot work. The logger is never nil.
+	// the store. For values that cannot work it returns an error that wraps
+	// ErrConfig. The logger is never nil.
 	Open func(ctx context.Context, cfg Config, log *slog.Logger) (Backend, error)
-	// Properties are the claims known without a server.
+	// Properties are the claims that are known without asking a server.
 	Properties Properties
 	Commands   []Command
 }
 
-// Open opens a backend in this process, after [Spec.CheckConfig]: a key that the
-// backend does not have is an error that wraps [ErrConfig]. A nil logger is
-// slog.Default.
+// Open opens a backend in this process, after [Spec.CheckConfig] has checked
+// cfg. If cfg has a key that the backend does not have, the error wraps
+// [ErrConfig]. A nil log means slog.Default().
 func Open(ctx context.Context, s Spec, cfg Config, log *slog.Logger) (Backend, error) {
 	full, err := s.CheckConfig(cfg)
 	if err != nil {

@@ -2,25 +2,25 @@ package driver
 
 import "time"
 
-// Holder describes a held lock. The zero Holder means that it is free.
+// Holder describes a held lock. The zero Holder means that the lock is free.
 type Holder struct {
 	Name  string
-	Owner string // of a foreign holder the text that the store shows, or empty
+	Owner string // for a foreign holder, the text that the store shows, or empty
 	Label string
 	Value []byte
-	Token uint64 // zero for a foreign holder, which has none
-	// TTL is the rest of the lease by the store's clock, rounded up to whole
-	// milliseconds; negative when the store knows no end.
+	Token uint64 // zero for a foreign holder, which has no token
+	// TTL is the time left of the lease by the store's clock, rounded up to
+	// whole milliseconds. TTL is negative if the store knows no end.
 	TTL time.Duration
-	// Waiters is how many owners wait in the store's queue; -1 when unknown.
+	// Waiters is how many owners wait in the store's queue, or -1 if unknown.
 	Waiters int
 }
 
 // Held reports whether the lock is held.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
-// by names the holder in an error: no client, if the store keeps the lock for the
-// next in its queue.
+// by returns the part of an error's text that names the holder. That text is
+// empty if the store keeps the lock for the next waiter in its queue.
 func (h Holder) by() string {
 	switch {
 	case h.Label != "":
@@ -39,19 +39,19 @@ const (
 	NoticeLost NoticeKind = iota + 1
 	// NoticeDown says that the plugin or the store cannot be reached.
 	NoticeDown
-	// NoticeUp says that the plugin or the store can be reached again: core renews every lease.
+	// NoticeUp says that the plugin or the store can be reached again. core then renews every
+	// lease.
 	NoticeUp
 )
 
-// Notice is a report that a [Watcher] pushes.
+// Notice is a report of a [Watcher].
 type Notice struct {
 	Kind  NoticeKind
-	Name  string // of the lost lease, as are Owner and Token
+	Name  string // Name, Owner and Token of the lost lease
 	Owner string
 	Token uint64
 	Err   error // the cause, for Down and Lost
-	// Plugin reports whether it is the plugin process that went down or came up,
-	// not the store behind it.
+	// Plugin reports whether the plugin process went down or came up, and not the store behind it.
 	Plugin bool
 }
 
@@ -78,14 +78,14 @@ type Result struct {
 	Err   error
 }
 
-// Fencing says how far a backend's tokens can be trusted to rise.
+// Fencing says under which failures a backend's tokens still rise.
 type Fencing string
 
 // The classes of fencing, strongest first.
 const (
 	FencingStrict  Fencing = "strict"  // over crash, failover and new data, by consensus or durable commits
-	FencingDurable Fencing = "durable" // as durable as the store's data, or its clock where TimedTokens
-	FencingQuorum  Fencing = "quorum"  // while a quorum keeps its data and its clocks
+	FencingDurable Fencing = "durable" // while the store keeps its data or, with TimedTokens, its clock
+	FencingQuorum  Fencing = "quorum"  // while a quorum of nodes keeps its data and its clocks
 )
 
 // Scope says which hosts exclude each other.
@@ -94,10 +94,10 @@ type Scope string
 // The scopes.
 const (
 	ScopeShared Scope = "shared" // every host that uses the same store
-	ScopeHost   Scope = "host"   // one host process: the store lives in its plugin
+	ScopeHost   Scope = "host"   // only one host process: the store is inside its plugin
 )
 
-// Capability names an interface that a backend may have or not.
+// Capability names an optional interface of a backend.
 type Capability string
 
 // The optional capabilities.
@@ -109,37 +109,37 @@ const (
 	CapBatcher  Capability = "batcher"
 	CapAdmin    Capability = "admin"
 	CapStarter  Capability = "starter"
-	// CapWithdraw is declared by a plugin process written in Go, for its own
-	// client, which refuses one that lacks it.
+	// CapWithdraw is declared by a plugin process written in Go. The plugin
+	// client refuses a plugin that lacks CapWithdraw.
 	CapWithdraw Capability = "withdraw"
 )
 
-// Properties are the claims that a backend makes. The conformance suite holds
-// it to them, and a rule that does not apply is excused by the property that
-// says so.
+// Properties are the claims that a backend makes. The conformance suite
+// checks that the backend keeps these claims. If a property says that a rule
+// does not apply, the suite excuses the backend from that rule.
 type Properties struct {
-	Name    string // of the backend: "redis"
+	Name    string // name of the backend, such as "redis"
 	Fencing Fencing
 	Scope   Scope
-	// TTLMin, TTLStep and TTLMax bound a lease's TTL; it must be a multiple of
-	// TTLStep (K7). All are positive.
+	// TTLMin and TTLMax bound a lease's TTL, which must also be a multiple of
+	// TTLStep (K7). All three are positive.
 	TTLMin, TTLStep, TTLMax time.Duration
-	// FIFO reports whether the store grants waiters of different hosts in their
-	// order. core also hands a lock over inside a host for a while, and a waiter
-	// whose plugin dies starts again at the end.
+	// FIFO reports whether the store grants a lock to waiters of different hosts in the
+	// order of their arrival. Two things change that order even so: core hands a lock over
+	// inside a host for a while, and a waiter whose plugin dies starts again at the end.
 	FIFO bool
-	// FirstSpan is the longest time for which the store itself grants a lock to
-	// a waiter that is near ([Grant] For). A distant waiter gets some round
-	// trips more, 2 s at most. It is zero if the store only wakes waiters.
+	// FirstSpan is the longest time for which the store by itself grants a lock to
+	// a waiter that is near ([Grant] For). For a distant waiter the store adds some
+	// round trips, up to 2 s. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
-	// TimedTokens reports whether a token is the store's clock at its grant, in
-	// microseconds since 1970, or one above the last token if that is higher.
-	// Operators read from a token since when a lock is held.
+	// TimedTokens reports whether a token is the store's time at the grant, in
+	// microseconds since 1970, or the last token plus one if that is higher.
+	// From such a token operators can read since when a lock is held.
 	TimedTokens bool
-	// Durability says in a few words what a grant survives, as read from the
-	// server: "appendfsync everysec"; "unknown" until it was reached.
+	// Durability says in a few words what a grant survives, as read from the server, such
+	// as "appendfsync everysec". Durability is "unknown" until the server was reached.
 	Durability string
-	// Server is the store's product and version, "" until it was reached.
+	// Server is the store's product and version, or "" until the store was reached.
 	Server string
 	// SurvivesPlugin reports whether leases outlive the plugin process (L8).
 	SurvivesPlugin bool

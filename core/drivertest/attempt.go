@@ -9,14 +9,14 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// attempt is one owner at the level of the driver, where nothing renews,
-// retries or cleans up.
+// attempt is one owner that calls a driver.Backend directly, so that
+// nothing renews, retries or cleans up for it.
 type attempt struct {
 	b driver.Backend
 	driver.Request
 }
 
-// attempt makes an owner on b that asks for name. Nothing is sent yet.
+// attempt makes an owner on b for the lock name. It sends nothing.
 func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
@@ -35,14 +35,14 @@ func (h *Harness) backends(t T, n int) []driver.Backend {
 	return all
 }
 
-// open opens a host and makes it connect, so that no case measures the connecting.
+// open opens a host and makes it connect, so that no case measures the time to connect.
 func (h *Harness) open(t T) driver.Backend {
 	b := h.Open(t)
-	_ = call(t, b.Check) // the case shows a failure
+	_ = call(t, b.Check) // if Check fails, the case will fail too
 	return b
 }
 
-// call runs one request with the 10 s in which every request must be answered.
+// call runs f, one request, with a ctx of 10 s. Every request must be answered within that time.
 func call(t T, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -61,14 +61,14 @@ func (a *attempt) try(t T) error {
 	return err
 }
 
-// did notes an operation that has succeeded as a step of the case.
+// did records the operation op as the last step of the case, if err is nil.
 func (a *attempt) did(t T, op string, err error) {
 	if err == nil {
 		step(t, "%s of %q by owner %s, token %d", op, a.Name, a.Owner, a.Token)
 	}
 }
 
-// must is try of a lock that must be free.
+// must calls try for a lock that must be free, and fails the case on an error.
 func (a *attempt) must(t T) *attempt {
 	t.Helper()
 	if err := a.try(t); err != nil {
@@ -106,7 +106,7 @@ func (a *attempt) mustRelease(t T) {
 }
 
 // failed ends the case because op failed. If the lease is gone, it may have
-// run out while this process stalled.
+// expired while this process stalled.
 func (a *attempt) failed(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
@@ -128,7 +128,6 @@ func (a *attempt) proclaim(t T) error {
 	return call(t, func(ctx context.Context) error { return a.b.Proclaim(ctx, a.Request) })
 }
 
-// wait is one Wait of at most limit.
 func (a *attempt) wait(t T, limit time.Duration) error {
 	return call(t, func(ctx context.Context) error {
 		_, err := driver.WaiterOf(a.b).Wait(ctx, a.Request, limit)
@@ -136,9 +135,9 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 	})
 }
 
-// waitAcquire waits for at most limit. It then asks, unless the wait has
-// brought a grant of which half is left. own is the earliest end of the
-// store's own grant; it is zero for a grant that was asked for.
+// waitAcquire calls Wait for at most limit. It then calls TryAcquire, unless
+// Wait returned a grant of which at least half is left. own is the earliest
+// end of a grant that the store made by itself, and zero otherwise.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
 	var g driver.Grant
 	err = call(t, func(ctx context.Context) (err error) {
@@ -158,12 +157,12 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire is waitAcquire of a lock that is released during the wait.
+// mustWaitAcquire is waitAcquire for a lock that is released during the wait. It must succeed.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
 	const limit = 9 * time.Second // less than a call may take
 	own, err := a.waitAcquire(t, limit)
-	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // a wake-up is a hint
+	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // a wake-up is only a hint
 		own, err = a.waitAcquire(t, limit)
 	}
 	if err != nil {
@@ -185,7 +184,7 @@ func inspect(t T, b driver.Backend, name string) driver.Holder {
 	return h
 }
 
-// wantHeldBy fails unless the store says that a holds its lock.
+// wantHeldBy fails the case unless the store says that a holds its lock.
 func (a *attempt) wantHeldBy(t T, when string) {
 	t.Helper()
 	if h := inspect(t, a.b, a.Name); h.Owner != a.Owner || h.Token != a.Token {
@@ -193,7 +192,7 @@ func (a *attempt) wantHeldBy(t T, when string) {
 	}
 }
 
-// wantFree fails if an owner holds name.
+// wantFree fails the case if an owner holds name.
 func wantFree(t T, b driver.Backend, name, when string) {
 	t.Helper()
 	if h := inspect(t, b, name); h.Held() {
@@ -201,7 +200,7 @@ func wantFree(t T, b driver.Backend, name, when string) {
 	}
 }
 
-// wantHeld fails unless err is a refusal with a HeldError in it.
+// wantHeld fails the case unless err is a HeldError, and returns the holder in it.
 func wantHeld(t T, err error, when string) driver.Holder {
 	t.Helper()
 	var held *driver.HeldError
@@ -211,7 +210,7 @@ func wantHeld(t T, err error, when string) driver.Holder {
 	return held.Holder
 }
 
-// wantNotHeld fails unless err is a NotHeldError.
+// wantNotHeld fails the case unless err is a NotHeldError, and returns the holder in it.
 func wantNotHeld(t T, err error, when string) driver.Holder {
 	t.Helper()
 	var gone *driver.NotHeldError

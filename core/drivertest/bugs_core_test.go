@@ -6,7 +6,7 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// lateDone believes in a lease for a second after its end.
+// lateDone is a lease whose Done and Valid report its end a second too late.
 type lateDone struct {
 	held
 	done chan struct{}

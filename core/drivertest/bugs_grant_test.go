@@ -185,7 +185,7 @@ func onInspect(c *calls, change func(driver.Holder) driver.Holder) {
 	}
 }
 
-// keeps makes an entry in the store for a name that is acquired.
+// keeps is a bug by which each acquire of a name leaves another entry in the store.
 func keeps(entry func(name string) string) func(*fixture) func(*calls) {
 	return each(func(c *calls) {
 		inner := c.acquire

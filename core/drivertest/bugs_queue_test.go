@@ -204,8 +204,8 @@ func queueBugs() []bug {
 	}
 }
 
-// slowly makes every other grant take longer than core waits for a caller
-// that has given up.
+// slowly makes every second grant take longer than core waits for the
+// answer to an acquire that was given up.
 func slowly(c *calls) {
 	inner := c.acquire
 	var (
@@ -230,7 +230,7 @@ func slowly(c *calls) {
 	}
 }
 
-// hintsOnly makes every wait return a hint, for bugs of acquires.
+// hintsOnly makes every Wait return only a hint, so that bugs in acquires have an effect.
 func hintsOnly(c *calls) {
 	inner := c.wait
 	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
@@ -239,7 +239,7 @@ func hintsOnly(c *calls) {
 	}
 }
 
-// grantsTwice answers an owner that holds the lock with its grant again and again.
+// grantsTwice grants the lock again to the owner that holds it.
 func grantsTwice(c *calls) {
 	inner := *c
 	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
@@ -251,7 +251,7 @@ func grantsTwice(c *calls) {
 	}
 }
 
-// grantsForTTL makes a grant of the store live for the TTL at once.
+// grantsForTTL makes a grant that the store makes by itself live for a whole TTL.
 func grantsForTTL(c *calls) {
 	inner := *c
 	c.release = func(ctx context.Context, r driver.Request) error {
@@ -263,7 +263,7 @@ func grantsForTTL(c *calls) {
 	}
 }
 
-// lostWakeUp looks first and enters the queue later, without looking again.
+// lostWakeUp makes Wait check the lock first and enter the queue later, without a second check.
 func lostWakeUp(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex
@@ -302,7 +302,7 @@ func lostWakeUp(*fixture) func(*calls) {
 	}
 }
 
-// lastFirst keeps sleeping waiters in its own heap, and the lock for none of them.
+// lastFirst wakes the newest waiter first, and reserves the free lock for no waiter.
 func lastFirst(*fixture) func(*calls) {
 	type sleeper struct {
 		owner string
@@ -376,11 +376,11 @@ func wakesEverybody(c *calls) {
 	onInspect(c, func(h driver.Holder) driver.Holder { h.Waiters = -1; return h })
 }
 
-// keepsTurn keeps a free lock for the first waiter, whether it comes or not.
+// keepsTurn reserves a free lock for the first waiter, even if that waiter never comes.
 func keepsTurn(*fixture) func(*calls) {
 	var (
 		mu    sync.Mutex
-		first = map[string]string{} // owner by name
+		first = map[string]string{} // the owner, by lock name
 	)
 	return func(c *calls) {
 		inner := *c
@@ -407,7 +407,7 @@ func keepsTurn(*fixture) func(*calls) {
 	}
 }
 
-// favours lets the first host have the lock again and again.
+// favours grants the lock only to the first host for the first 300 ms.
 func favours(w *fixture) func(*calls) {
 	start := time.Now()
 	return func(c *calls) {
@@ -418,7 +418,7 @@ func favours(w *fixture) func(*calls) {
 			}
 			return inner.acquire(ctx, r)
 		}
-		if !first { // it never gets a place in the queue
+		if !first { // this host never gets a place in the queue
 			c.wait = func(ctx context.Context, _ driver.Request, limit time.Duration) (none driver.Grant, _ error) {
 				select {
 				case <-time.After(limit):

@@ -130,7 +130,7 @@ func requestBugs() []bug {
 	}
 }
 
-// rename makes the store see each name as f returns it.
+// rename makes the store get f(name) instead of each name.
 func rename(c *calls, f func(string) string) {
 	inner := *c
 	to := func(r driver.Request) driver.Request { r.Name = f(r.Name); return r }
@@ -146,7 +146,7 @@ func rename(c *calls, f func(string) string) {
 	}
 }
 
-// hang keeps calls waiting until over is closed, whatever their ctx says.
+// hang makes calls wait until over is closed, even after their ctx has ended.
 func hang(c *calls, over <-chan struct{}) {
 	inner := *c
 	acquired := false
@@ -175,7 +175,7 @@ func onObserve(c *calls, change func(h driver.Holder, emit func(driver.Holder)))
 	}
 }
 
-// showsOldNews shows the holder before last once more after each change.
+// showsOldNews makes Observe emit an older holder once more after each change.
 func showsOldNews(c *calls) {
 	var old driver.Holder
 	onObserve(c, func(h driver.Holder, emit func(driver.Holder)) {
@@ -190,7 +190,7 @@ func showsOldNews(c *calls) {
 	})
 }
 
-// backlog shows every value that was proclaimed, one after the other.
+// backlog makes Observe emit every proclaimed value, one after the other, and not only the newest.
 func backlog(*fixture) func(*calls) {
 	var (
 		mu  sync.Mutex

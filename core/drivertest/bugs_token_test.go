@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// retoken shows each grant with another token than the store's.
+// retoken replaces the store's tokens: each grant gets a fake token.
 type retoken struct {
 	mu         sync.Mutex
 	next       func() uint64
@@ -33,7 +33,7 @@ func (m *retoken) back(r driver.Request) driver.Request {
 	if fake, known := m.fake[r.Owner]; known && fake == r.Token {
 		r.Token = m.real[r.Owner]
 	} else if r.Token != 0 {
-		r.Token = 1 // matches nothing
+		r.Token = 1 // a token that matches no grant
 	}
 	return r
 }
@@ -143,7 +143,7 @@ func tokenBugs() []bug {
 	}
 }
 
-// beginsAgain begins with token 1 when the store starts with its data or without.
+// beginsAgain makes tokens begin at 1 when the store starts with, or without, its data.
 func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	return func(w *fixture) func(*calls) {
 		n := uint64(0)
@@ -156,7 +156,7 @@ func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	}
 }
 
-// mintedApart takes the token from a counter, and asks for the lock later.
+// mintedApart takes the token from a counter first, and acquires the lock later.
 func mintedApart(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex

@@ -19,8 +19,8 @@ type whole interface {
 	driver.Admin
 }
 
-// calls is a whole backend whose methods can be replaced one by one, by
-// parts between a host and a store, and by bugs.
+// calls is a backend with every capability whose methods can be replaced one
+// by one. Bugs replace them, and so do the parts between a host and a store.
 type calls struct {
 	props    func() driver.Properties
 	check    func(context.Context) error
@@ -40,8 +40,8 @@ type calls struct {
 	breaks   func(context.Context, string, uint64) error
 }
 
-// callsOf passes everything on to b, and the operations of a batch one by one,
-// so that a bug in one of them is in batches too.
+// callsOf returns calls that pass everything on to b. The operations of a batch
+// are passed on one by one, so that a bug in an operation also affects batches.
 func callsOf(b whole) *calls {
 	c := &calls{
 		props: b.Properties, check: b.Check, close: b.Close,
@@ -112,15 +112,15 @@ func (c *calls) Break(ctx context.Context, name string, token uint64) error {
 	return c.breaks(ctx, name, token)
 }
 
-// valve lets calls through, fails them while the part behind it is down, and
-// holds them up while that is frozen.
+// valve lets calls through. valve makes calls fail while the part behind it
+// is down, and makes them wait while that part is frozen.
 type valve struct {
 	mu           sync.Mutex
 	down, frozen bool
 	changed      chan struct{} // closed and replaced by set
 	up           context.Context
-	cut          context.CancelFunc // ends the calls in flight
-	still        chan struct{}      // closed while it is frozen or down: streams end
+	cut          context.CancelFunc // cancels the calls in flight
+	still        chan struct{}      // closed while that part is frozen or down: streams end
 }
 
 func newValve() *valve {
@@ -148,8 +148,8 @@ func (v *valve) set(down, frozen bool) {
 	v.changed = make(chan struct{})
 }
 
-// stream ends f when the part behind v stands still, as a backend that
-// listens for heartbeats does.
+// stream runs f, and ends it when the part behind v is frozen or down, as a
+// backend with heartbeats does.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still
@@ -195,7 +195,7 @@ func (v *valve) do(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// behind returns c as seen through v. Close goes past it.
+// behind returns calls that reach c through v. Only Close does not go through v.
 func (c *calls) behind(v *valve) *calls {
 	one := func(f func(context.Context, driver.Request) error) func(context.Context, driver.Request) error {
 		return func(ctx context.Context, r driver.Request) error {

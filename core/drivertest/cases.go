@@ -12,7 +12,7 @@ import (
 // Need is an ability of the [Harness] that a case requires.
 type Need string
 
-// These are the abilities, in the words that a result uses for a missing one.
+// These are the abilities. A result names a missing ability by this text.
 const (
 	NeedStore  Need = "a server that may be stopped (Harness.Store)"
 	NeedPlugin Need = "a plugin process that may be killed (Harness.Plugin)"
@@ -21,19 +21,19 @@ const (
 	NeedDenied Need = "a client that the server refuses (Harness.Denied)"
 )
 
-// Case checks one side of a rule.
+// Case checks one aspect of a rule.
 type Case struct {
 	Rule string // "L3"
-	Name string // begins with the rule: "L3 done before deadline when the plugin hangs"
+	Name string // begins with the rule, such as "L3 done before deadline when the plugin hangs"
 	// Explain is printed when the case fails: what the rule demands, and why.
 	Explain string
 	Needs   []Need
-	// Excuse returns the property that excuses a backend from the case, "" if
-	// the backend must pass. A nil Excuse excuses no backend.
+	// Excuse returns the property that excuses a backend from the case, or ""
+	// if the backend must pass. A nil Excuse excuses no backend.
 	Excuse func(driver.Properties) string
 	// Alone keeps other cases from running at the same time.
 	Alone bool
-	// Limit is the time after which the case counts as hanging; 0: 60 s.
+	// Limit is the time after which the case counts as hanging. Zero means 60 s.
 	Limit time.Duration
 	Run   func(t T, h *Harness)
 }
@@ -47,7 +47,7 @@ func (c Case) limit() time.Duration {
 	return c.Limit
 }
 
-// Cases returns the table, ordered by rule.
+// Cases returns all cases, ordered by rule.
 func Cases() []Case {
 	all := slices.Concat(
 		ownerCases(), deadlineCases(), doneCases(), renewalCases(), tokenCases(), releaseCases(), pluginCases(), hostCases(),
@@ -61,7 +61,7 @@ func Cases() []Case {
 	return all
 }
 
-// Rule is one of the rules that backends are held to.
+// Rule is one of the rules that backends must keep.
 type Rule struct {
 	ID    string // "L3"
 	Title string // a few words
@@ -99,7 +99,7 @@ func ruleIndex(id string) int {
 
 func ruleOf(id string) Rule { return Rules()[ruleIndex(id)] }
 
-// lacks names the first ability that h lacks.
+// lacks returns the outcome and reason for the first ability that h lacks, or no reason.
 func (h *Harness) lacks(needs []Need) (Outcome, string) {
 	has := map[Need]bool{NeedStore: h.Store != nil, NeedPlugin: h.Plugin != nil, NeedHost: h.Host != nil, NeedOther: h.Other != nil, NeedDenied: h.Denied != nil}
 	for _, n := range needs {
@@ -155,20 +155,20 @@ type CaseResult struct {
 	Outcome Outcome
 	// Reason names the property that excuses the case, or the ability that the harness lacks.
 	Reason string
-	// Log is the output of the case; if it failed, also the demand of the rule.
+	// Log is the output of the case. If the case failed, it includes the case's Explain.
 	Log  string
 	Took time.Duration
 }
 
-// RuleResult is the worst result of a rule's cases. A rule has passed if
-// some of its cases passed and the others are n/a.
+// RuleResult is the result of a rule, which is the worst result of its cases. A
+// rule has passed if at least one of its cases passed and the others are n/a.
 type RuleResult struct {
 	Rule    Rule
 	Outcome Outcome
 	Cases   []CaseResult
 }
 
-// String is one line: the rule, the outcome, and why it is not a pass.
+// String returns one line with the rule, the outcome, and the reason if the outcome is not a pass.
 func (r RuleResult) String() string {
 	line := fmt.Sprintf("%-3s %-8s%s", r.Rule.ID, r.Outcome, r.Rule.Title)
 	switch r.Outcome {

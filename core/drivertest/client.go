@@ -25,8 +25,8 @@ type held interface {
 	Release(context.Context) error
 }
 
-// hook changes a lease that core returns to the cases. The tests of the suite use
-// it to plant bugs in core, to see that each case can fail; otherwise it is nil.
+// hook modifies a lease that core returns to the cases. The tests of the suite use it
+// to plant bugs in core and to check that each case can fail; otherwise it is nil.
 type hook func(held) held
 
 func (k hook) apply(l held, err error) (held, error) {
@@ -39,7 +39,7 @@ func (k hook) apply(l held, err error) (held, error) {
 	return l, nil
 }
 
-// client is one host at the level of an application.
+// client is one host that uses the backend through core, as an application does.
 type client struct {
 	*core.Client
 	b    driver.Backend
@@ -49,7 +49,7 @@ type client struct {
 	events []core.Event
 }
 
-// client opens a host. Its events are logged when the case fails.
+// client opens a host. If the case fails, the host's events are logged.
 func (h *Harness) client(t T) *client { return h.clientOn(t, h.open(t)) }
 
 // clients opens n hosts that share the harness's store.
@@ -61,7 +61,7 @@ func (h *Harness) clients(t T, n int) []*client {
 	return all
 }
 
-// injected opens a client on b behind an injector.
+// injected opens a client that reaches b through an injector.
 func (h *Harness) injected(t T, b driver.Backend) (*client, *injector) {
 	g := &injector{Backend: b}
 	return h.clientOn(t, g), g
@@ -126,7 +126,7 @@ func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	return l
 }
 
-// try is one TryAcquire. Like each call here it gets 10 s: a longer call hangs.
+// try calls TryAcquire once, with a ctx of 10 s: a call that takes longer counts as hanging.
 func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -154,7 +154,7 @@ func mustRelease(t T, l held) {
 	step(t, "Release of token %d", l.Token())
 }
 
-// wantCause fails unless l has ended for one of causes.
+// wantCause fails the case unless lease l has ended for one of causes.
 func wantCause(t T, l held, causes ...error) {
 	t.Helper()
 	if !slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(l.Err(), cause) }) {
@@ -168,17 +168,17 @@ func (c *client) acquire(ctx context.Context, t T, name string, o core.LockOptio
 	return c.hook.apply(l, err)
 }
 
-// acquiring is an Acquire that goes on in the background.
+// acquiring is an Acquire that runs in the background.
 type acquiring struct {
 	c     *client
 	name  string
-	done  chan struct{} // closed when it has ended; then the rest is set
+	done  chan struct{} // closed when Acquire has returned; then the fields below are set
 	lease held
 	err   error
 	at    time.Time
 }
 
-// start begins an Acquire and returns once it waits, or has ended.
+// start begins an Acquire and returns when the Acquire waits or has returned.
 func (c *client) start(t T, name string, o core.LockOptions) *acquiring {
 	t.Helper()
 	before := c.saw(core.EventWaiting, name)
@@ -189,7 +189,6 @@ func (c *client) start(t T, name string, o core.LockOptions) *acquiring {
 	return a
 }
 
-// launch begins an Acquire.
 func (c *client) launch(t T, name string, o core.LockOptions) *acquiring {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -214,7 +213,7 @@ func (a *acquiring) ended() bool {
 	}
 }
 
-// stillWait fails if one of these acquires ends within d.
+// stillWait fails the case if one of these acquires ends within d.
 func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	t.Helper()
 	throughout(t, d, func() string {
@@ -227,7 +226,7 @@ func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	})
 }
 
-// granted waits for the grant for at most limit.
+// granted waits for the grant for at most limit, and returns the lease.
 func (a *acquiring) granted(t T, limit time.Duration) held {
 	t.Helper()
 	if _, ended := receive(t, a.done, limit); !ended {
@@ -239,7 +238,7 @@ func (a *acquiring) granted(t T, limit time.Duration) held {
 	return a.lease
 }
 
-// holding names the holder of name for a failure message.
+// holding describes the holder of name for a failure message.
 func (c *client) holding(t T, name string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Second)
 	defer cancel()
@@ -258,23 +257,22 @@ func describe(h driver.Holder) string {
 }
 
 // injector stands between core and a backend. A case uses it to lose requests and
-// replies. It declares no capabilities, so that every call comes through here.
+// replies. It declares no capabilities, so that every call goes through its methods.
 type injector struct {
 	driver.Backend
 
 	mu   sync.Mutex
-	lost func(context.Context) error // returns the answer to each acquire; nil passes the reply on
+	lost func(context.Context) error // makes the answer to each acquire; nil passes the reply on
 	cut  []string                    // operations that are not sent
 }
 
-// The operations as an injector names them.
+// The names of operations in injector.cut.
 const (
 	opRenew   = "renew"
 	opRelease = "release"
 	opInspect = "inspect"
 )
 
-// set replaces the function lost, and the operations that are not sent.
 func (g *injector) set(lost func(context.Context) error, cut ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 const (
 	// tolerance is the delay that the scheduling of a busy machine may add.
 	tolerance = 150 * time.Millisecond
-	// pollEvery is the pace of polling for an expected change, lookEvery the
-	// pace of checking that a state stays.
+	// pollEvery is the interval of polling for an expected change. lookEvery
+	// is the interval of checking that a state lasts.
 	pollEvery = 3 * time.Millisecond
 	lookEvery = 10 * time.Millisecond
 	// breath is the pause between two tries of a contender.
 	breath = 50 * time.Microsecond
 )
 
-// ttl returns the shortest TTL that the backend takes and that is not below d.
+// ttl returns the shortest TTL that the backend accepts and that is not below d.
 func (h *Harness) ttl(d time.Duration) time.Duration {
 	d = max(d, h.props.TTLMin)
 	if over := d % h.props.TTLStep; over != 0 {
@@ -31,22 +31,22 @@ func (h *Harness) ttl(d time.Duration) time.Duration {
 // lastingTTL is the TTL of a lease that no case outlives.
 const lastingTTL = 30 * time.Second
 
-// lasting are the options of a lease that no case outlives.
+// lasting returns the options for a lease that no case outlives.
 func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(lastingTTL)} }
 
-// brief are the options of a lease whose end a case waits for.
+// brief returns the options for a lease whose expiry a case waits for.
 func (h *Harness) brief() core.LockOptions {
 	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
 }
 
-// late is how long after its TTL a lease may live on: stores that count in
-// coarse steps also sweep in such steps.
+// late returns how much longer than its TTL a lease may live. Stores that
+// count in coarse steps also remove expired leases in such steps.
 func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually polls until ok returns true, and fails the case when the
-// process has run for limit.
+// eventually polls until ok returns true. It fails the case when this
+// process has run for limit; stalls do not count.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -59,7 +59,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 }
 
 // throughout polls for all of d, and fails the case as soon as wrong returns
-// a text.
+// a text other than "".
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -69,7 +69,7 @@ func throughout(t T, d time.Duration, wrong func() string) {
 	}
 }
 
-// pause lets time go by, for a case about the passing of time.
+// pause waits for d, for a case in which time must pass.
 func pause(t T, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -80,14 +80,14 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits for the end of l. It fails the case if Done closes after
-// the last deadline that l stated, or if l does not say that it is over.
+// awaitDone waits until lease l ends. It fails the case if Done closes after the
+// last deadline that l returned, or if Valid and Err do not then say that l is over.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
 }
 
-// awaitDoneOr is awaitDone, which also ends when saved returns true.
+// awaitDoneOr is awaitDone, but it also returns when l is valid and saved returns true.
 func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	t.Helper()
 	deadline := l.Deadline()
@@ -122,15 +122,15 @@ func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 // stalled for at least one part in stallShare of the time.
 const stallShare = 10
 
-// heartbeat measures the stalls of the process that runs a case: while it
-// stalls, a stopwatch says nothing about a backend.
+// heartbeat measures when the process that runs a case stalled. A time that
+// was measured over a stall proves nothing about a backend.
 type heartbeat interface {
 	Stalled(from, to time.Time) time.Duration
 	Stop() []proc.Stall
 }
 
-// ran returns how much of the time between the two instants this process
-// ran. Use it to check that an operation takes no longer than allowed.
+// ran returns how much of the time between from and to this process ran.
+// Use it to check that an operation takes no longer than allowed.
 func ran(t T, from, to time.Time) time.Duration {
 	if x, ok := t.(*trial); ok {
 		return to.Sub(from) - x.heartbeat.Stalled(from, to)
@@ -138,11 +138,11 @@ func ran(t T, from, to time.Time) time.Duration {
 	return to.Sub(from)
 }
 
-// ranSince is ran until now.
+// ranSince returns how much of the time since from this process ran.
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
 
-// wantWithin fails if the time from one instant to the other was longer than
-// limit.
+// wantWithin fails the case if this process ran for longer than limit
+// between from and to.
 func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	t.Helper()
 	if took := ran(t, from, to); took > limit {
@@ -150,8 +150,8 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	}
 }
 
-// mistimed ends the case because an event did not come, or a state did not
-// last, in the past d. If the process stalled for so much of d that this may
+// mistimed ends the case because, in the past d, an event did not come or a
+// state did not last. If the process stalled for so much of d that the stall may
 // be the reason, the case is not judged and runs again in a fresh environment.
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
@@ -165,8 +165,8 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Fatalf("%s", what)
 }
 
-// wantAlive fails unless l, of the given TTL, is valid: otherwise it was not
-// renewed in time.
+// wantAlive fails the case unless lease l, which has the given TTL, is
+// valid. An invalid lease was not renewed in time.
 func wantAlive(t T, l held, ttl time.Duration) {
 	t.Helper()
 	if !l.Valid() {
@@ -174,7 +174,7 @@ func wantAlive(t T, l held, ttl time.Duration) {
 	}
 }
 
-// staysAlive fails unless all, each of the given TTL, are valid for all of d.
+// staysAlive fails the case unless all leases, each of the given TTL, stay valid for d.
 func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	t.Helper()
 	throughout(t, d, func() string {
@@ -185,8 +185,8 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	})
 }
 
-// receive waits for a value from c, or the end of c, and reports whether it
-// came within limit.
+// receive waits until c yields a value or is closed, and reports whether
+// that happened within limit.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)
@@ -198,7 +198,7 @@ func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 		case <-timer.C:
 		}
 		if left > 0 {
-			continue // the process may have stalled
+			continue // the process stalled meanwhile
 		}
 		select {
 		case v = <-c:

@@ -108,7 +108,7 @@ func proclaimCompares(t T, h *Harness) {
 			t.Fatalf("Proclaim by the holder: %v", err)
 		}
 		after := inspect(t, bs[1], "jobs")
-		longer := after.TTL >= before.TTL+h.props.TTLStep // a store that counts in steps rounds both TTLs
+		longer := after.TTL >= before.TTL+h.props.TTLStep // with a TTLStep both are rounded
 		if string(after.Value) != value || after.Token != a.Token || longer {
 			t.Errorf("%q was proclaimed for token %d with %v left: the store says %q, %s", value, a.Token, before.TTL, after.Value, describe(after))
 		}
@@ -125,7 +125,7 @@ func renewsUntilReturn(t T, h *Harness) {
 	release := sync.OnceFunc(func() { close(returns) })
 	t.Cleanup(release)
 	r := cs[0].run(t, "jobs", o, func() { <-returns })
-	t.Cleanup(release) // before the clean-up of run, which waits for the callback
+	t.Cleanup(release) // runs before the clean-up of run, which waits for the callback
 	eventually(t, 5*time.Second, "the candidate leads", func() bool { return r.begun() == 1 })
 	term := r.term(0)
 	r.cancel()
@@ -136,8 +136,8 @@ func renewsUntilReturn(t T, h *Harness) {
 	h.attempt(cs[1].b, "jobs", o.TTL).must(t)
 }
 
-// staysHeld fails if another owner gets the lock while a callback that has
-// not returned holds it by renewals. It watches for longer than the TTL.
+// staysHeld fails the case if another owner gets the lock while a callback has not
+// returned. It watches for longer than the TTL, so that only renewals can keep the lock.
 func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 	t.Helper()
 	throughout(t, ttl*3/2, func() string {
@@ -186,7 +186,7 @@ func (c *client) elector(t T, name string, o core.ElectorOptions) *core.Elector 
 	return e
 }
 
-// campaign waits for a term for at most limit.
+// campaign calls Campaign, waits for at most limit, and returns the term.
 func (c *client) campaign(t T, name string, limit time.Duration, o core.ElectorOptions) *core.Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -216,20 +216,20 @@ func mustResign(t T, term *core.Term) {
 	}
 }
 
-// runner is an Elector.Run in the background.
+// runner is an Elector.Run that runs in the background.
 type runner struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // set before done
+	err    error // set before done is closed
 
 	mu     sync.Mutex
 	terms  []*core.Term // terms that have begun
 	ended  int          // callbacks that returned
-	atOnce int          // callbacks under way
+	atOnce int          // callbacks that have not returned
 }
 
-// run starts Elector.Run with a callback that lasts as long as its term, and
-// then calls after.
+// run starts Elector.Run. The callback of Run waits until the term's
+// context ends, and then calls after.
 func (c *client) run(t T, name string, o core.ElectorOptions, after func()) *runner {
 	t.Helper()
 	e := c.elector(t, name, o)
@@ -272,7 +272,6 @@ func (r *runner) term(i int) *core.Term {
 	return r.terms[i]
 }
 
-// end ends Run and waits for it.
 func (r *runner) end(t T, limit time.Duration) {
 	t.Helper()
 	r.cancel()
@@ -284,7 +283,7 @@ func (r *runner) end(t T, limit time.Duration) {
 	}
 }
 
-// depose ends the present lease of name in the store, as its owner would.
+// depose ends the present lease of name in the store with a Release, as its owner would.
 func depose(t T, h *Harness, b driver.Backend, name string) {
 	t.Helper()
 	at := inspect(t, b, name)

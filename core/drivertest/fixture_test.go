@@ -10,16 +10,16 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// fixture stands in for a server, plugin processes and hosts: the memory backend
+// fixture replaces a server, plugin processes and hosts by the memory backend
 // behind valves that open and close. With it every case can run, and fail,
-// within one process and its clock.
+// within one process and one synctest bubble.
 type fixture struct {
 	bug   bug
-	plant func(*calls) // the plant of the bug, with the state that the fixture's links share
+	plant func(*calls) // spoils a connection as bug.plant says; all links share its state
 	store *memory.Store
 	other *memory.Store
-	line  *valve        // to the server
-	over  chan struct{} // closed when the case has ended, so that calls that hang end
+	line  *valve        // the connection to the server
+	over  chan struct{} // closed when the case has ended, to end calls that hang
 	links int
 	pids  int
 	start func(keepData bool) // hook of a bug, nil for none

@@ -74,8 +74,8 @@ func wakesOnly(p driver.Properties) string {
 	return ""
 }
 
-// queued makes a holder, and a waiter behind it that stands in the queue and
-// is between two waits.
+// queued makes a holder of the lock, and a waiter that has a place in the
+// queue but is between two calls of Wait.
 func (h *Harness) queued(t T, holder, waiter driver.Backend, name string) (first, next *attempt) {
 	t.Helper()
 	first = h.attempt(holder, name, h.lasting().TTL).must(t)
@@ -104,7 +104,7 @@ func ownGrantEnds(t T, h *Harness) {
 		end := a.mustWaitAcquire(t)
 		wg.Wait()
 		if end.IsZero() {
-			continue // the lock was asked for
+			continue // the lock was granted by TryAcquire
 		}
 		carried++
 		told := time.Now()
@@ -162,8 +162,8 @@ func frozenCosts(t T, h *Harness) {
 	})
 }
 
-// costsFirstSpan checks that an owner on b waits for at most the first span of
-// a waiter before it that does not come. holder releases the lock after harm.
+// costsFirstSpan calls harm, lets holder release the lock, and checks that an owner on b then
+// gets the lock after at most FirstSpan: the store grants it first to a waiter that is gone.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
 	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)
@@ -186,12 +186,12 @@ func passedOver(t T, h *Harness) {
 	p, c, b := h.Host(t, 0), h.client(t), h.Open(t)
 	l := c.mustTry(t, "jobs", h.lasting())
 	p.Enqueue(t, "jobs", h.lasting().TTL, 0)
-	p.Freeze(t) // the host first, which would start its plugin again
+	p.Freeze(t) // the host first, because it would restart its plugin
 	t.Cleanup(func() { p.Resume(t) })
 	plugin := p.Plugin()
 	plugin.Freeze(t)
 	t.Cleanup(func() { plugin.Resume(t) })
-	pause(t, 4*time.Second) // twice as long as a place is kept
+	pause(t, 4*time.Second) // twice as long as a place in the queue is kept
 	next := h.attempt(b, "jobs", h.lasting().TTL)
 	wantHeld(t, next.try(t), "TryAcquire of a held lock")
 	if err := next.wait(t, 50*time.Millisecond); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// stalledHeartbeat is a heartbeat that has noted one more standstill.
+// stalledHeartbeat is a heartbeat that reports one more stall.
 type stalledHeartbeat struct {
 	heartbeat
 	proc.Stall
@@ -26,7 +26,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// stall makes it look to t as if the process had not run in the past d.
+// stall makes t believe that the process stalled for the past d.
 func stall(t T, d time.Duration) {
 	x, now := t.(*trial), time.Now()
 	x.heartbeat = stalledHeartbeat{x.heartbeat, proc.Stall{From: now.Add(-d), To: now}}
@@ -57,13 +57,13 @@ func TestLimitsDoNotCountStandstill(t *testing.T) {
 	}
 }
 
-// A case runs again only where the process stalled, and fails when it
-// always does.
+// A case runs again only if the process stalled during it, and fails if
+// that happens in every run.
 func TestStandstillIsNotJudged(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		stands func(run int) bool
-		errs   bool // the case has failed in another way before
+		errs   bool // the case also fails in another way before
 		runs   int
 		want   Outcome
 		says   string

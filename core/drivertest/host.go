@@ -52,7 +52,7 @@ func oneHost(p driver.Properties) string {
 	return ""
 }
 
-// hostAcquires lets a host acquire name, and returns its token.
+// hostAcquires makes host p acquire name, and returns the token.
 func hostAcquires(t T, p Host, name string, ttl time.Duration) uint64 {
 	t.Helper()
 	token, err := p.Acquire(t, name, ttl, 0)
@@ -133,7 +133,7 @@ func killedAtLeast(t T, h *Harness) {
 }
 
 func killedDelay(t T, h *Harness) {
-	ttl := h.ttl(3 * time.Second) // the dead host's plugin may not get to run for more than half of it
+	ttl := h.ttl(3 * time.Second) // on a busy machine the plugin may stall for more than half of it
 	delay := 2 * ttl
 	p, c := h.Host(t, delay), h.client(t)
 	hostAcquires(t, p, "jobs", ttl)

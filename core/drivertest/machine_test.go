@@ -20,7 +20,7 @@ type machine struct {
 
 	mu     sync.Mutex
 	leases map[string]held
-	waits  int // Acquires that wait or have waited
+	waits  int // number of Acquires that have begun to wait
 }
 
 func (w *fixture) host(t T, delay time.Duration) Host {

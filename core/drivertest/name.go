@@ -32,7 +32,7 @@ percent sign are different locks, and each is shown as it was given.`,
 	}
 }
 
-// oddNames returns names that have each broken an encoding: of a key, a
+// oddNames returns names each of which has broken some encoding: a key, a
 // pattern, a hash slot, a collation, a path or a quoted string.
 func oddNames() []string {
 	return []string{
@@ -74,8 +74,8 @@ func namesApart(t T, h *Harness) {
 	}
 }
 
-// wantListed fails unless List shows exactly want. It does nothing without
-// the capability.
+// wantListed fails the case unless List returns exactly the names want. It
+// does nothing if b has no List.
 func wantListed(t T, b driver.Backend, prefix string, want []string) {
 	t.Helper()
 	admin := driver.AdminOf(b)

@@ -54,13 +54,13 @@ shows the next leader when the server goes on: a question without a bound silenc
 	}
 }
 
-// seen holds the changes that an observer was shown at the level of the driver.
+// seen holds the holders that the driver's Observe has emitted.
 type seen struct {
 	mu  sync.Mutex
 	all []driver.Holder
 }
 
-// observe runs Observe in the background for the length of the case.
+// observe runs the driver's Observe in the background until the case ends.
 func observe(t T, b driver.Backend, name string) *seen {
 	s := &seen{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +94,7 @@ func (s *seen) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// sees waits until the latest change shown is owner with value; owner "" means no holder.
+// sees waits until the last holder emitted has that owner and value. Owner "" means no holder.
 func (s *seen) sees(t T, limit time.Duration, owner, value string) {
 	t.Helper()
 	for start := time.Now(); ; pause(t, pollEvery) {
@@ -154,7 +154,7 @@ func neverBack(t T, h *Harness) {
 		a.Value = fmt.Appendf(nil, "%d", i)
 		last = a.must(t)
 		if i%10 == 0 {
-			s.sees(t, observeLimit, a.Owner, string(a.Value)) // merging all changes is not allowed
+			s.sees(t, observeLimit, a.Owner, string(a.Value)) // Observe must not merge all changes
 		}
 		if i < 59 {
 			a.mustRelease(t)
@@ -170,7 +170,7 @@ func neverBack(t T, h *Harness) {
 	}
 }
 
-// nextChange waits for the next change, which must be of that kind and value.
+// nextChange waits for the next change, which must have that kind and value.
 func nextChange(t T, changes <-chan core.Change, limit time.Duration, want core.ChangeKind, value string) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, limit)
@@ -189,14 +189,14 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	changes := c.elector(t, name, o).Observe(ctx)
 	t.Cleanup(func() {
 		cancel()
-		for range changes { // ends when it is closed
+		for range changes { // until the channel is closed
 		}
 	})
 	return changes, cancel
 }
 
-// reigns lets c be elected, proclaim and resign while changes must show it,
-// and returns the term's token.
+// reigns makes c win the election, proclaim a value and resign. changes
+// must show each step. It returns the term's token.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
@@ -234,7 +234,7 @@ func slowReader(t T, h *Harness) {
 	}
 }
 
-// nextStale waits for Stale. Stale may name the former leader.
+// nextStale waits for a change of kind Stale, which may name the former leader.
 func nextStale(t T, changes <-chan core.Change) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, 20*time.Second)

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// bug is a fault that an implementation may have, and the cases that catch
-// it. Parts that a bug leaves zero work.
+// bug is a bug that an implementation may have, and the cases that must
+// catch it. A part whose field is zero works correctly.
 type bug struct {
 	name string
 	// plant makes, for one fixture, the function that spoils each connection to its server.
@@ -22,26 +22,26 @@ type bug struct {
 	// hook spoils the leases that core returns to the cases.
 	hook hook
 
-	// These are no bugs by themselves, but properties.
-	fencing        driver.Fencing    // "": strict
-	noOrder        bool              // FIFO is not claimed
+	// The following four fields are not bugs but properties.
+	fencing        driver.Fencing    // "" means strict
+	noOrder        bool              // the properties do not claim FIFO
 	diesWithPlugin bool              // the store ends with its plugin
-	lacks          driver.Capability // core makes up for it
+	lacks          driver.Capability // a capability that is not declared
 
-	silentDeath      bool // no watcher hears that the plugin died
+	silentDeath      bool // no watcher is told that the plugin died
 	pluginTakesLocks bool // the plugin's death frees its leases
-	neverReplaced    bool // a frozen plugin stays
-	pluginRenews     bool // the plugin of a frozen host renews
+	neverReplaced    bool // a frozen plugin is not replaced
+	pluginRenews     bool // the plugin of a frozen host renews its leases
 	abandons         bool // a dead host's locks are left to expire
-	forgetsDelay     bool // the locks of a dead host that asked for a delay are left to expire too
-	hidesRefusal     bool // the refusal is hidden from a client, which takes it for an outage
-	neverBack        bool // no client reaches the server again after a stop
+	forgetsDelay     bool // with a delay, a dead host's locks are left to expire
+	hidesRefusal     bool // a client takes a refusal for an outage
+	neverBack        bool // no client reaches the server after it was stopped and started
 	sameNamespace    bool // two namespaces are one
 
 	caught []string // names of cases
 }
 
-// each is a bug of every connection by itself.
+// each returns a bug that spoils each connection separately.
 func each(plant func(*calls)) func(*fixture) func(*calls) {
 	return func(*fixture) func(*calls) { return plant }
 }
@@ -50,8 +50,8 @@ func bugs() []bug {
 	return slices.Concat(grantBugs(), tokenBugs(), leaseBugs(), queueBugs(), requestBugs(), coreBugs(), processBugs())
 }
 
-// judgeCase runs one case in a fixture with b in it, in a separate bubble,
-// where waiting costs no time.
+// judgeCase runs one case in a fixture with bug b, in a separate synctest
+// bubble, where waiting takes no real time.
 func judgeCase(t *testing.T, c Case, b bug) CaseResult {
 	t.Helper()
 	var r CaseResult
@@ -59,7 +59,7 @@ func judgeCase(t *testing.T, c Case, b bug) CaseResult {
 		s := makeSuite(func(t T) *Harness { return newFixture(t, b).harness() })
 		s.props = fixtureProperties(b)
 		r = s.run(t.Context(), c)
-		time.Sleep(time.Hour) // any goroutine that a bug has left behind ends
+		time.Sleep(time.Hour) // until all goroutines that a bug has left behind have ended
 	})
 	return r
 }
@@ -74,8 +74,8 @@ func caseNamed(t *testing.T, name string) Case {
 	return all[i]
 }
 
-// TestHintsBeforeSleep checks that a Wait that enters the queue and returns before it
-// could sleep there, as for a host that is still dialling, is no wake-up out of turn.
+// TestHintsBeforeSleep covers a Wait that enters the queue and returns before it could sleep there,
+// for example because its host is still dialling. It must not count as a wake-up out of turn.
 func TestHintsBeforeSleep(t *testing.T) {
 	hints := bug{plant: func(*fixture) func(*calls) {
 		var (
@@ -86,7 +86,7 @@ func TestHintsBeforeSleep(t *testing.T) {
 			inner := c.wait
 			c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
 				if _, again := met.LoadOrStore(r.Owner, true); !again {
-					limit = 5 * time.Millisecond / time.Duration(n.Add(1)) // the last comes back first
+					limit = 5 * time.Millisecond / time.Duration(n.Add(1)) // the last returns first
 				}
 				return inner(ctx, r, limit)
 			}
@@ -101,7 +101,8 @@ func TestHintsBeforeSleep(t *testing.T) {
 	}
 }
 
-// TestEntryForAllNames checks that an entry that a namespace needs once is no leftover.
+// TestEntryForAllNames checks that an entry that a namespace needs only once does not count as a
+// leftover.
 func TestEntryForAllNames(t *testing.T) {
 	once := bug{plant: keeps(func(string) string { return "entry" })}
 	for _, name := range []string{"K2 a refused try leaves nothing behind", "K3 acquires cancelled at random leave nothing and block no client"} {
@@ -135,8 +136,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// Without a bug every case passes in the same fixture, or is excused by the
-// property that the bug sets.
+// Without a bug, every case passes in the same fixture, or a property that is set excuses it.
 func TestCasesPassWithoutBug(t *testing.T) {
 	for _, honest := range []bug{
 		{name: "survives"},

@@ -49,8 +49,8 @@ func (w *fixture) process(store *memory.Store) *process {
 	return p
 }
 
-// keepBook notes the leases and waits of the host, to release them if the
-// host dies. Batches are not noted: hosts that are killed make none.
+// keepBook records the leases and waits of the host, to release them if the host
+// dies. It does not record batches, because hosts that are killed make none.
 func (p *process) keepBook(c *calls) {
 	note := func(f func()) { p.mu.Lock(); defer p.mu.Unlock(); f() }
 	acquire, release, withdraw, wait := c.acquire, c.release, c.withdraw, c.wait
@@ -82,7 +82,6 @@ func (p *process) keepBook(c *calls) {
 	}
 }
 
-// hostDied releases the host's leases and waits.
 func (p *process) hostDied() {
 	p.mu.Lock()
 	held, queued := maps.Clone(p.held), maps.Clone(p.queued)
@@ -96,7 +95,6 @@ func (p *process) hostDied() {
 	}
 }
 
-// renewFor renews the host's leases for d.
 func (p *process) renewFor(d time.Duration) {
 	if p.w.bug.forgetsDelay || d <= 0 {
 		return

@@ -53,13 +53,13 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is how long a waiter in the queue gets to fall asleep there.
+// settles is how long a case waits until a waiter in the queue sleeps there.
 const settles = 300 * time.Millisecond
 
-// queue lets each of attempts wait in the background, one after the other, and reports
-// which were woken since all of them slept. Entering the queue does not prove sleep. A
-// host that has yet to dial enters first, and until it sleeps its Wait returns at once
-// if it finds the lock free, or for nothing. Such a hint wakes no waiter out of turn.
+// queue starts a Wait of each of attempts in the background, one after the other. woken returns the
+// indexes of the attempts whose Wait has returned since all of them slept. A waiter may be in the
+// queue before it sleeps, for example while its host connects. Until it sleeps, its Wait may return
+// at once; that is only a hint and does not count.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -88,7 +88,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 				return inspect(t, a.b, a.Name).Waiters == i+1
 			})
 		} else {
-			pause(t, settles) // the store does not say how many owners wait, and may be busy
+			pause(t, settles) // the store does not say how many owners wait
 		}
 	}
 	woken = func() []int {
@@ -96,7 +96,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 		defer mu.Unlock()
 		return slices.Clone(back)
 	}
-	for range 5 { // if Wait looks now and then, no waiter ever sleeps
+	for range 5 { // at most 5 times: if Wait returns at intervals by itself, no waiter ever sleeps
 		pause(t, settles)
 		mu.Lock()
 		early := back
@@ -112,7 +112,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 	return woken
 }
 
-// waiters makes a holder on one host and n owners on others that want its lock.
+// waiters makes a holder on one host, and n owners on others for the same lock.
 func waiters(t T, h *Harness, n int) (holder *attempt, all []*attempt) {
 	bs := h.backends(t, n+1)
 	holder = h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
@@ -128,7 +128,7 @@ func wakesOne(t T, h *Harness) {
 	holder.mustRelease(t)
 	eventually(t, 2*time.Second, "a waiter is woken", func() bool { return len(woken()) > 0 })
 	first := woken()[0]
-	h.wantTurn(t, first, all[first]) // otherwise the lock is free after the first span, and others may see that
+	h.wantTurn(t, first, all[first]) // otherwise the lock is free after FirstSpan, which may wake other waiters
 	throughout(t, 300*time.Millisecond, func() string {
 		if who := woken(); len(who) > 1 {
 			mistimed(t, h.props.FirstSpan, "one release has woken waiters %v of 4", who)
@@ -137,8 +137,8 @@ func wakesOne(t T, h *Harness) {
 	})
 }
 
-// wantWoken waits until the waiters in want are woken, in that order. Another
-// waiter may be woken in turn only if the first span ran out on this process.
+// wantWoken waits until exactly the waiters in want are woken, in that order. wantWoken excuses
+// another waiter only if this process stalled and so let the FirstSpan of a waiter end.
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second
@@ -155,7 +155,7 @@ func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	}
 }
 
-// wantTurn fails unless a, whose turn it is, is granted the lock.
+// wantTurn fails the case unless attempt a, whose turn it is, is granted the lock.
 func (h *Harness) wantTurn(t T, waiter int, a *attempt) {
 	t.Helper()
 	switch err := a.try(t); {
@@ -188,7 +188,7 @@ func passesOn(t T, h *Harness) {
 	woken := func() []int { // the withdrawal may end the Wait of waiter 1
 		return slices.DeleteFunc(queued(), func(i int) bool { return i == 1 })
 	}
-	all[1].withdraw(t) // in the queue, not woken
+	all[1].withdraw(t) // waiter 1 is in the queue and not woken
 	holder.mustRelease(t)
 	h.wantWoken(t, woken, "the release", 0)
 	all[0].withdraw(t)
@@ -231,9 +231,9 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 	}
 }
 
-// othersTurn counts grants in a host that always wants the lock. The check
-// lets two turns pass, because the other host may miss one on a busy
-// machine. A test of package core checks the length of one turn.
+// othersTurn counts the grants to one host, whose goroutines always want the lock, while
+// another host waits. othersTurn allows two turns of that host, because on a busy machine
+// the other host may miss one. A test of package core checks the length of one turn.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond
 	cs := h.clients(t, 2)
@@ -244,7 +244,7 @@ func othersTurn(t T, h *Harness) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			// A backend that grants the lock to every host would keep this up for ever.
+			// A backend that grants the lock to every host would make this loop endless.
 			for ctx.Err() == nil && grants.Load() < 1000 {
 				mine, err := cs[0].acquire(ctx, t, "jobs", h.lasting())
 				if err != nil {
@@ -257,13 +257,13 @@ func othersTurn(t T, h *Harness) {
 		})
 	}
 	eventually(t, 5*time.Second, "another goroutine of the host waits", func() bool { return cs[0].saw(core.EventWaiting, "jobs") > 0 })
-	// An Acquire reports that it waits before the store has heard of it.
+	// An Acquire reports that it waits before it is in the store's queue.
 	eventually(t, 5*time.Second, "the other host stands in the store's queue", func() bool {
 		return inspect(t, cs[0].b, "jobs").Waiters != 0
 	})
 	mustRelease(t, l)
 	eventually(t, 10*time.Second, "the other host gets the lock", other.ended)
-	// The count is read after the grant, when the host's next Acquire can only wait.
+	// The count is read when the other host holds the lock, so no further grant is counted.
 	if n := grants.Load(); n > 2*9 {
 		t.Errorf("the lock was granted %d times in one host while another waited", n)
 	}

@@ -94,8 +94,8 @@ func leavesNothing(t T, h *Harness) {
 	nothingLeft(fmt.Sprintf("releases and refused tries of %d locks", names))
 }
 
-// countLeft uses one lock and counts the entries in the store. The function that it returns fails
-// if more are there after other locks were used. It checks nothing if the harness cannot list them.
+// countLeft uses one lock and counts the entries in the store. The function that it returns, called
+// after other locks were used, fails the case if there are more.
 func (h *Harness) countLeft(t T, b driver.Backend) (nothing func(what string)) {
 	t.Helper()
 	if h.Leftovers == nil {

@@ -171,7 +171,7 @@ func keep(t T, h *Harness) {
 	}
 }
 
-// written is the time after which a release is on the disk of a store that syncs each second.
+// written is how long it takes at most until a store that syncs every second has a release on disk.
 const written = 2500 * time.Millisecond
 
 func releaseOutlasts(t T, h *Harness) {

@@ -73,7 +73,7 @@ func heldForLong(t T, h *Harness) {
 
 func manyHeld(t T, h *Harness) {
 	c := h.client(t)
-	o := core.LockOptions{TTL: h.ttl(5 * time.Second)} // long: without Batch each renewal is a request
+	o := core.LockOptions{TTL: h.ttl(5 * time.Second)} // long: without Batch each renewal is one request
 	var all []held
 	for i := range 100 {
 		all = append(all, c.mustTry(t, fmt.Sprintf("jobs/%d", i), o))
@@ -122,8 +122,8 @@ func batchAsSingle(t T, h *Harness) {
 	batchInOrder(t, h, bs[0], do)
 }
 
-// batchRenewals renews and releases in one batch that also has a stale
-// token, a foreign owner and a lock that was never held.
+// batchRenewals renews and releases the leases of ops in one batch. Some
+// operations have a wrong token, a foreign owner, or a lock that was never held.
 func batchRenewals(t T, h *Harness, b driver.Backend, ops []driver.Op, do func(...driver.Op) []driver.Result) {
 	t.Helper()
 	for i := range ops {
@@ -154,7 +154,7 @@ func batchRenewals(t T, h *Harness, b driver.Backend, ops []driver.Op, do func(.
 	}
 }
 
-// batchInOrder checks that operations on one lock are done in their order.
+// batchInOrder checks that a batch does the operations on one lock in their order.
 func batchInOrder(t T, h *Harness, b driver.Backend, do func(...driver.Op) []driver.Result) {
 	t.Helper()
 	a, next := h.attempt(b, "in order", h.lasting().TTL).must(t), h.attempt(b, "in order", h.lasting().TTL)

@@ -37,7 +37,7 @@ func TestRuleIsAsGoodAsItsWorstCase(t *testing.T) {
 	}
 }
 
-// conform runs the whole suite over fixtures with b in them.
+// conform runs the whole suite over fixtures with bug b.
 func conform(t *testing.T, b bug, change func(*Harness)) []RuleResult {
 	var results []RuleResult
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func conform(t *testing.T, b bug, change func(*Harness)) []RuleResult {
 		if err := Conform(t.Context(), mk, func(r RuleResult) { results = append(results, r) }); err != nil {
 			t.Errorf("Conform: %v", err)
 		}
-		time.Sleep(time.Hour) // any goroutine that a bug has left behind ends
+		time.Sleep(time.Hour) // until all goroutines that a bug has left behind have ended
 	})
 	return results
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// parallel is how many cases run at a time. Most cases spend most of their time waiting.
+// parallel is how many cases run at the same time. Most cases spend most of their time waiting.
 const parallel = 4
 
-// tries is how often a case may run until one run can be judged.
+// tries is how often a case runs at most until a run can be judged.
 const tries = 5
 
 // suite runs cases over the harnesses that mk makes.
@@ -24,8 +24,8 @@ type suite struct {
 	mk    func(T) *Harness
 	props driver.Properties
 	slots chan struct{}
-	// turn is held while a case gathers all slots. Such a case disturbs others,
-	// or is disturbed by them, as all may share one server.
+	// turn is held by a case that must run alone while it takes all slots. Such a case
+	// disturbs other cases, or is disturbed by them, because all may share one server.
 	turn chan struct{}
 }
 
@@ -33,7 +33,8 @@ func makeSuite(mk func(T) *Harness) *suite {
 	return &suite{mk: mk, slots: make(chan struct{}, parallel), turn: make(chan struct{}, 1)}
 }
 
-// newSuite opens the backend once to learn its properties from the server.
+// newSuite makes a suite. It opens the backend once to read the properties that come from the
+// server.
 func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	s := makeSuite(mk)
 	t := newTrial(ctx)
@@ -50,7 +51,7 @@ func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	return s, nil
 }
 
-// enter waits until c may run, and returns a function that lets the next case in.
+// enter waits until c may run. The caller must call leave after c, to let the next case run.
 func (s *suite) enter(c Case) (leave func()) {
 	n := 1
 	if c.alone() {
@@ -68,7 +69,7 @@ func (s *suite) enter(c Case) (leave func()) {
 	}
 }
 
-// run brings one case to its result.
+// run runs case c, again if a run could not be judged, and returns the result.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
 	if c.Excuse != nil {
@@ -97,8 +98,8 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	}
 }
 
-// try runs c once. undecided says why the run could not be judged, "" if it
-// could. A fault that no busy machine excuses fails the case all the same.
+// try runs c once. undecided says why the run could not be judged, or is "" if it could.
+// r.Outcome is Fail even then if the case failed in a way that a busy machine does not explain.
 func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
 	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
 	passed, undecided, log := t.run(c.limit(), func() {
@@ -117,9 +118,9 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, or only those of the given names,
-// each with its own harness. mk is called in another goroutine than t's, and
-// reports through the T that it gets. A name that no case has fails the test.
+// Run runs every case as a subtest of t, or only the cases named in only, each
+// with its own harness. mk is not called in the goroutine of t, and must report
+// through the T that it gets. A name in only that no case has fails the test.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
 	if len(only) > 0 && len(cases) != len(only) {
@@ -129,11 +130,11 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := t.Context() // outlives the subtests
+	ctx := t.Context() // the ctx of the parent test, which outlives the subtests
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			// The case starts here and its end is awaited after Parallel, so that the
-			// number of CPUs does not bound how many cases wait at a time.
+			// The case starts before Parallel and is awaited after it, so that the
+			// number of CPUs does not limit how many cases wait at the same time.
 			result := make(chan CaseResult, 1)
 			go func() { result <- s.run(ctx, c) }()
 			t.Parallel()
@@ -142,7 +143,7 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	}
 }
 
-// tell reports a case's result as that of a subtest.
+// tell reports the result of a case as the result of the subtest t.
 func tell(t *testing.T, r CaseResult) {
 	t.Helper()
 	switch r.Outcome {
@@ -162,16 +163,15 @@ func tell(t *testing.T, r CaseResult) {
 	}
 }
 
-// Required reports whether the environment demands that every case that
-// applies runs: in CI, and where LOCKBENCH_REQUIRE is set.
+// Required reports whether a case that is not run must fail the test: in CI
+// (CI=true), and if LOCKBENCH_REQUIRE is set.
 func Required() bool {
 	return os.Getenv("LOCKBENCH_REQUIRE") != "" || os.Getenv("CI") == "true"
 }
 
-// Conform runs every case over the harnesses that mk makes. It calls report
-// with one result for each rule, in the order of [Rules], as soon as that
-// result and those before it are known. Its error says why the suite could
-// not run at all, or is ctx's.
+// Conform runs every case over the harnesses that mk makes. It calls report once for each rule, in
+// the order of [Rules], as soon as the result of that rule and of all rules before it is known. The
+// error is ctx.Err(), or says why the suite could not run at all.
 func Conform(ctx context.Context, mk func(T) *Harness, report func(RuleResult)) error {
 	s, err := newSuite(ctx, mk)
 	if err != nil {

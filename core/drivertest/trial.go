@@ -18,13 +18,13 @@ import (
 const (
 	// cleanupLimit bounds the clean-ups of one case.
 	cleanupLimit = 30 * time.Second
-	// hangGrace is how long a case that exceeds its limit gets to end by itself
-	// once its context has ended.
+	// hangGrace is how long a case that exceeds its limit may take to end after
+	// its context has ended.
 	hangGrace = 2 * time.Second
 )
 
-// trial is the [T] that cases run with. It runs the case in a separate goroutine,
-// so that a case that hangs is reported instead of hanging the caller.
+// trial is the [T] of one run of a case. trial runs the case in a separate
+// goroutine, so that it can report a case that hangs.
 type trial struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -34,11 +34,11 @@ type trial struct {
 	mu       sync.Mutex
 	log      strings.Builder
 	failed   bool
-	open     string // why the case could not be judged, "" when it was
+	open     string // why the case could not be judged, or ""
 	step     string // the last operation that the case has done
 	over     bool
 	cleanups []func()
-	dumps    []func() string // print the stacks of the plugins
+	dumps    []func() string // return the stacks of the plugins
 	helpers  map[string]bool
 }
 
@@ -48,8 +48,8 @@ func newTrial(ctx context.Context) *trial {
 	return t
 }
 
-// run calls f and then the clean-ups. It reports whether the case has
-// passed, or why it could not be judged, and returns the output of the case.
+// run calls f and then the clean-ups. It reports whether the case passed. undecided
+// says why the case could not be judged, or is "". log is the output of the case.
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
 	defer t.heartbeat.Stop()
@@ -69,8 +69,8 @@ func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log 
 	return !t.failed, t.open, t.log.String()
 }
 
-// within runs f in a goroutine. It returns "" if f ended in time, and otherwise the
-// stacks that show where f hangs. Such an f is left behind: nothing can end it.
+// within runs f in a goroutine. It returns "" if f ended in time, and otherwise the stacks
+// that show where f hangs. It does not wait for an f that hangs, because nothing can end it.
 func (t *trial) within(limit time.Duration, f func()) (stacks string) {
 	done := make(chan struct{})
 	go func() {
@@ -132,7 +132,7 @@ func (t *trial) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// step notes an operation of the case, to name it if the expected effect does not come.
+// step records an operation of the case. A failure names the last recorded operation.
 func step(t T, format string, args ...any) {
 	if x, ok := t.(*trial); ok {
 		x.mu.Lock()
@@ -141,7 +141,7 @@ func step(t T, format string, args ...any) {
 	}
 }
 
-// after names the last operation of the case.
+// after returns a text that names the last recorded operation of the case.
 func (t *trial) after() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *trial) after() string {
 	return "; the last step was: " + t.step
 }
 
-// watch notes the case's actions on the server and on plugins.
+// watch records the case's actions on h's server and plugins, and notes its plugins for stacks.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = noted{store}
@@ -170,7 +170,7 @@ func (t *trial) watch(h *Harness) {
 	}
 }
 
-// noted is a Store that notes each change as a step.
+// noted is a Store that records each action as a step.
 type noted struct{ Store }
 
 func (s noted) Stop(t T)   { s.Store.Stop(t); step(t, "the server was stopped") }
@@ -181,14 +181,14 @@ func (s noted) Start(t T, keepData bool) {
 	step(t, "the server was started, with its data: %t", keepData)
 }
 
-// harmed is the Process of a plugin; it notes each change as a step.
+// harmed is the Process of a plugin. harmed records each action as a step.
 type harmed struct{ Process }
 
 func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }
 func (p harmed) Freeze(t T) { p.Process.Freeze(t); step(t, "the plugin was frozen") }
 func (p harmed) Resume(t T) { p.Process.Resume(t); step(t, "the plugin was resumed") }
 
-// leaveOpen ends the case's goroutine without a judgement.
+// leaveOpen records why the case cannot be judged, and ends its goroutine.
 func (t *trial) leaveOpen(format string, args ...any) {
 	t.mu.Lock()
 	t.open = t.caller() + ": " + fmt.Sprintf(format, args...)
@@ -200,13 +200,13 @@ func (t *trial) write(failed bool, format string, args []any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
-		return // from a goroutine that was left behind
+		return // the caller is a goroutine that hung and was left behind
 	}
 	t.failed = t.failed || failed
 	fmt.Fprintf(&t.log, "%s: %s\n", t.caller(), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
 }
 
-// caller is the place from which a case called, past this file and helpers.
+// caller returns the file and line of the call in the case, without helpers.
 func (t *trial) caller() string {
 	pcs := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
@@ -225,11 +225,11 @@ func (t *trial) Failed() bool {
 	return t.failed
 }
 
-// label marks the goroutines of the case, and those that they start.
+// label returns the pprof label of the case's goroutines and of all goroutines that they start.
 func (t *trial) label() string { return fmt.Sprintf("%p", t) }
 
-// stacks says where the case waits, and where the plugins that it has opened
-// do. A backend in this process has only goroutines of the case.
+// stacks returns the stacks of the case's goroutines and of the plugins that the case has
+// opened. The goroutines of a backend in this process have the label of the case too.
 func (t *trial) stacks() string {
 	var all, plugins strings.Builder
 	t.mu.Lock()
@@ -238,7 +238,7 @@ func (t *trial) stacks() string {
 	for _, dump := range dumps {
 		plugins.WriteString("\n" + dump())
 	}
-	_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a Builder takes everything
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a Builder returns no error
 	own := slices.DeleteFunc(strings.Split(all.String(), "\n\n"), func(stack string) bool {
 		return !strings.Contains(stack, t.label()) || plugins.Len() > 0 && !strings.Contains(stack, "/drivertest.")
 	})

@@ -89,7 +89,7 @@ func noTwoHolders(t T, h *Harness) {
 
 func noticesExpiry(t T, h *Harness) {
 	cs := h.clients(t, 2)
-	gone := h.attempt(cs[0].b, "jobs", h.ttl(1300*time.Millisecond)) // not a multiple of the poll of 1 s
+	gone := h.attempt(cs[0].b, "jobs", h.ttl(1300*time.Millisecond)) // not a multiple of the poll interval of 1 s
 	sent := time.Now()
 	gone.must(t)
 	granted := time.Now()
@@ -215,9 +215,9 @@ func waitReturns(t T, h *Harness) {
 	})
 }
 
-// hinted asks for a held lock before each wait, until a wait reports that
-// its time was over. Being woken for nothing is allowed, as when a member of
-// the store goes or comes, but not each time.
+// hinted calls TryAcquire for a held lock and then wait, until wait reports
+// that its time was over. A wait may be woken without a release, for example
+// when a member of the store leaves or joins, but not every time.
 func hinted(t T, a *attempt, wait func() (over bool)) {
 	t.Helper()
 	const most = 3

@@ -145,10 +145,9 @@ func unclear(t T, h *Harness) {
 	eventually(t, time.Until(unclear.FreeAt)+h.late(), "the lock is free at FreeAt", func() bool { return other.try(t) == nil })
 }
 
-// canceller is the state of one run of random cancels.
 type canceller struct {
 	mu    sync.Mutex
-	doubt map[string]time.Time // by name: until when a grant may live
+	doubt map[string]time.Time // by name, until when a grant whose outcome is unknown may live
 }
 
 func randomCancels(t T, h *Harness) {
@@ -186,7 +185,7 @@ func randomCancels(t T, h *Harness) {
 	nothingLeft("cancelled acquires")
 }
 
-// once acquires name and cancels at a random moment of the first milliseconds.
+// once acquires name and cancels the Acquire at a random moment within the first 4 ms.
 func (x *canceller) once(t T, h *Harness, c *client, name string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

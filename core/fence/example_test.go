@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 )
 
-// The holder of token 7 was paused past its TTL, and token 8 was granted.
+// The holder of token 7 was paused past its TTL, and token 8 was granted meanwhile.
 func ExampleGuard() {
 	var guard fence.Guard
 	stock := 10
@@ -65,7 +65,7 @@ func ExampleHandler() {
 	// 400
 }
 
-// The clauses for an UPDATE, as Exec wants it.
+// The two clauses of an UPDATE for Exec.
 func ExampleExec() {
 	query := "UPDATE stock SET amount = ?, " + fence.Set("lock_token") +
 		" WHERE id = ? AND " + fence.Where("lock_token")

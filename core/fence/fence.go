@@ -1,20 +1,20 @@
-// Package fence is the resource's side of a fencing token: it remembers the
-// highest token that it has seen for a name and refuses lower ones.
+// Package fence checks fencing tokens in the resource that they protect: it
+// remembers the highest token that it has seen for a name and refuses lower tokens.
 //
-// A lease alone cannot protect a resource. Its holder can be paused after its
-// last look at the clock. The lease then expires, another holder works, and the
-// first one goes on writing. Every grant carries a token that is higher than the
-// ones before it, so a resource that compares tokens refuses that late write.
+// A lease alone cannot protect a resource. The lease's holder can be paused after it last
+// looked at the clock. The lease then expires, another holder starts to work, and the first
+// holder, when it wakes up, goes on writing. Every grant has a token that is higher than the
+// tokens of all earlier grants, so a resource that compares tokens refuses that late write.
 //
-// The first act of a new holder must be a write, or [Guard.Raise] alone:
-// from then on every earlier holder is stale. A holder that first reads, and
-// then writes a result of that, may undo a late write of the holder before
-// it, which the resource had no reason yet to refuse. The same token may
-// come any number of times.
+// A new holder must first write, or call [Guard.Raise]: from then on every
+// earlier holder is stale. If it first reads, and then writes a result of
+// what it read, it may undo a late write of the holder before it, which the
+// resource could not yet refuse. The same token may be used any number of
+// times.
 //
-// The package depends on the standard library only and knows nothing of locks,
-// so it fits into services that take none. A token of zero, which no grant has,
-// is always refused: it would protect nothing.
+// The package imports only the standard library and knows nothing of locks, so
+// a service that takes no locks itself can use it. The package always refuses
+// the token zero, which no grant has.
 package fence
 
 import (
@@ -23,18 +23,18 @@ import (
 	"sync"
 )
 
-// ErrStale means that the token is lower than one that the resource has
-// already seen. Comes as a [*StaleError].
+// ErrStale means that the token is lower than a token that the resource has
+// already seen. Such an error is a [*StaleError].
 var ErrStale = errors.New("stale fencing token")
 
-// ErrNoToken means that the token is zero, so there is nothing to compare.
+// ErrNoToken means that the token is zero, which is no token.
 var ErrNoToken = errors.New("fencing token is zero, which no grant has")
 
 // StaleError says which token was refused and why.
 type StaleError struct {
-	Name  string // of the resource
-	Token uint64 // as offered
-	// Highest is the highest token seen; zero where the store does not say.
+	Name  string // name of the resource
+	Token uint64 // the refused token
+	// Highest is the highest token seen, or zero if it is unknown.
 	Highest uint64
 }
 
@@ -48,19 +48,19 @@ func (e *StaleError) Error() string {
 // Is makes errors.Is(err, ErrStale) true.
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// A Raiser remembers the highest token of each name. Raise returns nil and
-// remembers token if it is at least as high as every earlier one, and an error
-// wrapping [ErrStale] or [ErrNoToken] if it is not.
+// A Raiser remembers the highest token of each name. If token is at least as
+// high as every earlier token of name, Raise remembers it and returns nil.
+// Otherwise the error wraps [ErrStale] or [ErrNoToken].
 type Raiser interface {
 	Raise(name string, token uint64) error
 }
 
-// Guard is a [Raiser] in memory, for a resource that lives in one process. The
-// zero Guard is ready for use, by any number of goroutines. It keeps one entry
-// for each name.
+// Guard is a [Raiser] in memory, for a resource that is in one process. The
+// zero Guard is ready for use, by any number of goroutines. A Guard keeps one
+// entry for each name.
 //
-// Raise before a write is not enough when two writes can overtake each other
-// between the check and the effect: use [Guard.Do] for these.
+// To call Raise before a write is not enough if another write can come
+// between the check and the write. Use [Guard.Do] for such writes.
 type Guard struct {
 	mu      sync.Mutex
 	highest map[string]uint64
@@ -71,8 +71,8 @@ func (g *Guard) Raise(name string, token uint64) error {
 	return g.Do(name, token, func() error { return nil })
 }
 
-// Do runs write if token is not stale. No other Do or Raise runs meanwhile, so
-// nothing newer can slip in between the check and the write.
+// Do calls write if token is not stale, and returns its error. No other Do or Raise runs
+// meanwhile, so no write with a higher token can come between the check and the write.
 func (g *Guard) Do(name string, token uint64, write func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

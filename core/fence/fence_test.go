@@ -33,8 +33,8 @@ func TestGuardRefusesZeroAndLower(t *testing.T) {
 	}
 }
 
-// TestFileKeepsTheHighest writes from many goroutines at once: at the end
-// the file holds the data of the highest token.
+// TestFileKeepsTheHighest writes from many goroutines at once, and checks
+// that the file ends up with the data of the highest token.
 func TestFileKeepsTheHighest(t *testing.T) {
 	f := fence.File{Path: filepath.Join(t.TempDir(), "f")}
 	var wg sync.WaitGroup
@@ -62,7 +62,7 @@ func TestFileRefusesACutGuard(t *testing.T) {
 	}
 }
 
-// rows is an Execer whose statements touch that number of rows.
+// rows is an Execer whose statements affect that number of rows, or fail if the number is negative.
 type rows int64
 
 func (r rows) ExecContext(context.Context, string, ...any) (sql.Result, error) {

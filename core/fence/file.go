@@ -14,20 +14,20 @@ import (
 )
 
 // File is a file that refuses writes with a stale token, for processes of one
-// machine. The highest token is kept in the file Path + ".token". Any number
-// of File values, in any number of processes, may guard the same path.
+// machine. The file Path + ".token" holds the highest token. Any number of
+// File values, in any number of processes, may guard the same path.
 type File struct {
 	Path string
 }
 
-// Write replaces the file's content if token is not stale. It holds an
-// exclusive lock on the token file from the check to the replacement, and
-// replaces by rename, so a reader sees the old content or the new one.
+// Write replaces the file's content if token is not stale. It holds an exclusive lock
+// on the token file from the check until the content is replaced. Write replaces the
+// file by a rename, so a reader sees either the old content or the new content.
 func (f File) Write(token uint64, data []byte) error {
 	return f.guarded(token, func() error { return f.replace(data) })
 }
 
-// Raise makes every lower token stale without writing.
+// Raise makes every lower token stale without a write to the file itself.
 func (f File) Raise(token uint64) error {
 	return f.guarded(token, func() error { return nil })
 }
@@ -37,7 +37,7 @@ func (f File) guarded(token uint64, write func() error) (err error) {
 	if err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
-	defer func() { err = errors.Join(err, guard.Close()) }() // closing ends the flock
+	defer func() { err = errors.Join(err, guard.Close()) }() // Close releases the flock
 	if err := syscall.Flock(int(guard.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("fence: lock %s: %w", guard.Name(), err)
 	}
@@ -56,15 +56,15 @@ func (f File) guarded(token uint64, write func() error) (err error) {
 	return write()
 }
 
-// tokenWidth is the length of the largest token. All tokens are written with
-// that length, so that one write replaces the one before.
+// tokenWidth is the length of the largest token in decimal. All tokens are
+// written with that length, so that each write replaces the whole previous token.
 const tokenWidth = 20
 
 func readToken(guard *os.File) (uint64, error) {
 	text := make([]byte, tokenWidth)
 	n, err := guard.ReadAt(text, 0)
 	if n == 0 {
-		return 0, nil // just created
+		return 0, nil // the file was just created
 	}
 	if n < tokenWidth {
 		return 0, fmt.Errorf("fence: %s is cut off: %w", guard.Name(), err)

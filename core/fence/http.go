@@ -9,13 +9,13 @@ import (
 // Header is the HTTP header in which [Handler] expects the token, in decimal.
 const Header = "Lock-Token"
 
-// Handler passes a request to next if the token in its [Header] is not stale
-// for the resource that name finds in the request. A missing, malformed or
-// zero token is answered with 400, a stale one with 409, and a guard that
-// fails with 503.
+// Handler passes a request to next if the token in its [Header] is not
+// stale. name must return the name of the resource that the request is for.
+// For a missing, malformed or zero token Handler answers 400, for a stale
+// token 409, and if guard fails 503.
 //
-// Requests with rising tokens may still overtake each other inside next. Where
-// that matters, next checks again where it writes ([Guard.Do], [Exec]).
+// Inside next, a request with a higher token may still overtake one with a lower token.
+// If that matters, next must check the token again where it writes ([Guard.Do], [Exec]).
 func Handler(guard Raiser, name func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, err := strconv.ParseUint(r.Header.Get(Header), 10, 64)

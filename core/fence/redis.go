@@ -1,12 +1,12 @@
 package fence
 
-// RedisSet is a Lua script that sets KEYS[1] to ARGV[2] if the token ARGV[1]
-// is at least as high as the one kept in KEYS[2], which it then raises. It
-// answers 1 when it wrote and 0 when the token is stale or zero. The two keys
-// must be in one slot of a cluster ("{order:7}" and "{order:7}:token").
+// RedisSet is a Lua script that sets KEYS[1] to ARGV[2] if the token ARGV[1] is at
+// least as high as the token in KEYS[2]. RedisSet then also sets KEYS[2] to the
+// token. RedisSet returns 1 if it wrote, and 0 if the token is stale or zero. In a
+// cluster, both keys must be in the same slot ("{order:7}" and "{order:7}:token").
 //
-// Tokens are compared as decimal text, first by length: Lua's numbers are
-// exact up to 2^53 only.
+// The script compares tokens as decimal text, first by length, because
+// Lua's numbers are exact only up to 2^53.
 const RedisSet = `
 local token, seen = ARGV[1], redis.call('GET', KEYS[2]) or '0'
 if token == '0' or #token < #seen or (#token == #seen and token < seen) then

@@ -6,28 +6,28 @@ import (
 	"fmt"
 )
 
-// Execer is what [Exec] needs of a database: *sql.DB, *sql.Tx and *sql.Conn.
+// Execer is what [Exec] needs of a database. *sql.DB, *sql.Tx and *sql.Conn implement it.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Set is the assignment that an UPDATE of a guarded row must make:
-// "column = ?". The argument is the token. Databases that number their
-// placeholders write the two clauses themselves.
+// Set returns the assignment that an UPDATE of a guarded row must make:
+// "column = ?". The argument is the token. For a database with numbered
+// placeholders, write the texts of Set and [Where] yourself.
 func Set(column string) string { return column + " = ?" }
 
-// Where is the condition that an UPDATE of a guarded row must carry:
-// "column <= ?". The argument is the token. The column is BIGINT UNSIGNED NOT
-// NULL DEFAULT 0, or NUMERIC(20) where there are no unsigned integers.
+// Where returns the condition that an UPDATE of a guarded row must have:
+// "(column <= ?)". The argument is the token. The column must be BIGINT UNSIGNED
+// NOT NULL DEFAULT 0, or NUMERIC(20) if the database has no unsigned integers.
 func Where(column string) string { return "(" + column + " <= ?)" }
 
-// Exec runs an UPDATE or DELETE that carries [Where], and returns a
-// [*StaleError] for name when it touched no row: the row has seen a higher
-// token, or does not exist. Check and write are one statement, so nothing can
-// come between them.
+// Exec executes an UPDATE or DELETE that contains [Where]. If the statement
+// affects no row, Exec returns a [*StaleError] for name: the row has seen a
+// higher token, or does not exist. The check and the write are one statement,
+// so no other write can come between them.
 //
 // Note: MySQL counts rows that changed, not rows that matched, unless the DSN
-// says clientFoundRows=true. Without it, repeating a write with the same token
+// has clientFoundRows=true. Without that, a repeated write with the same token
 // and the same values looks stale.
 func Exec(ctx context.Context, db Execer, name string, token uint64, query string, args ...any) error {
 	if token == 0 {

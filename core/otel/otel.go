@@ -1,9 +1,9 @@
-// Package otel turns the events of core into OpenTelemetry metrics and spans.
-// A [Recorder] is core.Options.OnEvent; the application brings the providers
-// and exporters, this package imports the OpenTelemetry API alone.
+// Package otel turns the events of core into OpenTelemetry metrics and spans. Set
+// core.Options.OnEvent to the method OnEvent of a [Recorder]. The application provides
+// the providers and exporters; this package imports only the OpenTelemetry API.
 //
-// Metrics, all with the attribute lock.backend, and lock.name where
-// [Options.MetricName] gives one:
+// The metrics have the attribute lock.backend, and lock.name if
+// [Options.MetricName] returns a name:
 //
 //	lock.wait.duration              s          from the call of Acquire to the grant
 //	lock.hold.duration              s          from the grant to release or loss; error.type when lost
@@ -20,26 +20,26 @@
 //	lock.election.changes           {change}   new leaders, as an observer sees them
 //	lock.election.vacancy.duration  s          from one leader's end to the next one's term
 //
-// The semantic conventions have no names for locks; only error.type is theirs,
-// and names and units follow their rules. The values of error.type are those
-// of core.CauseName with underscores: expired, taken, revoked, unreachable,
-// plugin_died, unhealthy, max_hold, and released for a lease that Close did
-// not wait for. For a failed acquire the value is held, unavailable, denied,
-// invalid, unsupported, config, closed or indeterminate; deadline_exceeded or
-// canceled when its ctx ended before the store was asked; _OTHER otherwise. An
-// acquire that waited until its ctx ended has the value of its wait.
+// OpenTelemetry's semantic conventions define error.type but no names for locks.
+// All names and units follow their rules. For a lost lease, error.type is the
+// text of core.CauseName with underscores: expired, taken, revoked, unreachable,
+// plugin_died, unhealthy, max_hold, or released for a lease that Close did not
+// wait for. For a failed acquire it is held, unavailable, denied, invalid,
+// unsupported, config, closed or indeterminate; deadline_exceeded or canceled if
+// its ctx ended before the store was asked; and _OTHER otherwise. For an acquire
+// that waited until its ctx ended, it names why the acquire had to wait.
 //
-// Every counter exists from the start with 0, for every value of error.type: as
-// soon as a client is made, and with a lock.name as soon as there is an event of
-// that lock. So the first lost lease is an increase, not a new series.
+// Every counter starts at 0, for every value of error.type. The counter's series
+// exists as soon as a client is made, or with lock.name as soon as there is an
+// event of that lock. So the first lost lease is an increase of an existing series.
 //
-// Spans: "lock acquire" from the call to the grant, a child of the caller's span
-// where the ctx has one, and its child "lock hold"
-// from the grant to the end, with the attributes lock.backend, lock.name,
-// lock.owner and lock.token, an event for each time the lease became suspect,
-// and an error status when it was lost. An acquire that fails has the first span
-// alone, with error.type, and an error status unless it was refused because
-// another owner holds the lock: that is an answer.
+// There are two kinds of spans. "lock acquire" lasts from the call to the grant, and
+// is a child of the caller's span if the ctx has one. "lock hold" is a child of
+// "lock acquire", and lasts from the grant to the end of the lease. Both spans have
+// the attributes lock.backend, lock.name, lock.owner and lock.token. "lock hold" has
+// an event for each time the lease became suspect, and an error status if the lease
+// was lost. An acquire that fails has only the first span, with error.type. The span
+// has an error status, unless another owner held the lock, which is a normal answer.
 package otel
 
 import (
@@ -72,29 +72,29 @@ const (
 
 // Options of a Recorder. Nil and zero fields mean the defaults.
 type Options struct {
-	// Meters makes the metrics. Default: the global provider.
+	// Meters provides the meter of the metrics. Default: the global provider.
 	Meters metric.MeterProvider
-	// Tracers makes the spans. Default: the global provider.
+	// Tracers provides the tracer of the spans. Default: the global provider.
 	Tracers trace.TracerProvider
-	// MetricName returns the attribute lock.name of a lock's metrics, "" for
-	// none. It must have few values: each is a series of its own in every
-	// metric. Default nil, no names. Spans always have the name.
+	// MetricName returns the attribute lock.name for the metrics of a lock, or "" for
+	// none. MetricName must return few different values, because each value adds a series
+	// to every metric. Default nil, which means no names. Spans always have the name.
 	MetricName func(lock string) string
 }
 
-// Recorder records the events of any number of clients. It is safe for use by
-// many goroutines and never blocks on an exporter.
+// Recorder records the events of any number of clients. Recorder is safe for
+// use by many goroutines.
 type Recorder struct {
 	tracer trace.Tracer
-	name   func(string) string // nil for no names
+	name   func(string) string // nil if metrics have no names
 	in     instruments
 
 	mu     sync.Mutex
 	held   map[lease]open
-	zeroed map[attribute.Distinct]bool // whose counters exist
+	zeroed map[attribute.Distinct]bool // sets of attributes whose counters exist
 }
 
-// lease identifies a grant among the grants of all clients.
+// lease identifies a lease among the leases of all clients.
 type lease struct{ backend, name, owner string }
 
 // open is a lease that has not ended.
@@ -103,7 +103,7 @@ type open struct {
 	span  trace.Span
 }
 
-// New makes the instruments. Its error is the meter provider's.
+// New returns a Recorder. The error is that of the meter provider.
 func New(opts *Options) (*Recorder, error) {
 	var o Options
 	if opts != nil {
@@ -122,7 +122,7 @@ func New(opts *Options) (*Recorder, error) {
 	return &Recorder{tracer: o.Tracers.Tracer(scope), name: o.MetricName, in: in, held: map[lease]open{}, zeroed: map[attribute.Distinct]bool{}}, nil
 }
 
-// OnEvent records ev. It is meant for core.Options.OnEvent.
+// OnEvent records ev. Use it as core.Options.OnEvent.
 func (r *Recorder) OnEvent(ev core.Event) {
 	ctx := ev.Context
 	if ctx == nil {
@@ -167,7 +167,7 @@ func (r *Recorder) OnEvent(ev core.Event) {
 	}
 }
 
-// typed adds error.type to the attributes of a measurement.
+// typed returns the attributes of a measurement with error.type added.
 func typed(attrs []attribute.KeyValue, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(attrs), ErrorTypeKey.String(value))...))
 }
@@ -182,10 +182,10 @@ func (r *Recorder) attributes(backend, name string) []attribute.KeyValue {
 	return attrs
 }
 
-// other is the conventions' word for an error that has no name.
+// other is the value of error.type for an error without a name, as the conventions define it.
 const other = "_OTHER"
 
-// causeOf names why a lease was lost, as the conventions write error.type.
+// causeOf returns the error.type of a lost lease.
 func causeOf(err error) string {
 	name := core.CauseName(err)
 	if name == "" {
@@ -197,10 +197,10 @@ func causeOf(err error) string {
 // causes are the causes for which a lease is lost.
 var causes = []error{
 	core.ErrExpired, core.ErrTaken, core.ErrRevoked, core.ErrUnreachable, core.ErrPluginDied, core.ErrUnhealthy, core.ErrMaxHold,
-	core.ErrReleased, // the client was closed first
+	core.ErrReleased, // Close did not wait for the lease
 }
 
-// zero makes the counters with the attributes of ev, unless they exist.
+// zero creates the counters with the attributes of ev, unless they exist.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
 	r.mu.Lock()
 	known := r.zeroed[all.Equivalent()]
@@ -216,7 +216,7 @@ func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.Ke
 		}
 	}
 	if ev.Name == "" && r.name != nil {
-		return // leases are counted by name, and a series without one stays at 0
+		return // leases are counted by name, and a series without a name would stay at 0
 	}
 	r.in.held.Add(ctx, 0, set)
 	r.in.waits.Add(ctx, 0, set)
@@ -230,12 +230,12 @@ func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.Ke
 	r.in.failures.Add(ctx, 0, typed(attrs, other))
 }
 
-// begin records the span of an acquire that was granted, and opens the span
-// of the lease.
+// begin records the span of an acquire that was granted, and starts the
+// span of the lease.
 func (r *Recorder) begin(ctx context.Context, ev core.Event) {
 	attrs := trace.WithAttributes(
 		BackendKey.String(ev.Backend), NameKey.String(ev.Name), OwnerKey.String(ev.Owner),
-		TokenKey.Int64(int64(ev.Token)), // the conventions have no unsigned numbers
+		TokenKey.Int64(int64(ev.Token)), // attributes cannot be unsigned numbers
 	)
 	client := trace.WithSpanKind(trace.SpanKindClient)
 	ctx, acquire := r.tracer.Start(ctx, "lock acquire", attrs, client, trace.WithTimestamp(ev.Time.Add(-ev.Took)))
@@ -259,8 +259,8 @@ func (r *Recorder) fail(ctx context.Context, ev core.Event) {
 	acquire.End(trace.WithTimestamp(ev.Time))
 }
 
-// errorTypes are in the order in which typeOf asks: the error of an acquire
-// that gave up wraps the error of its wait.
+// errorTypes are in the order in which typeOf tests them. The errors of ctx come
+// last, because the error of an acquire that gave up also wraps why it waited.
 var errorTypes = []struct {
 	err  error
 	name string
@@ -277,7 +277,7 @@ var errorTypes = []struct {
 	{context.Canceled, "canceled"},
 }
 
-// typeOf names why an acquire failed.
+// typeOf returns the error.type of a failed acquire.
 func typeOf(err error) string {
 	for _, t := range errorTypes {
 		if errors.Is(err, t.err) {
@@ -297,8 +297,8 @@ func (r *Recorder) doubt(ev core.Event) {
 	}
 }
 
-// ended closes the span of a lease and records how long it was held, unless the
-// event of its grant was dropped.
+// ended ends the span of a lease and records how long the lease was held,
+// unless the event of its grant was dropped.
 func (r *Recorder) ended(ctx context.Context, ev core.Event, set, cause metric.MeasurementOption) {
 	r.mu.Lock()
 	o, ok := r.held[leaseOf(ev)]
@@ -324,12 +324,12 @@ func textOf(err error) string {
 }
 
 // Watch records the changes of an election until ctx ends or its client
-// closes. The election need not be one that this process is a candidate in.
+// closes. This process need not be a candidate in the election.
 //
-// The vacancy runs from when the leadership was seen to be free to when a
-// new leader was seen: a takeover as others notice it. A leader whose
-// successor is seen at once leaves a vacancy of 0. Only the former leader's
-// host knows if that leader had died before its lease ended.
+// The vacancy lasts from when this process sees that there is no leader until
+// it sees a new leader. If it sees the new leader without a vacancy before,
+// it records 0. A leader may have died some time before its lease ended; that
+// time does not count, because only the leader's host could know it.
 func (r *Recorder) Watch(ctx context.Context, e *core.Elector) {
 	set := metric.WithAttributeSet(attribute.NewSet(r.attributes(e.Backend(), e.Name())...))
 	r.in.changes.Add(ctx, 0, set)
@@ -362,7 +362,7 @@ type instruments struct {
 	dropped                                                  metric.Int64Counter
 }
 
-// Bounds of the histograms in seconds: round trips, and times that people wait.
+// Bounds of the histograms in seconds: tripBounds for round trips, longBounds for longer times.
 var (
 	tripBounds = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	longBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}

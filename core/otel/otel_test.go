@@ -58,7 +58,7 @@ func (r recording) series(t *testing.T, name string, attrs ...attribute.KeyValue
 	return n
 }
 
-// exists fails unless there is a series with all of attrs.
+// exists fails the test unless there is a series with all of attrs.
 func (r recording) exists(t *testing.T, name string, attrs ...attribute.KeyValue) {
 	t.Helper()
 	if n := r.series(t, name, attrs...); n == 0 {
@@ -152,7 +152,7 @@ func TestLeaseIsMeasuredFromCallToEnd(t *testing.T) {
 		r.want(t, "lock.hold.duration", 1, 4, name)
 		r.want(t, "lock.leases.held", 0, 1, name)
 		r.want(t, "lock.renew.duration", 1, 0, name)
-		// The renewal came when about a third of the TTL had passed.
+		// The renewal was confirmed when about a third of the TTL had passed.
 		if _, slack := r.value(t, "lock.renew.slack"); slack < 5.5 || slack > 6.5 {
 			t.Errorf("slack is %v s, want about 6 s", slack)
 		}
@@ -251,8 +251,8 @@ func TestElectionIsWatched(t *testing.T) {
 	})
 }
 
-// TestCountersExistBeforeTheyCount exists because Prometheus' increase over
-// a series that begins with its first value is 0.
+// TestCountersExistBeforeTheyCount checks that every counter starts at 0. Otherwise Prometheus'
+// function increase would miss the first count, because the series would begin with 1.
 func TestCountersExistBeforeTheyCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, nil)
@@ -288,7 +288,7 @@ func TestCountersExistBeforeTheyCount(t *testing.T) {
 }
 
 // TestCountersByNameExistBeforeTheyCount also checks that no series lacks a
-// name: it would look like an election without a leader.
+// name, because such a series would look like an election without a leader.
 func TestCountersByNameExistBeforeTheyCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, func(lock string) string { return lock })
@@ -343,7 +343,7 @@ func TestSpansAreChildrenOfTheCallers(t *testing.T) {
 func TestDroppedEvents(t *testing.T) {
 	r := record(t, nil)
 	ev := core.Event{Kind: core.EventReleased, Backend: "b", Name: "jobs", Owner: "o", Time: time.Now(), Dropped: 3}
-	r.OnEvent(ev) // the acquire was among them
+	r.OnEvent(ev) // the event of the acquire was among the dropped ones
 	r.want(t, "lock.events.dropped", 0, 3, otel.BackendKey.String("b"))
 	r.want(t, "lock.leases.held", 0, 0)
 	r.want(t, "lock.hold.duration", 0, 0)

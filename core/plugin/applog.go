@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// maxLogQueue bounds the lines, in bytes, that wait for the application's
-	// logger.
+	// maxLogQueue bounds the total size, in bytes, of the records that wait
+	// for the application's logger.
 	maxLogQueue = 1 << 20
-	// recordSize is the size of a record without its text.
+	// recordSize is the assumed size of a record without its text, in bytes.
 	recordSize = 256
-	// logMoment is how long Close, and an Open that fails, wait for the logger.
+	// logMoment is how long Close, and an Open that fails, wait for the logger at most.
 	logMoment = 500 * time.Millisecond
 )
 
-// appLog hands records to the application's logger from a separate goroutine, because
-// the logger may block. The goroutines that log here keep the plugin running: one
-// reads its standard error, so that it can write on, and one replaces it.
+// appLog passes records to the application's logger from a separate goroutine, because
+// the logger may block. The goroutines that add records must not block: one reads the
+// plugin's standard error, which would otherwise fill up, and one replaces a dead plugin.
 type appLog struct {
 	log   *slog.Logger
 	queue *deliver.Queue[slog.Record]
@@ -32,7 +32,7 @@ func newAppLog(log *slog.Logger) *appLog {
 	return a
 }
 
-// add queues a record; size is about that of its message and attributes.
+// add queues a record. size is the approximate size of its message and attributes in bytes.
 func (a *appLog) add(level slog.Level, message string, size int, attrs ...slog.Attr) {
 	r := slog.NewRecord(time.Now(), level, message, 0)
 	r.AddAttrs(attrs...)
@@ -43,17 +43,17 @@ func (a *appLog) warn(message string, err error) {
 	a.add(slog.LevelWarn, message, len(message), slog.Any("err", err))
 }
 
-// flush waits until the logger has got everything, but not for long.
+// flush waits until the logger has received every record, for at most logMoment.
 func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
 
-// deliver logs the number of dropped records in a separate record, because
-// the next one may be below the logger's level.
+// deliver passes r to the logger. It logs the number of dropped records in
+// a separate record, because r may be below the logger's level.
 func (a *appLog) deliver(r slog.Record, dropped uint64) {
 	if dropped > 0 {
 		a.log.Warn("the logger is too slow, and lines of the plugin were dropped", "dropped", dropped)
 	}
 	ctx := context.Background()
 	if a.log.Enabled(ctx, r.Level) {
-		_ = a.log.Handler().Handle(ctx, r) // the error is dropped, as slog does: no caller could be told
+		_ = a.log.Handler().Handle(ctx, r) // the error is ignored, as slog does: no caller could receive it
 	}
 }

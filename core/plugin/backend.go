@@ -13,11 +13,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// waitSlack is how much longer than asked a Wait may take before the host
-// doubts the plugin.
+// waitSlack is how much longer than requested a Wait may take before the
+// host checks whether the plugin still answers.
 const waitSlack = 2 * time.Second
 
-// backend is a supervised plugin as a driver.Backend with every capability.
+// backend makes a supervised plugin a driver.Backend that has the methods of every capability.
 type backend struct {
 	launcher *launcher
 	watchers watchers
@@ -59,7 +59,7 @@ func (b *backend) process() *process {
 	return b.current
 }
 
-// live returns the process to call, or the error of a call that is not sent.
+// live returns the process to call, or the error for a call that cannot be sent.
 func (b *backend) live() (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,8 +72,8 @@ func (b *backend) live() (*process, error) {
 	return b.current, nil
 }
 
-// call makes one call with a deadline. A call that reaches it asks for a
-// heartbeat, because a frozen plugin must be replaced while the leases live.
+// call makes one call with a deadline. If the deadline passes, call asks for a
+// heartbeat, because a frozen plugin must be replaced while its leases live.
 func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -91,7 +91,7 @@ func (b *backend) call(ctx context.Context, timeout time.Duration, do func(conte
 	return err
 }
 
-// stream makes one call without a deadline: heartbeats end it if the plugin hangs.
+// stream makes one call without a deadline. If the plugin hangs, a missed heartbeat ends the call.
 func (b *backend) stream(ctx context.Context, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -163,8 +163,8 @@ func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.Notify(ctx, name, emit) })
 }
 
-// Watch implements driver.Watcher: it passes on the plugin's Down and Up,
-// and the notices of the backend itself.
+// Watch implements driver.Watcher. It emits Down and Up of the plugin
+// process, and the notices of the backend itself.
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	remove := b.watchers.add(emit)
 	defer remove()
@@ -214,11 +214,11 @@ func (b *backend) Check(ctx context.Context) error {
 	})
 }
 
-// Properties implements driver.Backend. It returns the properties that were last known.
+// Properties implements driver.Backend. It returns the properties that the plugin last declared.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
 // setProperties stores the properties that the plugin declares, without the
-// capabilities that the plugin and its link use themselves.
+// capabilities that only the plugin and its link use. It adds Watcher.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
 		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
@@ -229,8 +229,8 @@ func (b *backend) setProperties(p driver.Properties) {
 	b.props.Store(&p)
 }
 
-// Close implements driver.Backend. It ends supervise and waits for it; when ctx
-// ends first, the process is killed, which ends the rest.
+// Close implements driver.Backend. Close ends supervise and waits for it. If
+// ctx ends first, Close kills the process, and supervise then ends soon.
 func (b *backend) Close(ctx context.Context) error {
 	b.closeOnce.Do(func() {
 		b.closing = context.WithoutCancel(ctx)
@@ -250,13 +250,13 @@ func (b *backend) Close(ctx context.Context) error {
 	return b.closeErr
 }
 
-// watchers hands notices to every watcher, in one order for all. Unlike the feeds of
-// a backend it queues nothing: core hears of a plugin's death before the next one
-// is asked for anything.
+// watchers passes each notice to every watcher, in the same order. watchers queues
+// nothing, so core learns of a plugin's death before the next plugin process gets a
+// request.
 type watchers struct {
 	mu   sync.Mutex
 	all  map[*func(driver.Notice)]struct{}
-	down *driver.Notice // while the plugin is down
+	down *driver.Notice // the notice that the plugin is down, while it is
 }
 
 // notify calls every watcher, and returns after the last one.
@@ -274,8 +274,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// add makes the watchers call emit, first with the notice that the plugin is
-// down, if it is. After remove has returned, emit is not called any more.
+// add adds the watcher emit. If the plugin is down, add first calls emit
+// with that notice. After remove has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

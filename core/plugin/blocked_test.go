@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// blocker is a slog handler that blocks until it is opened, and then counts.
+// blocker is a slog handler that blocks until open is closed, and then counts lines.
 type blocker struct {
 	open           chan struct{}
 	lines, dropped *atomic.Uint64
@@ -47,8 +47,8 @@ func (g blocker) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestBlockedLoggerBlocksNoPlugin checks that the plugin can write its log, and is
-// replaced when it dies, and that the lines that the logger did not get are counted.
+// TestBlockedLoggerBlocksNoPlugin checks that, while the logger blocks, the plugin can write
+// its log and is replaced when it dies. The lines that the logger did not get must be counted.
 func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	s, g := newStore(t), newBlocker()
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Logger: slog.New(g)})
@@ -64,7 +64,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)
 	open()
-	// The next line that fits carries the count.
+	// The next line that fits comes with the count of dropped lines.
 	for end := time.Now().Add(timeout); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d lines and no word of the dropped ones", g.lines.Load())
@@ -75,13 +75,13 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	}
 }
 
-// deafHost is set for a host process whose standard error is not read, to
-// the address of the far store.
+// deafHost is an environment variable of a host process whose standard
+// error is not read. The variable has the address of the far store.
 const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
 
-// deafReport is the output of such a host.
+// deafReport is the output of a deaf host.
 type deafReport struct {
-	Back    time.Duration // from the plugin's death to an answer of the next one
+	Back    time.Duration // time from the plugin's death to an answer of the next plugin process
 	Lost    []string
 	Failure string
 }
@@ -100,8 +100,8 @@ func beDeafHost(socket string) {
 	os.Exit(0)
 }
 
-// deafRun holds leases, kills its plugin, and reports what happens to them.
-// All its loggers are the default one.
+// deafRun holds leases, kills its plugin, and reports what happens to the
+// leases. deafRun uses only the default logger.
 func deafRun(socket string) (r deafReport, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -143,7 +143,7 @@ func deafRun(socket string) (r deafReport, err error) {
 }
 
 // TestHostWhoseStderrIsFull makes every log line of a host block in
-// write(2), as for a service whose log collector hangs.
+// write(2), as happens to a service whose log collector hangs.
 func TestHostWhoseStderrIsFull(t *testing.T) {
 	s := newStore(t)
 	unread, full, err := os.Pipe()

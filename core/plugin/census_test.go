@@ -16,11 +16,11 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// timeout bounds the waits of a test on a busy machine.
+// timeout bounds each wait of a test, and is long enough for a busy machine.
 const timeout = 30 * time.Second
 
-// prompt fails if do takes more than limit of the time in which this process
-// runs.
+// prompt fails the test if do takes longer than limit. Only the time in
+// which this process ran counts.
 func prompt(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
 	if took := proc.Ran(do); took > limit {
@@ -28,7 +28,7 @@ func prompt(t *testing.T, limit time.Duration, what string, do func()) {
 	}
 }
 
-// eventually polls until ok, and fails after a while.
+// eventually polls until ok returns true, and fails the test if that takes too long.
 func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(within); !ok(); time.Sleep(time.Millisecond) {
@@ -51,7 +51,7 @@ func census(t testing.TB) things {
 	return things{children(t), descriptors(t), socketDirs(t), goleak.IgnoreCurrent()}
 }
 
-// check compares before with the state now, after a moment for resources that end by themselves.
+// check fails the test if there are more resources than before, after a wait for their end.
 func (before things) check(t testing.TB) {
 	t.Helper()
 	var now things
@@ -72,13 +72,11 @@ func (before things) check(t testing.TB) {
 	}
 }
 
-// children lists the child processes of this process.
 func children(t testing.TB) (pids []int) {
 	t.Helper()
 	return childrenOf(t, os.Getpid())
 }
 
-// childrenOf lists the child processes of parent.
 func childrenOf(t testing.TB, parent int) (pids []int) {
 	t.Helper()
 	for pid, s := range proc.All() {
@@ -101,7 +99,7 @@ func descriptors(t testing.TB) int {
 
 func socketDirs(t testing.TB) []string { return socketDirsOf(t, os.Getpid()) }
 
-// socketDirsOf lists the socket directories of the host with that id.
+// socketDirsOf returns the socket directories of the host with process id host.
 func socketDirsOf(t testing.TB, host int) []string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), fmt.Sprintf("lockplugin-%d-*", host)))
@@ -113,7 +111,7 @@ func socketDirsOf(t testing.TB, host int) []string {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// syncBuffer may be written and read at once.
+// syncBuffer may be written and read concurrently.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder

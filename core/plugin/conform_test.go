@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// The whole suite through the wire, in process.
+// The whole suite runs through both wire protocols, within this process.
 func TestConformLoopback(t *testing.T) {
 	t.Parallel()
 	for name, loopback := range map[string]func(drivertest.T, driver.Backend) driver.Backend{
@@ -42,7 +42,7 @@ func TestStacksOfPlugin(t *testing.T) {
 	}
 }
 
-// told is a store without a queue that reports releases; the lock is the memory backend's.
+// told is the memory backend as a store without a queue that reports releases.
 type told struct{ driver.Backend }
 
 func (b told) Properties() driver.Properties {
@@ -61,7 +61,7 @@ func (b told) Notify(ctx context.Context, name string, emit func()) error {
 	})
 }
 
-// The waiter hears of a release through the wire.
+// A waiter learns of a release through both wire protocols.
 func TestConformNotifier(t *testing.T) {
 	t.Parallel()
 	for _, loopback := range []func(drivertest.T, driver.Backend) driver.Backend{plugintest.UnaryLoopback, plugintest.Loopback} {
@@ -76,8 +76,8 @@ func TestConformNotifier(t *testing.T) {
 }
 
 // The whole suite runs with real plugin and host processes, on a store that
-// outlives them. The store itself cannot be stopped: backends with a server
-// cover that.
+// outlives them. The cases that stop the store do not run here; backends
+// with a server run them.
 func TestConformProcess(t *testing.T) {
 	t.Parallel()
 	err := drivertest.Conform(t.Context(), func(t drivertest.T) *drivertest.Harness {

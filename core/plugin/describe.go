@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Description is a plugin's description of itself, made without a server.
+// Description is a plugin's description of itself, which needs no server.
 type Description = wire.Description
 
 const (
@@ -23,10 +23,10 @@ const (
 	maxDescription  = 1 << 20
 )
 
-// Describe runs the plugin binary at path with "describe --json". It checks
-// the binary as [Open] does, except for a checksum, and passes on as little
-// of the environment. It ends the process with all that it started, and
-// bounds its output. Its error is an [*OpenError] unless ctx ended.
+// Describe runs the plugin binary at path with "describe --json". It checks the
+// binary as [Open] does, except for a checksum, and passes on as few environment
+// variables. Describe ends the process and all processes that it started, and
+// limits the size of the output. The error is an [*OpenError] unless ctx ended.
 func Describe(ctx context.Context, path string) (Description, error) {
 	l := &launcher{name: strings.TrimPrefix(filepath.Base(path), wire.Prefix)}
 	path, err := absolute(l.name, path)
@@ -68,7 +68,7 @@ func Describe(ctx context.Context, path string) (Description, error) {
 
 var errTooLong = errors.New("too much output")
 
-// limited refuses more output than any plugin needs.
+// limited is a buffer that returns an error for more output than any plugin needs.
 type limited struct{ *bytes.Buffer }
 
 func (l *limited) Write(b []byte) (int, error) {
@@ -78,7 +78,7 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// lastWords returns the last lines of text, nil for none.
+// lastWords returns the last lines of text, or nil if there are none.
 func lastWords(text string) []string {
 	var words tail
 	for line := range strings.Lines(strings.TrimSpace(text)) {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin"
 )
 
-// A host opens a backend by name. The store need not be up yet: Check asks it.
+// A host opens a backend by name. The store need not be up yet; Check reports whether it is.
 func ExampleOpen() {
 	ctx := context.Background()
 	backend, err := plugin.Open(ctx, "redis", &plugin.Options{
@@ -22,7 +22,7 @@ func ExampleOpen() {
 		log.Fatalf("%s cannot be used: %v", open.Path, err)
 	}
 	if err != nil {
-		log.Fatal(err) // a wrong configuration
+		log.Fatal(err) // for example a wrong configuration
 	}
 	client := core.New(backend, nil)
 	defer client.Close(ctx)

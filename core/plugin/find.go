@@ -18,8 +18,8 @@ type Found struct {
 	Path string
 }
 
-// Discover lists the plugins in dirs, beside the running executable, and in
-// PATH, by name. If two have one name the first counts, as for [Open].
+// Discover returns the plugins in dirs, beside the running executable, and in PATH,
+// sorted by name. If two have the same name it returns the first, which [Open] would use.
 func Discover(dirs []string) []Found {
 	var found []Found
 	seen := map[string]bool{}
@@ -43,7 +43,7 @@ func Discover(dirs []string) []Found {
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// find returns the absolute path of the binary, or an [*OpenError].
+// find returns the absolute path of the plugin's binary, or an [*OpenError].
 func find(name string, opts Options) (string, error) {
 	if !nameForm.MatchString(name) {
 		return "", &OpenError{Name: name, Reason: ErrBadName, Detail: "it must be of the form " + nameForm.String()}
@@ -58,7 +58,7 @@ func find(name string, opts Options) (string, error) {
 		}
 	}
 	if checkFile(filepath.Join("bin", wire.Prefix+name)) == nil {
-		// Note: the working directory is not searched. Anyone may have written to it.
+		// Note: the working directory is not searched, because any user may have written to it.
 		return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: fmt.Sprintf("bin/%s%s is neither beside this program nor in PATH, "+
 			"as with go run: PATH=\"$PWD/bin:$PATH\" go run ., or plugin.Options{Dirs: []string{\"bin\"}}", wire.Prefix, name)}
 	}
@@ -71,7 +71,7 @@ func find(name string, opts Options) (string, error) {
 		detail = strings.TrimPrefix(similar.Suggest(name, names), "; ")
 	}
 	if len(similar.To(name, names)) == 0 {
-		// Other vendors' plugins of that name are not known here.
+		// The name may also be that of another vendor's plugin.
 		detail += fmt.Sprintf("; lockbench's own is built with: go get -tool github.com/lockbench/lockbench/plugins/%s/%s%[1]s && go build -o bin/ tool", name, wire.Prefix)
 	}
 	return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: detail}
@@ -99,8 +99,8 @@ func checkFile(path string) error {
 	return nil
 }
 
-// searchDirs lists the directories to look in, in order. Relative entries of
-// PATH are left out, as package os/exec does.
+// searchDirs returns the directories to search, in order. It omits relative
+// entries of PATH, as package os/exec does.
 func searchDirs(dirs []string) []string {
 	all := slices.Clone(dirs)
 	if exe, err := os.Executable(); err == nil {
@@ -114,7 +114,7 @@ func searchDirs(dirs []string) []string {
 	return all
 }
 
-// escapeGlob makes Glob read dir literally.
+// escapeGlob returns dir as a pattern that matches only dir itself.
 func escapeGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }

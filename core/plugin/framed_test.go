@@ -33,8 +33,8 @@ func TestProtocolIsNegotiated(t *testing.T) {
 	}
 }
 
-// A capability that the plugin uses itself is not declared by the host's
-// end, which has no method for it.
+// The plugin uses the capability Starter itself. The backend in the host
+// must not declare Starter, because it has no method for it.
 func TestStarterStaysInThePlugin(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: newStore(t).config()})
 	capabilities := b.Properties().Capabilities
@@ -46,8 +46,8 @@ func TestStarterStaysInThePlugin(t *testing.T) {
 	}
 }
 
-// A broken data connection counts as a dead plugin: the outcome of calls
-// under way is unknown, a new process takes over, and the leases live on.
+// A plugin with a broken data connection counts as dead: the outcome of calls
+// under way is unknown, a new process replaces the plugin, and the leases live on.
 func TestBrokenDataConnectionIsReplaced(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

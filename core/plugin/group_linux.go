@@ -7,11 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait waits for the process, which leads a group, and kills the rest of the
-// group before it takes the status of the process: until then no other group
-// can get its number.
+// wait waits for the process, which leads a process group, and kills the rest of the group. Only
+// then does it reap the process, because until then no other group can get its number.
 func (p *osProcess) wait() {
-	// waitid fails when other code in this process has waited for it.
+	// waitid fails if other code in this process has already waited for the process.
 	_ = waitid(p.id, unix.WEXITED|unix.WNOWAIT)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -20,24 +19,25 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup ends p and the process group that it leads. We have not waited
-// for p. If other code in this process has, the number of p may belong by
-// now to a process or group that is not ours.
+// killGroup kills p and the process group that p leads. The caller has not
+// waited for p. If other code in this process has, the number of p may by
+// now belong to a foreign process or group.
 func killGroup(p *os.Process) {
 	err := unix.ENOSYS
-	// An error of WithHandle itself says that there is no handle.
+	// An error of WithHandle itself means that there is no pidfd; err is then still ENOSYS.
 	_ = p.WithHandle(func(handle uintptr) {
 		err, _ = unix.PidfdSendSignal(int(handle), unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP).(syscall.Errno)
 	})
 	if err == 0 || err == unix.ESRCH {
 		return
 	}
-	// This is Linux before 6.9. A process that is not waited for keeps its number.
+	// Linux before 6.9 cannot signal a group by pidfd. A process that was not reaped keeps its
+	// number.
 	if waitid(p.Pid, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG) == nil {
 		_ = unix.Kill(-p.Pid, unix.SIGKILL)
 		return
 	}
-	_ = p.Kill() // it fails only when the process has ended
+	_ = p.Kill() // fails only if the process has ended
 }
 
 func waitid(pid, options int) error {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// wait waits for the process, which leads a group. Note: this system cannot
-// wait without giving the number away. The rest of the group ends by itself,
-// as a plugin does that no host can reach.
+// wait waits for the process, which leads a process group. Note: this system cannot
+// wait without reaping, so the group's number may be reused and the group is not
+// killed. The rest of it ends by itself, as any plugin does that no host can reach.
 func (p *osProcess) wait() {
 	_ = p.cmd.Wait() // see status
 	p.mu.Lock()
@@ -17,5 +17,5 @@ func (p *osProcess) wait() {
 	p.reaped = true
 }
 
-// killGroup ends p and the process group that it leads.
+// killGroup kills p and the process group that p leads.
 func killGroup(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// longTTL is too long to wait for: a lock that is free earlier was released.
+// longTTL is longer than any wait of a test, so a lock that becomes free was released.
 const longTTL = 4 * timeout
 
-// deadHost starts a host that holds locks and waits for another one, and kills
-// it. It returns when it killed the host, and the ids of the host and its plugin.
+// deadHost starts a host that holds locks and waits for another lock, and kills the host.
+// It returns when it killed the host, and the process ids of the host and its plugin.
 func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed time.Time, host, pluginPid int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{
@@ -87,7 +87,7 @@ func TestHostDeathDelay(t *testing.T) {
 	eventually(t, timeout, "the plugin has ended", func() bool { return !plugintest.Running(pid) })
 }
 
-// A delay that is longer than the TTL is kept too: the plugin renews meanwhile.
+// A delay may be longer than the TTL, because the plugin renews the leases meanwhile.
 func TestHostDeathDelayBeyondTTL(t *testing.T) {
 	s := newStore(t)
 	const ttl, delay = 300 * time.Millisecond, 2 * time.Second
@@ -130,7 +130,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// This is longer than the plugin looks for the proof: there is nothing to poll for.
+	// The wait is longer than the plugin searches for a proof. There is no event to poll for.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))
@@ -140,7 +140,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	}
 }
 
-// Open sweeps directories of hosts that died together with their plugins.
+// Open removes the socket directories of hosts that died together with their plugins.
 func TestStaleDirectoriesAreSwept(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -149,11 +149,11 @@ func TestStaleDirectoriesAreSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", ended.Process.Pid))
-	// This directory belongs to a host that had this number before its container
-	// was started anew.
+	// This directory belongs to a host that had this process's id before its
+	// container was restarted.
 	former := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-123", os.Getpid()))
 	other := filepath.Join(temp, "lockplugin-x-123")
-	// This one belongs to a host in another PID namespace, where its number is another.
+	// This directory belongs to a host in another PID namespace, whose id means nothing here.
 	claimed := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-456", ended.Process.Pid))
 	young := filepath.Join(temp, fmt.Sprintf("lockplugin-%d-789", ended.Process.Pid))
 	long := time.Now().Add(-time.Hour)

@@ -26,11 +26,10 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// exitMoment is how long after its connections a process may end on a busy
-// machine.
+// exitMoment is how long after its connections break a process may take to end on a busy machine.
 const exitMoment = 250 * time.Millisecond
 
-// launch starts the plugin and configures it, or leaves nothing behind.
+// launch starts the plugin and configures it. If it fails, it leaves no process and no file behind.
 func (l *launcher) launch(ctx context.Context) (*process, error) {
 	if err := l.verify(); err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 	starting, cancel := context.WithTimeout(ctx, l.opts.StartTimeout)
 	defer cancel()
 	if err := l.start(starting, p); err != nil {
-		// A connection breaks a moment before its process has ended.
+		// A connection breaks shortly before its process has ended.
 		if p.run.pid() != 0 {
 			waitFor(p.run.exited, exitMoment)
 		}
@@ -58,9 +57,9 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 	return p, nil
 }
 
-// start does everything from the process to its first heartbeat.
+// start starts the process, connects to it, configures it, and waits for its first heartbeat.
 func (l *launcher) start(ctx context.Context, p *process) error {
-	// go-plugin has no ctx, so the end of ctx kills the process, and go-plugin's waits end with it.
+	// go-plugin takes no ctx, so the end of ctx kills the process, which ends go-plugin's waits.
 	stop := context.AfterFunc(ctx, p.run.kill)
 	defer stop()
 	config, err := l.clientConfig(p.run)
@@ -70,9 +69,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	client := goplugin.NewClient(config)
 	addr, err := client.Start()
 	if err != nil {
-		// Without an address Kill only waits for go-plugin's goroutines. Note:
-		// never call it, Client or Ping elsewhere: on a frozen plugin they wait
-		// for ever, and on a dead one they leak a connection.
+		// If there is no address yet, Kill only waits for go-plugin's goroutines.
+		// Note: never call Kill, Client or Ping elsewhere. On a frozen plugin
+		// these calls wait for ever, and on a dead plugin they leak a connection.
 		client.Kill()
 		return err
 	}
@@ -103,9 +102,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	return p.openSession(ctx)
 }
 
-// connectData opens the data path of protocol version 2. A wrapper that
-// starts the plugin as its child is no impostor, but looks like one. Behind
-// a wrapper the operations go over the connection that mutual TLS protects.
+// connectData opens the data path of protocol version 2. If a wrapper has started the
+// plugin as its child, the process at the other end has an unexpected id, as an impostor
+// would. The operations then use protocol version 1, whose connection mutual TLS protects.
 func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
 	if !slices.Contains(p.props.Capabilities, driver.CapWithdraw) {
 		return l.fail(ErrVersion, "its protocol has no Withdraw: take host and plugin from one release")
@@ -124,10 +123,10 @@ func (l *launcher) connectData(ctx context.Context, p *process, path string) err
 }
 
 // clientConfig returns go-plugin's configuration for starting the process.
-// Its own AutoMTLS is off: see [wire.Certificate].
+// go-plugin's AutoMTLS is off: see [wire.Certificate].
 func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) {
 	env := environ(l.opts.Env)
-	var secure *tls.Config // go-plugin enters the plugin's certificate
+	var secure *tls.Config // go-plugin adds the plugin's certificate
 	if !l.opts.NoMTLS {
 		c, err := wire.NewCertificate()
 		if err != nil {
@@ -149,16 +148,17 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		TLSConfig:        secure,
-		StartTimeout:     l.opts.StartTimeout + time.Second, // our ctx ends first
+		StartTimeout:     l.opts.StartTimeout + time.Second, // the ctx of launch ends first
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir.path},
-		// We return or log ourselves what go-plugin would log.
+		// This package returns or logs what go-plugin would log.
 		Logger: hclog.NewNullLogger(),
 	}, nil
 }
 
-// dial connects to a plugin, and calls connected with each connection. Note: go-plugin's own
-// client opens two more streams, which are useless here and cannot be closed in every state.
+// dial returns a gRPC connection to a plugin, and calls connected with each network connection.
+// Note: go-plugin's own client opens two more streams, which are useless here and cannot always be
+// closed.
 func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if config != nil {
@@ -176,11 +176,11 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 		}))...)
 }
 
-// refusal is the plugin's own answer to Configure.
+// refusal is an error that the plugin itself returned from Configure.
 type refusal struct{ error }
 
-// diagnose turns a failed start into an error that names the fault. The
-// process has ended, by itself or because we killed it.
+// diagnose returns an error that says why the start failed. The process has
+// ended; byItself says whether it ended without being killed by this host.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal
 	if errors.As(err, &refused) {
@@ -194,7 +194,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()
-	case run.pid() == 0 && !errors.Is(err, context.Canceled): // starting ended before there was a process
+	case run.pid() == 0 && !errors.Is(err, context.Canceled): // there is no process, and not because ctx ended
 		open = l.badBinary(err)
 	case starting.Err() != nil:
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)
@@ -217,14 +217,14 @@ func (l *launcher) badBinary(err error) *OpenError {
 	reason := ErrNotPlugin
 	switch {
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrNotExist):
-		reason = ErrNotExecutable // perhaps only its interpreter is missing
+		reason = ErrNotExecutable // or only its interpreter is missing
 	case exhausted(err):
 		reason = ErrExhausted
 	}
 	return l.failed(reason, err)
 }
 
-// badHandshake returns nil when the handshake is well.
+// badHandshake returns the error about the handshake line, or nil if the handshake is correct.
 func (l *launcher) badHandshake(line string, err error) *OpenError {
 	fields := strings.Split(line, "|")
 	core, coreErr := strconv.Atoi(fields[0])

@@ -20,15 +20,15 @@ const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
 	// maxTail bounds the last lines on standard error, which are part of every error until
-	// there is a new process. maxTailLine bounds one of these lines. Both are in bytes.
+	// a new process runs. maxTailLine bounds one of these lines. Both are in bytes.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4
 )
 
-// tail holds the last lines of a text.
+// tail holds the last lines of an output.
 type tail []string
 
-// add keeps line, and as many of the last lines as fit with it.
+// add appends line, and drops the oldest lines beyond the limits.
 func (t *tail) add(line string) {
 	*t = append(*t, wire.BoundTo(line, maxTailLine))
 	*t = (*t)[max(0, len(*t)-tailLines):]
@@ -41,19 +41,19 @@ func (t *tail) add(line string) {
 	}
 }
 
-// lineLog turns a plugin's standard error into log records: hclog's JSON
-// lines at their level, any other line as debug text. It keeps the last
-// lines of plain text, because a crash leaves such lines.
+// lineLog turns a plugin's standard error into log records. A JSON line of
+// hclog keeps its level, and any other line is logged at level Debug. lineLog
+// also keeps the last lines of plain text, because a crash leaves such lines.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor
 
 	mu    sync.Mutex
 	tail  tail
-	trace bool // the rest is the stack trace of a crash
+	trace bool // all further lines are the stack trace of a crash
 }
 
-// read logs r's lines until it ends.
+// read logs the lines of r until r ends.
 func (l *lineLog) read(r io.Reader) {
 	lines := bufio.NewReaderSize(r, maxLogLine)
 	for {
@@ -97,7 +97,7 @@ func (l *lineLog) keep(text string) {
 	l.tail.add(text)
 }
 
-// last returns the lines kept so far.
+// last returns the lines that were kept so far.
 func (l *lineLog) last() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,8 +140,8 @@ func (l *lineLog) parseHclog(text string) (slog.Level, string, []slog.Attr, erro
 	return level, message, attrs, nil
 }
 
-// redact drops secrets from parsed JSON. Languages other than Go escape
-// other characters, which hides a secret in the raw line from the redactor.
+// redact removes secrets from v, which is parsed JSON. In the raw line a secret may be hidden,
+// because languages other than Go escape other characters.
 func (l *lineLog) redact(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -160,12 +160,12 @@ func (l *lineLog) redact(v any) any {
 	return v
 }
 
-// maxHandshake bounds how much of the first line on standard output is kept.
+// maxHandshake is how many bytes of the first line on standard output are kept.
 const maxHandshake = 4 << 10
 
-// firstLine passes the first line on and drops the rest. go-plugin stops
-// reading at a line that is too long for it, and the plugin would then wait
-// for ever for room in the pipe.
+// firstLine is the plugin's standard output. firstLine returns the first line
+// and discards the rest itself: go-plugin stops reading at a line that is too
+// long for it, and the plugin would then wait for ever for room in the pipe.
 type firstLine struct {
 	*os.File
 	mu   sync.Mutex
@@ -188,7 +188,7 @@ func (f *firstLine) Read(b []byte) (int, error) {
 	f.line = append(f.line, line[:min(len(line), maxHandshake-len(f.line))]...)
 	f.done = over
 	if len(f.line) == maxHandshake {
-		return n, io.EOF // no handshake: the start fails, which ends the process
+		return n, io.EOF // this is no handshake: the start fails, which ends the process
 	}
 	if err != nil {
 		err = ended(err)
@@ -202,7 +202,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended returns io.EOF for the end of the output, and for the end of the time to wait for it.
+// ended returns io.EOF at the end of the output, and when the read deadline has passed.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF
@@ -219,7 +219,7 @@ func (f *firstLine) text() string {
 	return strings.TrimSpace(string(f.line))
 }
 
-// closeAll closes the ends of pipes. A nil file belongs to a pipe that did not open.
+// closeAll closes ends of pipes. The file of a pipe that could not be opened is nil.
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		f.Close()

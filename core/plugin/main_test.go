@@ -26,8 +26,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// TestMain lets this binary be a host process or, under the name of a
-// plugin, that plugin.
+// TestMain lets this binary also run as a host process or, if its name is
+// that of a plugin, as that plugin.
 func TestMain(m *testing.M) {
 	switch name := filepath.Base(os.Args[0]); {
 	case name == "lockplugin-far":
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// link makes this binary the plugin called name, and returns its path.
+// link makes a link to this binary with the name of the plugin name, and returns its path.
 func link(t drivertest.T, name string) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -60,7 +60,7 @@ func link(t drivertest.T, name string) string {
 }
 
 // farSpec is a backend whose store is a memory store in the test process, so
-// that it outlives plugins and hosts.
+// that the store outlives plugins and hosts.
 var farSpec = driver.Spec{
 	Name: "far",
 	Doc:  "a store in the test process",
@@ -134,8 +134,7 @@ func (f *far) Check(ctx context.Context) error {
 	return err
 }
 
-// Inspect crashes, breaks the data connections or logs 2 MiB when it is asked
-// to.
+// Inspect crashes, breaks the data connections or logs 2 MiB for some names.
 func (f *far) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	switch name {
 	case "panic":
@@ -150,7 +149,7 @@ func (f *far) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	return f.Link.Inspect(ctx, name)
 }
 
-// hangUp shuts down every connection that came over the data socket.
+// hangUp shuts down every connection of the data socket.
 func hangUp() {
 	for fd := range 1024 {
 		name, err := syscall.Getsockname(fd)
@@ -162,10 +161,10 @@ func hangUp() {
 
 func (f *far) Close(context.Context) error { return f.conn.Close() }
 
-// store is the far end of far: a memory store behind a socket.
+// store is the store of the backend far: a memory store behind a socket.
 type store struct {
 	socket string
-	local  driver.Backend // without a wire
+	local  driver.Backend // the same store without the wire protocol
 }
 
 func newStore(t drivertest.T) *store {
@@ -189,7 +188,7 @@ func newStore(t drivertest.T) *store {
 		<-ended
 		os.RemoveAll(dir)
 	})
-	// The first of the hosts would have to configure it.
+	// The store must be configured once, and no host does that.
 	conn, err := grpc.NewClient("unix:"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -211,7 +210,7 @@ func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) 
 func (h *storeHost) SessionBegan() (ended func())    { return func() {} }
 func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
 
-// bad is a plugin that is bad in the way that its name says.
+// bad runs a bad plugin. how, which is its name, says what is wrong with it.
 func bad(how string) {
 	switch how {
 	case "crash":
@@ -255,7 +254,7 @@ func bad(how string) {
 	os.Exit(1)
 }
 
-// mute completes the handshake and accepts connections, and never sends a byte.
+// mute completes the handshake and accepts connections, but never sends a byte.
 func mute() {
 	listener, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s"))
 	if err != nil {
@@ -269,5 +268,4 @@ func mute() {
 	}
 }
 
-// memoryMain is the plugin that every installation has.
 const memoryMain = "github.com/lockbench/lockbench/plugins/memory/lockplugin-memory"

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// refused opens a plugin that must not open. It checks that no process or
-// other resource is left, and that Open did not wait past the start timeout.
+// refused opens a plugin for which Open must fail with want. It checks that no process
+// or other resource is left, and that Open did not take longer than the start timeout.
 func refused(t *testing.T, name string, opts plugin.Options, want error, texts ...string) error {
 	t.Helper()
 	before := census(t)
@@ -45,8 +45,8 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
-// opened expects that the plugin opens, and closes it: an open plugin starts
-// goroutines later, too, during the census of a refusal.
+// opened checks that the plugin opens, and closes it again. An open plugin
+// would start goroutines later, which the census of refused would count.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })
@@ -128,7 +128,7 @@ func TestOpenFindsByName(t *testing.T) {
 	refused(t, "memroy", plugin.Options{Dirs: []string{dir}}, plugin.ErrNotFound, "did you mean memory?")
 	refused(t, "nothing", plugin.Options{}, plugin.ErrNotFound,
 		"go get -tool github.com/lockbench/lockbench/plugins/nothing/lockplugin-nothing && go build -o bin/ tool")
-	// The directory looks as "go build -o bin/ tool" leaves it, for "go run .".
+	// The directory has a binary as "go build -o bin/ tool" makes it, for "go run .".
 	t.Chdir(t.TempDir())
 	if err := errors.Join(os.Mkdir("bin", 0o700), os.WriteFile("bin/lockplugin-own", nil, 0o700)); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestOpenFindsByName(t *testing.T) {
 	if len(found) == 0 || found[0] != (plugin.Found{Name: "memory", Path: filepath.Join(dir, "lockplugin-memory")}) {
 		t.Errorf("Discover found %v", found)
 	}
-	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}}) // last: refused counts goroutines
+	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}}) // last, because refused counts goroutines
 }
 
 func TestOpenChecksTheChecksum(t *testing.T) {
@@ -208,8 +208,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// The plugin of another backend would lock in another store, where it excludes
-// no host. The plugin itself says which backend it is, and not its file's name.
+// The plugin of another backend would lock in another store, where it excludes no host.
+// Open compares the name that the plugin itself reports, and not the name of the file.
 func TestOpenComparesTheName(t *testing.T) {
 	memory := plugintest.Build(t, memoryMain)
 	misnamed := filepath.Join(t.TempDir(), "lockplugin-redis")

@@ -14,53 +14,53 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Options say how [Open] finds and runs a plugin. Nil and zero mean the
-// documented default.
+// Options say how [Open] finds and runs a plugin. Nil and zero fields mean
+// the documented defaults.
 type Options struct {
 	// Config is the backend's configuration; Describe lists its keys.
 	Config driver.Config
-	// Path is the path of the binary, which may have any name. "" looks for
-	// lockplugin-NAME in Dirs, beside the running executable, and in PATH, in
-	// this order. Open refuses a binary that any user of the machine could
-	// replace, or that turns out to be of another backend than the requested one.
+	// Path is the path of the binary, which may have any name. If Path is "",
+	// Open looks for lockplugin-NAME in Dirs, beside the running executable, and
+	// in PATH, in this order. Open refuses a binary that any user of the machine
+	// could replace, or that belongs to another backend than the requested one.
 	Path string
 	Dirs []string
-	// Checksums is a file as sha256sum writes it. When given, the binary must
-	// be in it, by its base name, with the right sum.
+	// Checksums is the path of a file in the format of sha256sum. If it is
+	// set, the file must have the right sum for the base name of the binary.
 	Checksums string
 	// NoMTLS turns mutual TLS off, for plugins in languages whose go-plugin
-	// library has none. The socket is in a directory that only this user can
-	// enter, with and without TLS.
+	// library does not support it. With and without TLS, the socket is in a
+	// directory that only this user can enter.
 	NoMTLS bool
-	// Logger gets the plugin's log, at the plugin's levels, on a separate
-	// goroutine. Only Close and an Open that fails wait for that goroutine, for
-	// half a second. While it blocks, 1 MiB of lines waits for it. More lines
-	// are dropped, and their number is logged. Default: slog.Default().
+	// Logger gets the plugin's log, at the plugin's levels, from a separate
+	// goroutine. Only Close and an Open that fails wait for that goroutine, for at
+	// most half a second. While Logger blocks, up to 1 MiB of lines are queued.
+	// Further lines are dropped, and their number is logged. Default: slog.Default().
 	Logger *slog.Logger
-	// StartTimeout bounds a start, until the plugin has taken its
-	// configuration. Not negative. Default 5 s.
+	// StartTimeout bounds the start of a plugin, including its
+	// configuration. StartTimeout must not be negative. Default 5 s.
 	StartTimeout time.Duration
 	// OnHostDeath says what the plugin does with this host's leases when this
-	// process dies. Default: it releases them at once.
+	// process dies. By default the plugin releases them at once.
 	OnHostDeath Policy
-	// Protocol is the version of the protocol: 1 makes one call per operation, 2
-	// batches them over a separate socket. 0, the default, is the highest
-	// version that the plugin speaks.
+	// Protocol is the version of the protocol. Version 1 makes one gRPC call per
+	// operation, and version 2 sends batches of operations over a separate
+	// socket. 0, the default, means the highest version that the plugin supports.
 	Protocol int
-	// Env are variables ("KEY=value") that the plugin gets beside the few that
-	// it inherits: paths, time zone, language, TLS roots, Go runtime settings,
-	// and where to write profiles.
+	// Env lists variables ("KEY=value") that the plugin gets in addition to
+	// the few that it inherits: paths, time zone, language, TLS roots, Go
+	// runtime settings, and where to write profiles.
 	Env []string
 }
 
 // Policy says what happens to the leases of a dead host.
 type Policy struct {
-	// Abandon leaves them to their TTL.
+	// Abandon makes the plugin leave the leases to expire with their TTL.
 	Abandon bool
-	// Delay, not negative, is how long after the host's death the plugin
-	// releases them: for writes in flight and children of the host. The plugin
-	// renews them meanwhile, however short their TTL is. If the plugin ends too,
-	// or cannot reach the store, they end with their TTL.
+	// Delay is how long after the host's death the plugin releases the leases, to allow
+	// for writes in flight and for children of the host. Delay must not be negative.
+	// Meanwhile the plugin renews the leases, however short their TTL is. If the plugin
+	// ends too, or cannot reach the store, the leases expire with their TTL.
 	Delay time.Duration
 }
 
@@ -70,14 +70,14 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-// Open starts the plugin of the backend called name and returns it as a
-// backend. It fails with an [*OpenError] for a binary that is missing or bad,
-// and with an error wrapping [driver.ErrConfig] for a wrong configuration, and
-// leaves no process then. A store that is down is no error yet: ask Check.
+// Open starts the plugin of the backend called name and returns a backend that
+// uses it. For a binary that is missing or bad, the error is an [*OpenError]; for
+// a wrong configuration, it wraps [driver.ErrConfig]. After an error no process
+// is left. If only the store is down, Open returns no error; Check reports that.
 //
-// The backend's Properties always declare [driver.CapWatcher]. Its Close
-// returns within about 3 s, sooner when ctx ends, and leaves no process,
-// socket or goroutine, even when the plugin is frozen.
+// The backend's Properties always declare [driver.CapWatcher]. The
+// backend's Close returns within about 3 s, or sooner if ctx ends, and
+// leaves no process, socket or goroutine, even if the plugin is frozen.
 func Open(ctx context.Context, name string, opts *Options) (driver.Backend, error) {
 	l, err := newLauncher(name, opts)
 	if err != nil {
@@ -92,8 +92,8 @@ func Open(ctx context.Context, name string, opts *Options) (driver.Backend, erro
 	return newBackend(l, p), nil
 }
 
-// ProcessOf returns the process id of the plugin behind a backend from
-// [Open]. ok is false while there is no process, and for other backends.
+// ProcessOf returns the process id of the plugin behind a backend from [Open]. ok
+// is false while there is no process, and for a backend that is not from Open.
 func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	own, isOurs := b.(*backend)
 	if !isOurs {
@@ -106,7 +106,7 @@ func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	return p.run.pid(), true
 }
 
-// launcher knows how to start one plugin, again and again.
+// launcher starts one plugin, again after each death.
 type launcher struct {
 	name    string
 	path    string
@@ -146,8 +146,8 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	return l, nil
 }
 
-// looksSecret guesses until the plugin has told which keys are secret. A
-// plugin in Go knows it from the start, and keeps secrets out of its log.
+// looksSecret guesses whether a key is secret, until the plugin has said which keys are.
+// A plugin in Go knows its secret keys from the start, and keeps them out of its log.
 func looksSecret(key, value string) bool {
 	for _, word := range []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"} {
 		if strings.Contains(key, word) {
@@ -157,7 +157,7 @@ func looksSecret(key, value string) bool {
 	return strings.Contains(value, "@") // as in user:password@host
 }
 
-// versions are the protocol versions to offer.
+// versions returns the protocol versions that the host offers to the plugin.
 func (l *launcher) versions() []int {
 	if l.opts.Protocol != 0 {
 		return []int{l.opts.Protocol}
@@ -179,7 +179,7 @@ func (l *launcher) setup() wire.Setup {
 	}
 }
 
-// failed is fail with the error cause.
+// failed is fail with cause as the detail and the wrapped error.
 func (l *launcher) failed(reason, cause error) *OpenError {
 	open := l.fail(reason, "%v", cause)
 	open.Cause = cause
@@ -190,7 +190,7 @@ func (l *launcher) fail(reason error, format string, args ...any) *OpenError {
 	return &OpenError{Name: l.name, Path: l.path, Reason: reason, Detail: wire.Bound(fmt.Sprintf(format, args...))}
 }
 
-// Reasons of an [OpenError].
+// Reasons of an [OpenError]; test with errors.Is.
 var (
 	ErrBadName       = errors.New("not a name of a plugin")
 	ErrNotFound      = errors.New("plugin not found")
@@ -209,15 +209,15 @@ var (
 	ErrNoMTLS        = errors.New("plugin cannot do mutual TLS")
 )
 
-// OpenError says why a plugin could not be started. Reason is one of the
-// errors of this package, and what errors.Is compares with.
+// OpenError says why a plugin could not be started. OpenError wraps Reason,
+// which is one of the errors of this package.
 type OpenError struct {
-	Name   string // of the backend
-	Path   string // of the binary, "" when none was found
+	Name   string // name of the backend
+	Path   string // path of the binary, or "" if none was found
 	Reason error
 	Detail string
 	Stderr []string // the last lines that the plugin wrote, without secrets
-	Cause  error    // nil, or another error that the failure wraps: a ctx error, for example
+	Cause  error    // nil, or another error that the OpenError wraps, such as ctx.Err()
 }
 
 func (e *OpenError) Error() string {
@@ -236,7 +236,7 @@ func (e *OpenError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives Reason and, where there is one, Cause.
+// Unwrap returns Reason and, if it is not nil, Cause.
 func (e *OpenError) Unwrap() []error {
 	if e.Cause == nil {
 		return []error{e.Reason}

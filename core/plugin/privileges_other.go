@@ -2,6 +2,6 @@
 
 package plugin
 
-// checkPrivileges accepts every binary: this system gives none of them privileges
-// that we look for.
+// checkPrivileges accepts every binary: it does not look for privileges on this
+// system.
 func checkPrivileges(string) error { return nil }

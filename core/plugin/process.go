@@ -16,9 +16,9 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Budgets of an orderly end; together they stay below 3 s.
+// Time limits of an orderly end. Together they stay below 3 s.
 const (
-	closeCall = time.Second            // for the plugin to close its backend
+	closeCall = time.Second            // for the plugin's backend to close
 	closeExit = time.Second            // then for the process to end
 	killExit  = 500 * time.Millisecond // then for the killed process to be gone
 )
@@ -32,16 +32,16 @@ type process struct {
 	data  *frame.Link // the data path in protocol version 2, nil in version 1
 	props driver.Properties
 
-	ctx    context.Context // ends with the process
+	ctx    context.Context // ends when abort has ended the process
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	once sync.Once
-	dead chan struct{} // closed when the process is to be given up
-	err  error         // the reason, set before dead is closed
+	dead chan struct{} // closed when the process must be replaced
+	err  error         // why the process must be replaced, set before dead is closed
 
-	suspect chan struct{} // asks for a heartbeat now
-	echo    chan uint64   // the newest heartbeat that came back
+	suspect chan struct{} // asks for an immediate heartbeat
+	echo    chan uint64   // number of the newest heartbeat that came back
 }
 
 func newProcess(run *osProcess) *process {
@@ -79,7 +79,7 @@ func (p *process) openSession(ctx context.Context) error {
 	return nil
 }
 
-// giveUp marks the process as dead; the first cause counts.
+// giveUp marks the process as dead. Only the first call has an effect.
 func (p *process) giveUp(cause error) {
 	p.once.Do(func() {
 		p.err = cause
@@ -87,7 +87,7 @@ func (p *process) giveUp(cause error) {
 	})
 }
 
-// watchExit sees the end of the process within a millisecond.
+// watchExit gives the process up within about a millisecond after its end.
 func (p *process) watchExit() {
 	select {
 	case <-p.run.exited:
@@ -96,7 +96,7 @@ func (p *process) watchExit() {
 	}
 }
 
-// ended says how the process ended. A process that crashed has printed the reason.
+// ended returns an error that says how the process ended, with its last output if it crashed.
 func (p *process) ended() error {
 	err := fmt.Errorf("process %d ended: %s", p.run.pid(), p.run.outcome())
 	if !p.run.crashed() {
@@ -109,8 +109,8 @@ func (p *process) ended() error {
 	return err
 }
 
-// stop ends the process in order: it closes its backend and exits by itself.
-// After that, or when ctx ends, it is killed.
+// stop ends the process in order: the plugin closes its backend and exits by
+// itself. stop kills it if it does not exit in time or ctx ends.
 func (p *process) stop(ctx context.Context) error {
 	defer p.abort()
 	if p.run.hasExited() || p.run.stopped() {
@@ -136,8 +136,8 @@ func (p *process) stop(ctx context.Context) error {
 	return err
 }
 
-// abort kills the process if it still runs, and waits until nothing of it is
-// left. The wait is bounded: a process that the kernel cannot kill stays behind.
+// abort kills the process if it still runs, and waits until the process and its connections
+// are gone. The wait is bounded, because the kernel may be unable to kill a process.
 func (p *process) abort() {
 	p.giveUp(driver.ErrClosed)
 	p.run.kill()
@@ -150,7 +150,7 @@ func (p *process) abort() {
 		p.data.Close()
 	}
 	if p.conn != nil {
-		_ = p.conn.Close() // conn belongs to this process alone, and is closed once
+		_ = p.conn.Close() // fails only for a second Close, and this is the only one
 	}
 	p.wg.Wait()
 	p.run.dir.remove()
@@ -167,17 +167,17 @@ func waitFor(done <-chan struct{}, most time.Duration) {
 
 const (
 	beatEvery = time.Second
-	// stoppedLimit is how long a process that is stopped by a signal may leave a
+	// stoppedLimit is how long a process that a signal has stopped may leave a
 	// heartbeat without an answer. silentLimit is the same for a process that is
-	// not stopped, and may just lack CPU time.
+	// not stopped, because it may only lack CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
-	// beatSlice is the grain in which the time without an answer is counted.
+	// beatSlice is the length of the slices in which the time without an answer is counted.
 	beatSlice = 25 * time.Millisecond
 )
 
-// receive hands on the heartbeats that come back. The stream ends with the
-// process, or shortly before.
+// receive passes the heartbeats that come back to answered. The stream ends
+// with the process, or shortly before.
 func (p *process) receive(s wire.Session) {
 	for {
 		beat, err := s.Recv()
@@ -186,14 +186,14 @@ func (p *process) receive(s wire.Session) {
 			return
 		}
 		select {
-		case <-p.echo: // only the newest matters
+		case <-p.echo: // only the newest heartbeat matters
 		default:
 		}
 		p.echo <- beat.Seq
 	}
 }
 
-// connectionError prefers the exit status, which follows within a moment, as the error.
+// connectionError returns how the process ended, if it ends within exitMoment, and otherwise err.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {
@@ -203,7 +203,7 @@ func (p *process) connectionError(which string, err error) error {
 }
 
 // heartbeats sends a heartbeat every second, and at once when a call has reached
-// its deadline. It gives the process up when a heartbeat is not answered.
+// its deadline. heartbeats gives the process up if a heartbeat is not answered.
 func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
@@ -215,7 +215,7 @@ func (p *process) heartbeats(s wire.Session) {
 			return
 		}
 		if err := s.Send(&lockpb.Heartbeat{Seq: seq}); err != nil {
-			return // receive learns the cause
+			return // receive gets the cause
 		}
 		if !p.answered(seq) {
 			p.giveUp(fmt.Errorf("process %d is frozen: it does not answer heartbeats", p.run.pid()))
@@ -225,9 +225,9 @@ func (p *process) heartbeats(s wire.Session) {
 	}
 }
 
-// answered waits for heartbeat seq. It counts only time in which this
-// process itself ran, slice by slice. After a pause of the host, or on a
-// machine that gives it no CPU time, the plugin gets a fresh chance.
+// answered waits for heartbeat seq. answered counts only the time in which
+// this host process itself ran, slice by slice. A pause of the host, or a
+// lack of CPU time, thus does not make a plugin look frozen.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()
@@ -256,7 +256,7 @@ func (p *process) answered(seq uint64) bool {
 	}
 }
 
-// doubt asks for a heartbeat now.
+// doubt asks for an immediate heartbeat.
 func (p *process) doubt() {
 	select {
 	case p.suspect <- struct{}{}:

@@ -22,39 +22,39 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifelineFd is the number of the lifeline in the plugin: the first of
-// exec.Cmd's ExtraFiles.
+// lifelineFd is the number of the lifeline's descriptor in the plugin: that
+// of the first of exec.Cmd's ExtraFiles.
 const lifelineFd = 3
 
-// drainFor is how long the output of a process that ended is still read: its
-// child may hold the other end for ever.
+// drainFor is how long the output of a process that ended is still read. The time is
+// bounded because a child of the process may hold the other end of the pipe for ever.
 const drainFor = 250 * time.Millisecond
 
-// osProcess is one run of a plugin binary, from go-plugin's point of view. The host
-// starts it itself, because go-plugin passes its standard input and process group
-// on to a plugin, gives it no lifeline, and waits for a process without a limit.
+// osProcess is one run of a plugin binary. osProcess is a runner for go-plugin,
+// because go-plugin's own runner passes the host's standard input and process group
+// on to the plugin, gives it no lifeline, and waits for a process without a limit.
 type osProcess struct {
 	path     string
-	dir      *socketDir // ours to remove
+	dir      *socketDir // for this run's sockets; process.abort removes it
 	log      *lineLog
-	lifeline *os.File // the host's end; the plugin sees its end when the host dies
+	lifeline *os.File // the host's end of the pipe; the kernel closes it when the host dies
 
 	mu      sync.Mutex
-	killed  bool // set even if it was not started yet
-	reaped  bool // after this its number may belong to another process
+	killed  bool // kill was called, perhaps before the start
+	reaped  bool // the process was waited for: its number may now belong to another process
 	cmd     *exec.Cmd
 	id      int         // 0 before the start
-	behind  *os.Process // the process that serves in its place, when it is a wrapper
+	behind  *os.Process // the process that serves, if the started process is a wrapper
 	stdout  *firstLine
 	exited  chan struct{} // closed when the process was reaped
-	drained chan struct{} // closed when its stderr was read to the end
+	drained chan struct{} // closed when stderr was read to the end
 }
 
 func newOSProcess(path string, dir *socketDir, log *lineLog) *osProcess {
 	return &osProcess{path: path, dir: dir, log: log, exited: make(chan struct{}), drained: make(chan struct{})}
 }
 
-// adopt is goplugin.ClientConfig.RunnerFunc: spec has the environment.
+// adopt implements goplugin.ClientConfig.RunnerFunc. spec has the environment for the process.
 func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runner, error) {
 	cmd := exec.Command(p.path)
 	cmd.Env = append(spec.Env,
@@ -65,8 +65,8 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	if own, ok := proc.Of(os.Getpid()); ok {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
-	// A terminal's Ctrl-C is for the host, which still needs its plugin. And a
-	// group can be killed as a whole, with a wrapper and the wrapper's children.
+	// A terminal's Ctrl-C does not reach a separate group: the host, which gets it, still needs
+	// the plugin. And a group can be killed as a whole, with a wrapper and the wrapper's children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,24 +104,24 @@ func (p *osProcess) Start(context.Context) error {
 	return nil
 }
 
-// reap waits for the process; the goroutine that waits for exited owns it.
+// reap waits for the process and frees its resources. At its end, reap closes exited.
 func (p *osProcess) reap(stderr *os.File) {
 	p.wait()
 	if p.status() == nil {
-		_ = p.cmd.Process.Release() // it closes a descriptor, and does not fail
+		_ = p.cmd.Process.Release() // closes a descriptor, and does not fail
 	}
 	p.mu.Lock()
 	p.forgetBehind()
 	p.mu.Unlock()
 	p.lifeline.Close()
-	// A closed pipe has no deadline, and needs none.
+	// SetReadDeadline fails for a closed pipe, which needs no deadline.
 	_ = p.stdout.SetReadDeadline(time.Now().Add(drainFor))
 	_ = stderr.SetReadDeadline(time.Now().Add(drainFor))
 	close(p.exited)
 }
 
-// finish runs cmd, which leads a group, to its end or that of ctx, and ends the rest
-// of the group. Its error is the error of the start; status has the rest.
+// finish runs cmd, which leads a process group, until cmd or ctx ends, and kills the rest
+// of the group. It returns only an error of the start; see status for how cmd ended.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -134,7 +134,7 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	p.mu.Unlock()
 	if err == nil {
-		// Note: cmd has no context of its own. Its Wait, under p.mu, would wait for kill.
+		// Note: cmd has no context. Its Wait, under p.mu, would wait for kill, which locks p.mu.
 		stop := context.AfterFunc(ctx, p.kill)
 		defer stop()
 		p.wait()
@@ -142,8 +142,8 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// kill ends the process and its children with SIGKILL, or keeps it from
-// being started. It may be called at any time, and does not wait.
+// kill ends the process and its children with SIGKILL, or prevents its
+// start. It may be called at any time, and does not wait.
 func (p *osProcess) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,12 +157,12 @@ func (p *osProcess) pid() int {
 	return p.id
 }
 
-// status says how the process ended, once exited is closed. It is nil when
-// that is not known: the host ignores SIGCHLD, or waits for all its
-// children, as the first process of a container does.
+// status returns how the process ended, once exited is closed. It returns
+// nil if that is unknown, because the host ignores SIGCHLD or waits for all
+// its children itself, as the first process of a container does.
 func (p *osProcess) status() *os.ProcessState { return p.cmd.ProcessState }
 
-// byItself reports, once exited is closed, whether the process ended without being killed by us.
+// byItself reports, once exited is closed, whether the process ended without a kill by this host.
 func (p *osProcess) byItself() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,14 +173,14 @@ func (p *osProcess) byItself() bool {
 	return !p.killed || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL
 }
 
-// crashed reports, once exited is closed, whether the process may have
-// printed why it ended: no signal ended it, as far as we know.
+// crashed reports, once exited is closed, whether the process may have printed
+// why it ended. The process may have, unless a signal is known to have ended it.
 func (p *osProcess) crashed() bool { return p.status() == nil || p.status().Exited() }
 
-// succeeded reports, once exited is closed, whether its status was 0.
+// succeeded reports, once exited is closed, whether the exit status was 0.
 func (p *osProcess) succeeded() bool { return p.status() != nil && p.status().Success() }
 
-// outcome says how the process ended, once exited is closed: "exit status 3".
+// outcome returns how the process ended, once exited is closed, such as "exit status 3".
 func (p *osProcess) outcome() string {
 	if p.status() == nil {
 		return "unknown: the host itself reaped it"
@@ -197,17 +197,16 @@ func (p *osProcess) hasExited() bool {
 	}
 }
 
-// Wait implements runner.AttachedRunner; go-plugin calls it when it has read
-// standard output to the end.
+// Wait implements runner.AttachedRunner. go-plugin calls it after it has
+// read standard output to the end.
 func (p *osProcess) Wait(context.Context) error {
 	<-p.exited
 	p.stdout.Close()
 	return nil
 }
 
-// Kill implements runner.AttachedRunner. go-plugin calls it after a failed
-// start too. A process that is ending by itself is left to end, so that its
-// status gives the reason.
+// Kill implements runner.AttachedRunner. go-plugin calls it after a failed start too. Kill waits a
+// moment for a process that is ending by itself, so that its status gives the reason.
 func (p *osProcess) Kill(context.Context) error {
 	if p.pid() != 0 {
 		waitFor(p.exited, exitMoment)
@@ -222,14 +221,14 @@ func (p *osProcess) ID() string { return strconv.Itoa(p.pid()) }
 // Stdout implements runner.Runner.
 func (p *osProcess) Stdout() io.ReadCloser { return p.stdout }
 
-// Stderr implements runner.Runner. Note: go-plugin's reader of log lines
-// panics on a line such as {"@message":1}; we read standard error ourselves.
+// Stderr implements runner.Runner. Note: go-plugin's reader of log lines panics on a
+// line such as {"@message":1}, so it gets nothing, and lineLog reads standard error.
 func (p *osProcess) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
 // Name implements runner.Runner.
 func (p *osProcess) Name() string { return p.path }
 
-// Diagnose implements runner.Runner; [launcher.diagnose] knows more.
+// Diagnose implements runner.Runner. It returns nothing, because [launcher.diagnose] says more.
 func (p *osProcess) Diagnose(context.Context) string { return "" }
 
 // PluginToHost implements runner.AddrTranslator.
@@ -242,9 +241,9 @@ func (p *osProcess) HostToPlugin(network, address string) (string, string, error
 	return network, address, nil
 }
 
-// inherited lists the variables of the host that a plugin gets: those that a
-// network client and the Go runtime need. All other variables of the host,
-// which often hold secrets, are withheld.
+// inherited lists the environment variables of the host that a plugin gets:
+// those that a network client and the Go runtime need. The plugin does not
+// get the others, because they often hold secrets.
 var inherited = []string{
 	"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"GODEBUG", "GOTRACEBACK", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GORACE", "GOCOVERDIR",
@@ -262,9 +261,9 @@ func environ(extra []string) []string {
 	return append(env, extra...)
 }
 
-// servedBy notes the process at the other end of conn. If the host has
-// started a wrapper, that is another process, which may have left the
-// process group: an init gives its child a new session.
+// servedBy records the process at the other end of conn, if that is not the process that was
+// started. The two differ if the host has started a wrapper. The process that serves may
+// have left the process group, because some wrappers start their child in a new session.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -280,8 +279,8 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	// Without a handle its number may belong to another process when it is used;
-	// and only a process that was started for this host may be ended.
+	// Without a pidfd, the number may belong to another process by the time it
+	// is used. And this host may only kill a process that was started for it.
 	if behind.WithHandle(func(uintptr) {}) != nil || !p.startedForUs(pid) {
 		_ = behind.Release() // it does not fail
 		return
@@ -294,7 +293,7 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	}
 }
 
-// forgetBehind lets go of a process that has been ended. The caller holds mu.
+// forgetBehind releases p.behind, which was killed before. The caller must hold mu.
 func (p *osProcess) forgetBehind() {
 	if p.behind != nil {
 		_ = p.behind.Release() // it does not fail
@@ -302,14 +301,14 @@ func (p *osProcess) forgetBehind() {
 	}
 }
 
-// startedForUs reports whether a process has this host's socket directory in its
-// environment. Only the plugin and the processes that it has started have it.
+// startedForUs reports whether process pid has this run's socket directory in its
+// environment. Only the plugin and the processes that it started have it there.
 func (p *osProcess) startedForUs(pid int) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && strings.Contains("\x00"+string(env), "\x00"+wire.EnvDir+"="+p.dir.path+"\x00")
 }
 
-// end ends all processes of the plugin. The caller holds mu.
+// end kills all processes of the plugin. The caller must hold mu.
 func (p *osProcess) end() {
 	if p.id != 0 && !p.reaped {
 		killGroup(p.cmd.Process)
@@ -319,14 +318,14 @@ func (p *osProcess) end() {
 	}
 }
 
-// stopped reports whether a signal has stopped the plugin, or its wrapper.
+// stopped reports whether a signal has stopped the plugin or its wrapper.
 func (p *osProcess) stopped() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return isStopped(p.id) || p.behind != nil && isStopped(p.behind.Pid)
 }
 
-// isStopped reports whether a signal has stopped the process.
+// isStopped reports whether a signal has stopped process pid.
 func isStopped(pid int) bool {
 	s, ok := proc.Of(pid)
 	return ok && s.Stopped()

@@ -17,18 +17,18 @@ import (
 const (
 	// othersWrite is the permission of any user to write.
 	othersWrite fs.FileMode = 0o002
-	// maxLinks bounds a chain of links, as Linux does.
+	// maxLinks is how many symbolic links a path may contain, as in Linux.
 	maxLinks = 40
 )
 
-// checkSafe refuses a binary that any user of this machine could replace. It
-// follows the kernel's way to the binary, through every directory and every
-// link. In a directory in which any user may write it refuses the binary, a
-// link, and a directory. It accepts such a directory if its parent is
-// sticky, as /tmp is, and it is this user's or root's own: no other user can
-// rename it there. It ignores the owners of all other files.
+// checkSafe returns an error for a binary that any user of this machine could replace.
+// checkSafe follows the path as the kernel does, through every directory and every symbolic
+// link. If any user may write to a directory, checkSafe refuses every entry of that
+// directory on the path. The exception is a sticky directory such as /tmp: a directory in
+// it that belongs to this user or root is accepted, because no other user can rename it.
+// checkSafe does not check the owners of other files.
 func checkSafe(path string) error {
-	var done []string // the parts of a path without links
+	var done []string // the elements followed so far, with links resolved
 	rest := parts(path)
 	for links := 0; len(rest) > 0; {
 		part := rest[0]
@@ -72,13 +72,13 @@ func checkSafe(path string) error {
 	return nil
 }
 
-// parts returns the elements of a path. Note: filepath.Clean would drop
-// "a/..", which is another directory when a is a link.
+// parts returns the elements of a path. Note: filepath.Clean would remove
+// "a/..", but if a is a symbolic link, "a/.." is not the directory of a.
 func parts(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
 }
 
-// notForOthers refuses entry when any user may put another one in its place.
+// notForOthers returns an error if any user may replace entry, which is in dir.
 func notForOthers(dir string, entry fs.FileInfo) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -105,7 +105,7 @@ func (r replaceable) Error() string {
 }
 
 // fileReason returns the reason of an [OpenError] about a binary that cannot
-// be examined or is not good.
+// be examined, or is not safe or not executable.
 func fileReason(err error) error {
 	var unsafe replaceable
 	switch {
@@ -119,8 +119,8 @@ func fileReason(err error) error {
 	return ErrNotExecutable
 }
 
-// exhausted reports whether err says that this process or this machine has
-// run out of a resource. The text counts too: gRPC keeps no cause.
+// exhausted reports whether err says that this process or this machine has run out
+// of a resource. It also compares the text, because gRPC does not wrap causes.
 func exhausted(err error) bool {
 	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
@@ -130,12 +130,12 @@ func exhausted(err error) bool {
 	return false
 }
 
-// verify checks that the binary can be executed and that no other user could
-// have replaced it. It compares the binary with the checksum file, if there
-// is one. It runs before each start.
-// Note: a user who can write to the binary can still replace it between this
-// check and the start, so the way to it must be safe. Executing the open file
-// that was compared would not work for a script, whose interpreter opens it anew.
+// verify checks that the binary can be executed and that no other user could have
+// replaced it. It compares the binary with the checksum file, if there is one.
+// verify runs before each start. Note: a user who can write to the binary can
+// still replace it between this check and the start, so its whole path must be
+// safe. To execute the open file that was compared would not work for a script,
+// whose interpreter opens the script again.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)
 	if err == nil {
@@ -181,8 +181,8 @@ func sumOf(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// checksumOf finds the sum of the file called base. A line is the sum in hex,
-// a blank, a blank or * (for binary mode), and the name.
+// checksumOf returns the sum of the file called base, as listed in the checksum file. A line of
+// that file has the sum in hex, a blank, another blank or * (for binary mode), and the name.
 func checksumOf(base, file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// links makes one link after the other; each is "path -> target".
+// links makes symbolic links below root. Each has the form "path -> target".
 func links(t *testing.T, root string, chain ...string) {
 	t.Helper()
 	for _, l := range chain {
@@ -30,14 +30,14 @@ func links(t *testing.T, root string, chain ...string) {
 	}
 }
 
-// Every directory on the way to the binary counts, whichever link contains
-// it.
+// Every directory on the path to the binary is checked, even in the targets
+// of links.
 func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	safe := copied(t, 0o755, 0o755)
 	for what, tt := range map[string]struct {
 		chain []string
 		mode  fs.FileMode // mode of the directory "open"
-		owner int         // owner of "open/sub", when it is not -1
+		owner int         // owner of "open/sub", if not -1
 		bad   bool
 	}{
 		"a link in the middle":           {[]string{"a/b -> ../open/c", "open/c -> " + safe}, 0o777, -1, true},
@@ -83,7 +83,7 @@ func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	})
 }
 
-// A binary that is gone when its plugin must be started again is reported as
+// A binary that is missing when its plugin must be restarted is reported as
 // missing, and not as unsafe.
 func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
@@ -101,8 +101,8 @@ func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 	})
 }
 
-// nextDescriptor fills the gaps below the highest open descriptor, and returns
-// the number of the next one.
+// nextDescriptor opens descriptors until there are no gaps below the highest
+// one, and returns the number of the next descriptor.
 func nextDescriptor(t *testing.T) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -126,8 +126,8 @@ func nextDescriptor(t *testing.T) int {
 	}
 }
 
-// A host that has no descriptors left is told so, whichever file could not
-// be opened.
+// If the host has no descriptors left, the error says so, whichever file
+// could not be opened.
 func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	sums := filepath.Join(t.TempDir(), "sums")
@@ -173,8 +173,8 @@ func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	}
 }
 
-// TestDescribeIsCancelled at any moment, that of the end of the process among them:
-// it returns.
+// TestDescribeIsCancelled checks that Describe returns if it is cancelled, at many
+// moments before and after the end of the process.
 func TestDescribeIsCancelled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lockplugin-memory")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -190,7 +190,7 @@ func TestDescribeIsCancelled(t *testing.T) {
 	}
 }
 
-// Describe leaves no process, whatever the plugin has started.
+// Describe leaves no process, even if the plugin has started others.
 func TestDescribeLeavesNoProcess(t *testing.T) {
 	dir := t.TempDir()
 	pidFile := filepath.Join(dir, "pid")

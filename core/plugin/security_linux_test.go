@@ -27,7 +27,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// copied copies the memory plugin into a directory of that mode, below another.
+// copied copies the memory plugin into a directory of that mode, within one of mode above.
 func copied(t *testing.T, above, mode fs.FileMode) string {
 	t.Helper()
 	binary, err := os.ReadFile(plugintest.Build(t, memoryMain))
@@ -67,8 +67,8 @@ func TestOpenRefusesWhatOthersCouldReplace(t *testing.T) {
 	refused(t, "memory", plugin.Options{Path: safe}, plugin.ErrUnsafe, safe)
 }
 
-// TestSwappedBinaryIsNotStarted replaces the binary while its plugin runs: the
-// next start, after a crash, is refused.
+// TestSwappedBinaryIsNotStarted replaces the binary while its plugin runs, and
+// checks that the next start, after a crash, is refused.
 func TestSwappedBinaryIsNotStarted(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	binary, err := os.ReadFile(path)
@@ -113,7 +113,7 @@ func sockets(t *testing.T) (all []string) {
 	return all
 }
 
-// as runs f in a thread of another user, who has no capabilities.
+// as runs f in a thread that belongs to another user without capabilities.
 func as(uid int, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -155,7 +155,7 @@ func TestAnotherUserCannotConnect(t *testing.T) {
 	}
 }
 
-// intruder is another client of b's plugin, over its own socket.
+// intruder returns another client of this process's plugin, over the plugin's socket.
 func intruder(t *testing.T) lockpb.PluginClient {
 	t.Helper()
 	for _, path := range sockets(t) {
@@ -176,8 +176,8 @@ func intruder(t *testing.T) lockpb.PluginClient {
 	return nil
 }
 
-// TestStrangersNeitherReleaseNorRenew covers a client of the same plugin,
-// without mutual TLS and of the same user, that has neither owner nor token.
+// TestStrangersNeitherReleaseNorRenew covers another client of the same user
+// and plugin, without mutual TLS, that does not know owner and token.
 func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), NoMTLS: true})
 	token, err := b.TryAcquire(t.Context(), request("jobs", "holder"))
@@ -211,8 +211,8 @@ func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	}
 }
 
-// TestMutualTLSKeepsClientsOut checks that without the host's certificate no
-// client of the same user gets an answer either.
+// TestMutualTLSKeepsClientsOut checks that a client without the host's
+// certificate gets no answer, even if it belongs to the same user.
 func TestMutualTLSKeepsClientsOut(t *testing.T) {
 	plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), Protocol: 1})
 	for _, path := range sockets(t) {
@@ -230,7 +230,7 @@ func TestMutualTLSKeepsClientsOut(t *testing.T) {
 }
 
 func TestPluginGainsNoPrivileges(t *testing.T) {
-	// setting is the line about it in /proc/WHO/status.
+	// setting returns the value of NoNewPrivs in /proc/WHO/status.
 	setting := func(who string) string {
 		status, err := os.ReadFile(filepath.Join("/proc", who, "status"))
 		if err != nil {
@@ -272,8 +272,8 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 	}
 }
 
-// TestPrivilegedBinaryIsRefused exists because such a binary would run with
-// its privileges before it could refuse them.
+// TestPrivilegedBinaryIsRefused covers binaries with set-user-ID, set-group-ID or file
+// capabilities. Such a binary would already run with its privileges before it could give them up.
 func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	for _, mode := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {
@@ -288,7 +288,7 @@ func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	if err := os.Chmod(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Version 2 of struct vfs_cap_data, with CAP_NET_BIND_SERVICE permitted.
+	// This is version 2 of struct vfs_cap_data, with CAP_NET_BIND_SERVICE permitted.
 	capability := binary.LittleEndian.AppendUint32(nil, 0x02000000)
 	capability = append(binary.LittleEndian.AppendUint32(capability, 1<<10), make([]byte, 12)...)
 	if err := unix.Setxattr(path, "security.capability", capability, 0); err != nil {

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// maxTempDir keeps socket paths below the 104 bytes that every system takes;
-	// go-plugin's own names add about 45 bytes to our directory's.
+	// maxTempDir keeps socket paths below the 104 bytes that every system accepts.
+	// go-plugin's own names add about 45 bytes to the path of this directory.
 	maxTempDir = 36
-	// sweepAfter protects directories that a host has made and not claimed yet.
+	// sweepAfter is the age below which a directory is kept: its host may not have locked it yet.
 	sweepAfter = time.Minute
 )
 
-// socketDir is a directory that only this user can enter. Its name says which host
-// it belongs to, so that it can be swept if the host dies without removing it.
+// socketDir is a directory that only this user can enter. Its host holds a lock on the
+// directory, so that a later host can remove the directory if this host dies without doing so.
 type socketDir struct {
 	path  string
-	claim *os.File // holds a lock on the directory for as long as this host lives
+	claim *os.File // the open directory; its lock lasts as long as this host lives
 }
 
 func newSocketDir() (*socketDir, error) {
@@ -47,15 +47,15 @@ func newSocketDir() (*socketDir, error) {
 	return &socketDir{path: path, claim: claim}, nil
 }
 
-// remove may leave files behind, which a later Open sweeps.
+// remove removes the directory. Files that it leaves behind are removed by a later Open.
 func (d *socketDir) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.claim.Close()
 }
 
 // sweepStale removes the socket directories of this user's dead hosts. A
-// plugin removes its own when its host dies; sweepStale is for plugins that
-// were killed together with their host.
+// plugin removes its own directory when its host dies; sweepStale is for
+// plugins that were killed together with their host.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))
@@ -64,19 +64,19 @@ func sweepStale() {
 		}
 		for _, dir := range dirs {
 			if staleDir(dir) {
-				// Another host may be sweeping too.
+				// An error is ignored, because another host may be removing the same directory.
 				_ = os.RemoveAll(dir)
 			}
 		}
 	}
 }
 
-// staleDir reports whether the host of dir is dead and so has let go of its
-// claim.
+// staleDir reports whether dir is a socket directory of this user whose
+// host is dead, so that its lock is free.
 //
-// Note: the host's number proves nothing. Another PID namespace may share
-// this directory. And in a container that was started anew the host often
-// has the number of the host that was killed.
+// Note: the process id in the name proves nothing. Another PID namespace
+// may share the parent directory. And in a restarted container the host
+// often has the same process id as the host that was killed.
 func staleDir(dir string) bool {
 	digits, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), wire.Prefix), "-")
 	if pid, err := strconv.Atoi(digits); err != nil || pid <= 0 {

@@ -9,19 +9,19 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pace of restarts. The first restart comes at once: leases are waiting for it (L8).
+// Pauses between restarts. The first restart comes at once, because leases must be renewed (L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
-	// A plugin that fails crashLoop times in a row without living for
-	// steadyAfter is started again only every slowPace, and calls say so.
+	// A plugin that fails crashLoop times in a row, each time before it has lived for
+	// steadyAfter, is restarted only about every slowPace. Errors of calls then say so.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second
 )
 
-// supervise keeps a process running until the backend is closed. It is the
-// only goroutine that starts and ends processes after Open.
+// supervise keeps a plugin process running until the backend is closed.
+// After Open, only this goroutine starts and ends processes.
 func (b *backend) supervise(p *process) {
 	defer close(b.done)
 	failures := 0
@@ -42,8 +42,8 @@ func (b *backend) supervise(p *process) {
 	}
 }
 
-// restart starts new processes until one is up, or returns nil when the
-// backend is closed. It adds to failures for every start after a failure.
+// restart tries to start a process until one serves, and returns it. It returns
+// nil when the backend is closed. It adds one to failures for each try.
 func (b *backend) restart(cause error, failures *int) *process {
 	for {
 		*failures++
@@ -68,8 +68,8 @@ func (b *backend) restart(cause error, failures *int) *process {
 	}
 }
 
-// backoff returns the pause before the nth start in a row, with jitter so
-// that many hosts do not come back in step.
+// backoff returns the pause before the nth start in a row. The pause is
+// random, so that many hosts do not restart their plugins at the same time.
 func backoff(n int) time.Duration {
 	if n <= 1 {
 		return 0
@@ -81,7 +81,7 @@ func backoff(n int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// setDown makes calls fail with cause and, if the plugin was up, notifies.
+// setDown makes calls fail with cause. If the plugin was up, setDown notifies the watchers.
 func (b *backend) setDown(cause error) {
 	b.mu.Lock()
 	first := b.current != nil
@@ -94,7 +94,7 @@ func (b *backend) setDown(cause error) {
 	}
 }
 
-// setUp lets calls through to p and notifies.
+// setUp makes p the process that calls go to, and notifies the watchers.
 func (b *backend) setUp(p *process) {
 	b.install(p)
 	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
@@ -111,11 +111,11 @@ func (b *backend) install(p *process) {
 	}
 }
 
-// forward hands the store's notices on for as long as p lives.
+// forward passes the notices of p's backend to the watchers for as long as p lives.
 func (b *backend) forward(p *process) {
 	for p.ctx.Err() == nil {
-		// Whatever ends Watch, the answer is to call it again. supervise reports the
-		// end of p.
+		// Watch is called again whatever its error is. supervise reports the end of
+		// p.
 		_ = p.link.Watch(p.ctx, b.watchers.notify)
 		select {
 		case <-p.ctx.Done():

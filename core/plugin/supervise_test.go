@@ -22,7 +22,7 @@ func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: longTTL}
 }
 
-// watch returns the notices of b.
+// watch returns a channel of the notices of b.
 func watch(t *testing.T, b driver.Backend) <-chan driver.Notice {
 	t.Helper()
 	notices := make(chan driver.Notice, 100)
@@ -39,7 +39,7 @@ func watch(t *testing.T, b driver.Backend) <-chan driver.Notice {
 	return notices
 }
 
-// next fails unless the next notice is of kind.
+// next fails the test unless the next notice has that kind and concerns the plugin.
 func next(t *testing.T, notices <-chan driver.Notice, kind driver.NoticeKind) driver.Notice {
 	t.Helper()
 	select {
@@ -119,7 +119,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
 	notices := watch(t, b)
 
-	// The deadline of a call asks for a heartbeat at once.
+	// A call that reaches its deadline asks for an immediate heartbeat.
 	prompt(t, 900*time.Millisecond, "until a frozen plugin is found", func() {
 		signalPlugin(t, b, syscall.SIGSTOP)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -141,7 +141,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	}
 }
 
-// A plugin that was stopped only for a moment is left alone.
+// A plugin that was stopped only for a moment is not replaced.
 func TestShortPauseIsForgiven(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -174,7 +174,7 @@ func TestShortPauseIsForgiven(t *testing.T) {
 	t.Errorf("in none of %d tries did the pause end within %v", tries, moment)
 }
 
-// After a pause of the host itself its plugin gets a fresh chance.
+// After a pause of the host process, its plugin does not count as frozen.
 func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 	s := newStore(t)
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: link(t, "far"), Config: s.config()})
@@ -196,7 +196,7 @@ func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 		if err := h.Freeze(); err != nil {
 			t.Fatal(err)
 		}
-		// The pause itself is tested; nothing can be polled for.
+		// The test is about the pause itself, so there is nothing to poll for.
 		<-time.After(1500 * time.Millisecond)
 		if err := h.Resume(); err != nil {
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func TestCallsFailAtOnceWhileDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	notices := watch(t, b)
-	// Without its binary the plugin stays down, and is tried again.
+	// Without its binary the plugin stays down, and its start is tried again and again.
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		}
 		prompt(t, 3*time.Second, fmt.Sprintf("for Close, frozen: %t", frozen), func() {
 			var wg sync.WaitGroup
-			for range 3 { // idempotent, and safe at once
+			for range 3 { // Close is idempotent, and may be called concurrently
 				wg.Go(func() {
 					if err := b.Close(t.Context()); err != nil {
 						t.Error(err)
@@ -276,14 +276,14 @@ func TestCloseLeavesNothing(t *testing.T) {
 	before.check(t)
 }
 
-// A ctx that has ended shortens Close.
+// If its ctx has ended, Close takes less time.
 func TestCloseEndsWithItsCtx(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	prompt(t, time.Second, "for Close", func() {
-		_ = b.Close(ctx) // it is open whether the plugin was faster than the kill
+		_ = b.Close(ctx) // the error depends on whether the plugin ends before the kill
 	})
 }
 
@@ -327,7 +327,7 @@ func TestManyRoundsLeaveNothing(t *testing.T) {
 	before.check(t)
 }
 
-// Group signals and those of a terminal are for the host.
+// Signals to the process group, and those of a terminal, are for the host.
 func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
@@ -346,8 +346,8 @@ func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	}
 }
 
-// The host's log gets the plugin's prints and logs, at their level, without
-// secrets. The plugin's arguments and environment hold no secrets either.
+// The host's log gets what the plugin prints and logs, at the same level, without
+// secrets. The plugin's arguments and environment contain no secrets either.
 func TestSecretsStaySecret(t *testing.T) {
 	s := newStore(t)
 	t.Setenv("UNRELATED_SECRET", "swordfish")

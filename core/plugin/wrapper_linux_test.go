@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// wrapped makes a script the plugin far; the script runs $plugin.
+// wrapped makes a plugin far that runs script, in which $plugin is the real plugin's path.
 func wrapped(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lockplugin-far")
@@ -25,7 +25,7 @@ func wrapped(t *testing.T, script string) string {
 	return path
 }
 
-// pluginBelow returns the process that a wrapper has started and that serves.
+// pluginBelow returns the id of the plugin process that a wrapper has started.
 func pluginBelow(t *testing.T, wrapper int) (pid int) {
 	t.Helper()
 	eventually(t, timeout, "the wrapper has a child", func() bool {
@@ -39,8 +39,8 @@ func pluginBelow(t *testing.T, wrapper int) (pid int) {
 	return pid
 }
 
-// TestWrapperIsNoHost kills or freezes a wrapper, or the plugin behind it,
-// under a living host: the lock stays taken, and no old process is left.
+// TestWrapperIsNoHost kills or freezes a wrapper, or the plugin behind it, while the
+// host lives. It checks that the lock stays taken, and that no old process is left.
 func TestWrapperIsNoHost(t *testing.T) {
 	for name, script := range map[string]string{
 		"shell":      "$plugin; exit $?",
@@ -55,8 +55,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 			"plugin frozen":  func(_, plugin int) error { return syscall.Kill(plugin, syscall.SIGSTOP) },
 		} {
 			t.Run(name+"/"+harm, func(t *testing.T) {
-				// A process that starts while the script is open for writing keeps the
-				// script from being executed. So it is written before the others go on.
+				// If another test starts a process while the script is open for writing, the
+				// script cannot be executed. So the script is written before t.Parallel.
 				path := wrapped(t, script)
 				t.Parallel()
 				s := newStore(t)
@@ -90,8 +90,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 	}
 }
 
-// TestHostDeathBehindWrapper checks that a plugin that is no child of the
-// host still releases when the host dies.
+// TestHostDeathBehindWrapper checks that a plugin that is not a child of
+// the host releases when the host dies.
 func TestHostDeathBehindWrapper(t *testing.T) {
 	for name, script := range map[string]string{"shell": "$plugin; exit $?", "session": "setsid --wait $plugin"} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestHostDeathBehindWrapper(t *testing.T) {
 	}
 }
 
-// heldByHost starts a host that holds the lock "jobs", and kills it.
+// heldByHost starts a host that holds "jobs", and kills it. It returns the ids of both processes.
 func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: path, Config: s.config()})
@@ -127,8 +127,8 @@ func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 	return h.Pid(), below
 }
 
-// TestUnknownHostIsNotDeclaredDead checks that a plugin that sees no process with
-// the host's id and start, as in a separate PID namespace, ends without releasing.
+// TestUnknownHostIsNotDeclaredDead checks that a plugin that finds no process with the
+// host's id and start time, for example in a separate PID namespace, ends without releasing.
 func TestUnknownHostIsNotDeclaredDead(t *testing.T) {
 	for name, script := range map[string]string{
 		"another start": "export LOCKPLUGIN_HOST_START=1; exec $plugin",
@@ -149,8 +149,8 @@ func TestUnknownHostIsNotDeclaredDead(t *testing.T) {
 	}
 }
 
-// TestOutputIsAlwaysRead checks that a plugin is not held up when it prints
-// a line too long for go-plugin, and then more than a pipe holds.
+// TestOutputIsAlwaysRead checks that a plugin does not block if it prints a
+// line too long for go-plugin, and then more than a pipe holds.
 func TestOutputIsAlwaysRead(t *testing.T) {
 	s := newStore(t)
 	printed := filepath.Join(t.TempDir(), "printed")
@@ -169,14 +169,14 @@ func TestOutputIsAlwaysRead(t *testing.T) {
 }
 
 // TestInheritedDescriptorsAreClosed covers a descriptor that a library of the host
-// has opened without FD_CLOEXEC, and that would stay open after the host's death.
+// has opened without FD_CLOEXEC. The descriptor must not stay open in the plugin.
 func TestInheritedDescriptorsAreClosed(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	leaked, err := syscall.Dup(int(w.Fd())) // without the flag
+	leaked, err := syscall.Dup(int(w.Fd())) // without FD_CLOEXEC
 	w.Close()
 	if err != nil {
 		t.Fatal(err)

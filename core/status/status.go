@@ -6,15 +6,15 @@
 //	mux.Handle("GET /ready", &h)
 //	mux.Handle("GET /leader", &h)
 //
-// /ready answers 200 while each client's store answers [core.Client.Check], or the
-// host sees a leader of an election that it follows with that client; else 503 and
-// the reason as text. So a rollout with a wrong address stops at its first host, and
-// a store that is busy for a moment makes no follower unready. It is for a readiness
-// probe. Let no liveness probe ask a store: all hosts would be killed when it is away.
+// /ready answers 200 if, for each client, the store answers [core.Client.Check] or the host
+// sees a leader of an election that it follows with that client. Otherwise /ready answers 503
+// with the reason as text. So a rollout with a wrong address stops at its first host, and a
+// store that is busy for a moment makes no follower unready. Use /ready for a readiness probe
+// only: a liveness probe that depends on the store would kill all hosts during an outage.
 //
-// /leader answers with a [Leader] as JSON: 200 while there is one, 503 while there
-// is none in sight, and 404 when the election is not followed. ?election=NAME names
-// it; the default is the one that was followed first.
+// /leader answers with a [Leader] as JSON. The status is 200 if this host sees a leader,
+// 503 if it sees none, and 404 if it does not follow the election. ?election=NAME names
+// the election; the default is the election that was followed first.
 package status
 
 import (
@@ -31,8 +31,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// timeout bounds how long a probe waits for the store; probes of Kubernetes
-// give up after a second by default.
+// timeout bounds how long a probe waits for the store. Kubernetes probes
+// give up after one second by default.
 const timeout = 800 * time.Millisecond
 
 // Leader is an election's state as this host sees it.
@@ -41,30 +41,30 @@ type Leader struct {
 	Held     bool   `json:"held"` // there is a leader, as far as this host knows
 	Label    string `json:"label,omitempty"`
 	Token    uint64 `json:"token,omitempty"`
-	// TokenText is Token for programs whose numbers are doubles, which hold 2^53.
+	// TokenText is Token as text, for programs whose numbers are doubles, exact only up to 2^53.
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
-	// Since is when this host first saw that leader, or the lack of one, by its
-	// own clock. It is null before the store has answered.
+	// Since is when this host first saw that leader, or first saw that there
+	// was none, by its own clock. Since is null before the store has answered.
 	Since *time.Time `json:"since"`
-	// StaleSince is when this host lost sight of the store; Error says why. The
-	// leader is the last one known.
+	// StaleSince is when this host lost sight of the store, and Error says why.
+	// While StaleSince is set, the other fields describe the last known leader.
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	Error      string     `json:"error,omitempty"`
 }
 
-// seen reports whether there is a leader in sight.
+// seen reports whether there is a leader and the store can be reached.
 func (l Leader) seen() bool { return l.Held && l.StaleSince == nil }
 
-// Handler answers /ready and /leader by the last part of the path. Its zero value
-// is ready for use, by many goroutines.
+// Handler answers /ready and /leader. Handler looks only at the last element
+// of the path. The zero Handler is ready for use, by many goroutines.
 type Handler struct {
 	mu        sync.Mutex
 	clients   []*core.Client
 	elections []*election
 }
 
-// election is an election that is followed. leader is guarded by the handler's mutex.
+// election is an election that is followed. The handler's mutex guards leader.
 type election struct {
 	client *core.Client
 	leader Leader
@@ -77,8 +77,8 @@ func (h *Handler) Add(c *core.Client) {
 	h.clients = append(h.clients, c)
 }
 
-// Follow observes e, an election of c, until ctx ends or c closes. It costs
-// the store as much as one observer, even beside other observers of c.
+// Follow observes e, an election of c, until ctx ends or c closes. All
+// observers of one election through c together cost the store as much as one.
 func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 	f := &election{client: c, leader: Leader{Election: e.Name()}}
 	h.mu.Lock()
@@ -98,7 +98,7 @@ func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 
 var errNotFollowed = errors.New("the election is no longer followed")
 
-// after returns the Leader after change has come.
+// after returns the state that follows l when change is observed at now.
 func (l Leader) after(change core.Change, now time.Time) Leader {
 	if change.Kind == core.Stale {
 		l.StaleSince, l.Error = &change.Since, change.Err.Error()
@@ -114,8 +114,8 @@ func (l Leader) after(change core.Change, now time.Time) Leader {
 	return next
 }
 
-// Ready returns nil when the host is ready, and else why it is not. It waits for
-// the stores until ctx ends.
+// Ready returns nil if the host is ready, and otherwise an error that says why
+// not. It waits for the stores until ctx ends.
 func (h *Handler) Ready(ctx context.Context) error {
 	h.mu.Lock()
 	clients := h.clients
@@ -131,7 +131,7 @@ func (h *Handler) Ready(ctx context.Context) error {
 	return nil
 }
 
-// sees reports whether c sees a leader.
+// sees reports whether the host sees a leader of an election that it follows with c.
 func (h *Handler) sees(c *core.Client) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,8 +143,8 @@ func (h *Handler) sees(c *core.Client) bool {
 	return false
 }
 
-// Leader returns what the host sees of an election that it follows, "" for the
-// first, and false when there is none of that name.
+// Leader returns the state of the followed election of that name, as this host sees it. The name ""
+// means the election that was followed first. Leader returns false if no followed election matches.
 func (h *Handler) Leader(name string) (Leader, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +178,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !l.seen() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(l) // the client may have gone
+		_ = json.NewEncoder(w).Encode(l) // the HTTP client may have gone
 	default:
 		http.NotFound(w, r)
 	}

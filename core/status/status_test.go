@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// gated is a backend whose store can be away for checks, and for observers.
+// gated is a backend whose store can be unreachable for Check (away) and for Inspect (hidden).
 type gated struct {
 	driver.Backend
 	away, hidden atomic.Bool
@@ -41,7 +41,7 @@ func (g *gated) Inspect(ctx context.Context, name string) (driver.Holder, error)
 	return g.Backend.Inspect(ctx, name)
 }
 
-// Properties leave observing to core, which inspects.
+// Properties declares no capability, so that core observes by Inspect.
 func (g *gated) Properties() driver.Properties {
 	p := g.Backend.Properties()
 	p.Capabilities = nil
@@ -54,7 +54,7 @@ func get(h *status.Handler, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// host is a host in a bubble that follows an election.
+// host is a host in a synctest bubble that follows an election.
 type host struct {
 	status.Handler
 	b        *gated
@@ -83,15 +83,15 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// TestReady: a host is ready when its store answers or it sees a leader, and says why
-// it is not otherwise.
+// TestReady checks that a host is ready if its store answers or it sees a leader, and
+// otherwise says why it is not.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)
 		defer h.stop()
 		want := func(when string, code int, text string) {
 			t.Helper()
-			time.Sleep(time.Second) // time in the bubble, for the observer to see the leader
+			time.Sleep(time.Second) // lets the observer see the leader
 			if got, body := get(&h.Handler, "/probes/ready"); got != code || !strings.Contains(body, text) {
 				t.Errorf("%s: %d, %q", when, got, body)
 			}
@@ -169,7 +169,7 @@ func TestLeader(t *testing.T) {
 	})
 }
 
-// TestFollowedNoMore checks that a host that no longer looks does not claim to see a leader.
+// TestFollowedNoMore checks that a host that no longer follows an election reports no leader.
 func TestFollowedNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t)

@@ -13,11 +13,11 @@ import (
 type outcome int
 
 const (
-	open      outcome = iota // nothing: it can be asked for again
+	open      outcome = iota // nothing yet: this host may try again
 	ran                      // the function has run here
 	elsewhere                // another host has it
-	missed                   // it was taken here, too late to run it
-	doubtful                 // it may have been taken here, or was taken and forgotten
+	missed                   // this host has taken the tick, too late to run it
+	doubtful                 // this host may have taken the tick, or the store has forgotten it
 )
 
 // result of an attempt to run a tick.
@@ -28,14 +28,14 @@ type result struct {
 	err   error
 }
 
-// attempt runs fn for a tick, if no other host has it.
+// attempt runs fn for the tick at, if no other host has taken the tick.
 //
-// attempt acquires the job's lock first, so that a host that dies while it waits for
-// the run before has taken nothing. All waiting ends at Late: a timer then ends the
-// calls under way, and the function is not begun once the timer has fired. Until
-// then attempt tries again, whatever the store answers, and whatever happens to the
-// job's lock meanwhile. It stops early for a pointless error. For an impatient
-// caller it also stops while the store has refused this client from the beginning.
+// attempt acquires the job's lock first, so that a host that dies while it waits for the
+// previous run has not taken the tick. All waiting ends when the tick is Late old: a timer then
+// cancels the calls under way, and fn is not called after the timer has fired. Until then
+// attempt tries again, whatever the store answers and whatever happens to the job's lock.
+// attempt stops earlier for an error after which no try can succeed (see pointless). If patient
+// is false, it also stops if the store refuses this client before the job's lock was acquired.
 func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(context.Context, Tick) error) (r result) {
 	late, keep := j.spans(at)
 	wctx, cancel := context.WithCancelCause(ctx)
@@ -56,7 +56,7 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 			if lease == nil {
 				lease = own
 			} else {
-				ctx = job // the loss of the tick's lock, broken by hand say, must not free the job's
+				ctx = job // the loss of the tick's lock alone must not end fn
 			}
 			began := time.Now()
 			defer func() { r.token, r.took = lease.Token(), time.Since(began) }()
@@ -71,8 +71,8 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 		if r.err = j.lock.TryDo(wctx, take); r.outcome != open {
 			return r
 		}
-		// Another host runs this tick, is about to take it, or runs the one before. By
-		// the end of this pause it will have taken this one, and hosts need not queue up.
+		// Another host runs this tick, will soon take it, or still runs the previous one. If it
+		// takes this tick, it does so within this pause, and this host need not wait for the lock.
 		sleep(wctx, 10*time.Millisecond+2*time.Since(asked))
 		if holder, err := j.c.Inspect(wctx, j.markName(at)); err == nil && holder.Held() {
 			return result{outcome: elsewhere, err: &core.HeldError{Holder: holder}}
@@ -91,8 +91,8 @@ func (j *Job) attempt(ctx context.Context, at time.Time, patient bool, fn func(c
 	}
 }
 
-// inTheWay names the host whose run still keeps a late tick from starting; if there
-// is none, it returns err. The next tick waits for inTheWay, no longer than atMost.
+// inTheWay returns an error that names the host whose previous run kept the tick from starting,
+// or err if there is none. It takes at most atMost, because the next tick waits for it.
 func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -102,13 +102,13 @@ func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) err
 	return err
 }
 
-// pointless reports whether no later try can succeed after err.
+// pointless reports whether err means that no later try can succeed.
 func pointless(err error) bool {
 	return errors.Is(err, core.ErrInvalid) || errors.Is(err, core.ErrUnsupported) || errors.Is(err, core.ErrClosed)
 }
 
-// take acquires the lock of a tick, calls mine under it, and returns what mine
-// does. The lock stays taken for Keep after its grant.
+// take acquires the lock of a tick, calls mine while it holds that lock, and returns what mine
+// returns. The lock stays taken for Keep after its grant.
 func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context, *core.Lease) (outcome, error)) (out outcome, err error) {
 	mark, err := j.mark(at)
 	if err != nil {
@@ -128,8 +128,8 @@ func (j *Job) take(ctx context.Context, at time.Time, mine func(context.Context,
 	return out, err
 }
 
-// settle asks what happened to a late tick, and takes it if no host has run it: then
-// no host will. Until the tick is late by this host's clock, others may run it.
+// settle finds out what happened to a tick that is late by this host's clock; before, another host
+// may run it. If no host has taken the tick, settle takes it: then no host will run it.
 func (j *Job) settle(ctx context.Context, at time.Time) (outcome, error) {
 	_, keep := j.spans(at)
 	return j.take(ctx, at, func(context.Context, *core.Lease) (outcome, error) {

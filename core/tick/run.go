@@ -12,13 +12,13 @@ import (
 // Kind says what an [Event] is about.
 type Kind int
 
-// The kinds of events. Each tick at which a Job is due while Run runs has one, but
-// for a tick that was not over when Run ended.
+// The kinds of events. While Run runs, each tick has one event, except a tick that
+// was not over when Run ended.
 const (
-	Ran       Kind = iota + 1 // the function ran here; Err is what it returned, with the cause if its lease was lost
-	Elsewhere                 // another host has the tick; Err is the *core.HeldError, where it was asked
-	Missed                    // no host has run the tick, and none will; Err says why this one did not
-	Unknown                   // not run here, and this host could not learn whether another has; Err says why
+	Ran       Kind = iota + 1 // the function ran here; Err is its error, joined with the cause if its lease was lost
+	Elsewhere                 // another host has the tick; Err is the *core.HeldError, if the store was asked
+	Missed                    // no host has run the tick, and none will; Err says why this host did not
+	Unknown                   // not run here, and it is unknown whether another host ran it; Err says why
 )
 
 // String returns the kind in lower case.
@@ -34,19 +34,20 @@ type Event struct {
 	Kind Kind
 	Job  string
 	At   time.Time // when the tick was due
-	// Ticks is how many ticks the event covers, from At to Until: more than one
-	// for Unknown only. It counts to 100,000 at most.
+	// Ticks is how many ticks the event covers, from At to Until. Only an event
+	// of kind Unknown covers more than one. Ticks is at most 100,000.
 	Ticks int
 	Until time.Time
-	Token uint64        // of the lease, for Ran
-	Took  time.Duration // by the function, for Ran
+	Token uint64        // token of the lease, for Ran
+	Took  time.Duration // duration of the function, for Ran
 	Err   error
 }
 
-// maxGap bounds the count of ticks when the wall clock is set forward by years.
+// maxGap bounds how many ticks are counted one by one when the wall clock is set forward, perhaps
+// by years.
 const maxGap = 100_000
 
-// event makes the event of a result. A result that is still open becomes Unknown.
+// event returns the event for a result. A result that is still open becomes Unknown.
 func (r result) event(job string, at time.Time) Event {
 	kind := Unknown
 	switch r.outcome {
@@ -60,7 +61,7 @@ func (r result) event(job string, at time.Time) Event {
 	return Event{Kind: kind, Job: job, At: at, Until: at, Ticks: 1, Token: r.token, Took: r.took, Err: r.err}
 }
 
-// tell logs an event and calls OnEvent.
+// tell logs ev and calls OnEvent.
 func (j *Job) tell(ev Event) {
 	level := slog.LevelDebug
 	if ev.Kind == Missed || ev.Kind == Unknown || ev.Kind == Ran && ev.Err != nil {
@@ -75,14 +76,14 @@ func (j *Job) tell(ev Event) {
 	}
 }
 
-// Run runs fn for each tick from now on that no other host runs. It ends
-// when parent ends, and returns when fn has. One tick follows the other;
-// with Overlap each has a goroutine. fn must return when its ctx ends: its
-// lease is lost, parent has ended, or the client closes.
+// Run calls fn for each tick from now on that no other host runs, until parent
+// ends. It returns after fn has returned. Ticks run one after the other, or
+// with Overlap each in its goroutine. fn must return when its ctx ends, which
+// happens when its lease is lost, parent ends, or the client closes.
 //
-// Run waits for a store that is away until Late after each tick. The error
-// satisfies errors.Is for parent.Err() when that has ended; Run ends earlier only
-// with an error that makes it pointless to go on, core.ErrClosed among them.
+// If the store cannot be reached, Run tries each tick until Late after its time. If
+// parent has ended, the error satisfies errors.Is for parent.Err(). Run returns
+// earlier only with an error after which no tick could run, such as core.ErrClosed.
 func (j *Job) Run(parent context.Context, fn func(context.Context, Tick) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -114,20 +115,19 @@ type run struct {
 	fn      func(context.Context, Tick) error
 	cancel  context.CancelCauseFunc
 	working sync.WaitGroup
-	more    chan struct{} // one slot: late has grown
+	more    chan struct{} // one slot; gets a value when late has grown
 
 	mu   sync.Mutex
-	late []lateTick // ticks whose fate is to be settled, oldest first
+	late []lateTick // ticks to settle, oldest first
 }
 
-// lateTick is a tick that this host has not run.
+// lateTick is a tick that this host could not run in time.
 type lateTick struct {
 	at  time.Time
 	err error // why it was not run
 }
 
-// wait waits until a tick is due, the zero time for never. It returns false when ctx
-// ends.
+// wait waits until tick at is due; the zero time never is. wait returns false when ctx ends.
 func (r *run) wait(ctx context.Context, at time.Time) bool {
 	for ctx.Err() == nil {
 		d := nap
@@ -142,8 +142,8 @@ func (r *run) wait(ctx context.Context, at time.Time) bool {
 	return false
 }
 
-// skip returns the first tick from at on that is not forgotten, and reports
-// the ticks before it.
+// skip returns the first tick, not before at, about which the store can
+// still be asked, and reports earlier ticks as Unknown.
 func (r *run) skip(at time.Time) time.Time {
 	ev := Event{Kind: Unknown, Job: r.name, At: at, Err: errForgotten}
 	for _, keep := r.spans(at); r.age(at) > keep/2; _, keep = r.spans(at) {
@@ -161,7 +161,7 @@ func (r *run) skip(at time.Time) time.Time {
 	return at
 }
 
-// turn runs one tick, or remembers that it was not run.
+// turn runs one tick, or adds it to the ticks to settle.
 func (r *run) turn(ctx context.Context, at time.Time) {
 	res := result{err: ErrLate}
 	if late, _ := r.spans(at); r.age(at) <= late {
@@ -186,8 +186,8 @@ func (r *run) turn(ctx context.Context, at time.Time) {
 	}
 }
 
-// settleAll finds out what happened to ticks that were not run here, while others
-// run, until ctx ends. It asks once a second while the store does not answer.
+// settleAll settles ticks that were not run here, in the background and until ctx
+// ends. While the store does not answer, it asks once a second.
 func (r *run) settleAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		tick, ok := r.oldest()
@@ -221,7 +221,7 @@ func (r *run) settleAll(ctx context.Context) {
 	}
 }
 
-// oldest returns the first of the late ticks.
+// oldest returns the oldest of the late ticks, or false if there are none.
 func (r *run) oldest() (lateTick, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +231,7 @@ func (r *run) oldest() (lateTick, bool) {
 	return r.late[0], true
 }
 
-// end waits for functions that still run, and reports ticks that were not settled.
+// end waits for functions that still run, and reports the ticks that are not settled as Unknown.
 func (r *run) end() {
 	r.cancel(nil)
 	r.working.Wait()

@@ -1,5 +1,5 @@
-// Package tick runs a function once for each tick of a schedule, over all hosts
-// that share a backend. A tick is a moment at which a [Job] is due.
+// Package tick runs a function once for each tick of a schedule, on one of all
+// hosts that share a backend. A tick is a time at which a [Job] is due.
 //
 //	job, err := tick.New(client, "refresh", tick.Every(time.Minute), nil)
 //	...
@@ -9,55 +9,54 @@
 //
 // # What is guaranteed
 //
-// No tick is run twice while three conditions hold. The store keeps its
-// grants (docs/backends.md lists for each backend what breaks that, and
-// ending the tick's lock by hand is on that list). The wall clocks of two
-// hosts are apart by less than 49 hundredths of [Options] Keep. And all
+// No tick is run twice while three conditions hold. First, the store keeps
+// its grants. docs/backends.md lists for each backend what breaks that, for
+// example ending the tick's lock by hand. Second, the wall clocks of any
+// two hosts differ by less than 49 hundredths of [Options] Keep. Third, all
 // hosts give a job the same name, schedule, Late and Keep.
 //
-// A pause of a process changes nothing, however long and at whatever instruction.
-// Neither does its death, or that of its plugin or machine: a tick whose function
-// was killed in mid-run is not run again.
+// No tick is run twice, however long a process is paused, and at whatever
+// instruction. That also holds if the process, its plugin or its machine dies:
+// a tick whose function was killed while it ran is not run again.
 //
-// Without Overlap no tick is run beside the one before. That is the guarantee of a
-// lock: a function whose lease is lost must stop when its ctx ends, and a pause
-// after its last look at the clock is met by the token alone (see package core).
+// Without Overlap, a tick does not run while the previous tick still runs. That guarantee is only
+// that of a lock: a function whose lease is lost must stop when its ctx ends. If the process is
+// paused after its last look at the clock, only the token protects (see package core).
 //
-// A tick is not run when, from its time until Late after it,
-//   - every host was stopped, or away from the store;
-//   - the run before had not ended, or a host that was paused had the job's lock until
-//     the TTL was over, without Overlap: let Late be more than that TTL;
-//   - or the host that had taken it was killed, or paused for too long, between the
-//     store's grant and the first instruction of the function: some 100 us.
+// A tick is not run if, from its time until Late after it,
+//   - every host was stopped, or could not reach the store;
+//   - without Overlap, the previous run had not ended, or a paused host had the job's
+//     lock until its TTL was over (so set Late to more than that TTL);
+//   - or the host that had taken the tick was killed, or paused for too long, in the
+//     about 100 us between the store's grant and the first instruction of the function.
 //
 // # What is told
 //
-// Exactly one host reports [Missed] for a tick that no host has run, and afterwards
-// no host will run it. It reports as soon as it is back, for half of Keep after the
-// tick. A tick that a host cannot ask about any more is [Unknown]. If the host that
-// took a tick was killed, no host reports it, whether or not its function had begun.
+// For a tick that no host has run, exactly one host reports [Missed], and afterwards no host
+// will run that tick. A host that was away reports it when it is back, if that is within half of
+// Keep after the tick. After that time, a host reports the tick as [Unknown]. If the host that
+// took a tick was killed, no host reports that tick, whether or not its function had begun.
 //
 // # How
 //
-// A job uses two kinds of locks. NAME keeps runs apart: it is held, and
-// renewed, while the function runs. NAME@TIME belongs to the tick and
-// remembers that the tick was taken. It is acquired under NAME, just before
-// the function, and the store keeps it for Keep from the grant, whatever
-// happens to its host (core's AtLeast). A host that finds it held leaves the
-// tick alone. A host that acquires it looks at its wall clock after the
-// answer, and gives the tick up if the time is past Late.
+// A job uses two kinds of locks. The lock NAME prevents two runs at the same time: it is held, and
+// renewed, while the function runs. The lock NAME@TIME belongs to one tick and records that the
+// tick was taken. A host acquires NAME@TIME while it holds NAME, just before it calls the function.
+// The store keeps NAME@TIME for Keep from the grant, whatever happens to its host (core's AtLeast).
+// A host that finds NAME@TIME held does not run the tick. A host that acquires it then reads its
+// wall clock, and does not run the tick if it is more than Late old.
 //
-// Why no tick is run twice: suppose that the store granted NAME@T to host A and
-// then to host B, and that both ran it. A asked when its own clock showed T or later.
-// The store had the grant for Keep after that, by a clock that is at most a hundredth
-// faster. B's answer came when B's own clock showed T + Keep/2 at the latest. With
-// clocks apart by less than Keep/2 - Keep/100 that is before A's grant was over, so
-// the store did not make B's. Between answer and function B may be paused for any
-// time: no other host is granted the tick meanwhile that could still run it.
+// Why no tick is run twice: suppose that the store granted NAME@T to host A and then to
+// host B, and that both ran the tick. A asked when A's clock showed T or later. The store
+// kept A's grant for Keep after that, by a clock that is at most a hundredth faster. B
+// got its answer when B's clock showed T + Keep/2 at the latest. If the clocks differ by
+// less than Keep/2 - Keep/100, that is before A's grant was over, so the store cannot
+// have granted NAME@T to B. B may be paused for any time between the answer and the
+// function: meanwhile the store grants NAME@T to no host that could still run the tick.
 //
-// Why only one host reports a missed tick: a host that is too late to run it, but
-// not later than Keep/2, acquires NAME@T all the same. By the argument above the
-// store grants NAME@T only if no host has run the tick, and afterwards none can.
+// Why only one host reports a missed tick: a host that is too late to run the tick, but
+// not later than Keep/2, acquires NAME@T all the same. By the argument above, the store
+// grants NAME@T only if no host has run the tick, and after that grant no host can run it.
 package tick
 
 import (
@@ -71,31 +70,32 @@ import (
 )
 
 const (
-	// minKeep is the least default of Keep: clocks may then be apart by 29 s.
+	// minKeep is the smallest default of Keep. With it, clocks may differ by 29 s.
 	minKeep = time.Minute
 	// maxLate is the largest default of Late.
 	maxLate = time.Hour
-	// nap bounds a sleep: timers stand still while the machine is suspended, and
-	// the wall clock may be set.
+	// nap bounds a sleep, because timers stand still while the machine is
+	// suspended, and the wall clock may be set.
 	nap = time.Second
 )
 
-// ErrLate means that the tick is over for this host: its time is more than Late ago.
+// ErrLate means that this host may not run the tick any more, because its time is more than Late
+// ago.
 var ErrLate = errors.New("too late for the tick")
 
-// errForgotten means that the store may have forgotten whether the tick was taken.
+// errForgotten means that the store may no longer know whether the tick was taken.
 var errForgotten = fmt.Errorf("%w: it is more than half of Keep ago", ErrLate)
 
-// Schedule says when a job is due. All hosts must get the same ticks from it: New
-// refuses a schedule that counts from when it is asked, as @every of a cron library
-// does. A Schedule of github.com/robfig/cron/v3 will do; give it a time zone.
+// Schedule says when a job is due. Schedule must yield the same ticks on all hosts. New
+// therefore refuses a schedule that counts from the time of the call, as @every of a cron
+// library does. A Schedule of github.com/robfig/cron/v3 is suitable if it has a time zone.
 type Schedule interface {
-	// Next returns the first tick after t, or the zero time when there is none.
+	// Next returns the first tick after t, or the zero time if there is none.
 	Next(t time.Time) time.Time
 }
 
-// Every is a Schedule with a tick at each multiple of d since the zero time, in
-// UTC: each full minute for time.Minute, midnight for 24 * time.Hour.
+// Every returns a Schedule with a tick at each multiple of d since the zero time, in
+// UTC. For time.Minute that is each full minute, and for 24 * time.Hour each midnight.
 func Every(d time.Duration) Schedule { return every(d) }
 
 type every time.Duration
@@ -107,54 +107,54 @@ func (d every) Next(t time.Time) time.Time {
 // Options of a Job. Nil and zero fields mean the defaults. Late and Keep must be
 // the same on all hosts.
 type Options struct {
-	// Late is how long after its time a tick may still be started by a host that was
-	// away, or that has waited for the run before. Default: until the next tick, at
-	// most an hour, and at most half of Keep or of the backend's longest TTL.
+	// Late is how long after its time a tick may still be started, by a host that was away
+	// or that had to wait for the previous run. The default is the time until the next
+	// tick, but at most an hour, and at most half of Keep and of the backend's longest TTL.
 	Late time.Duration
-	// Keep is how long the store remembers that a tick was taken, at least
-	// 2 * Late; the store has that many ticks' locks at a time. It is rounded up to
-	// what the backend can do. Wall clocks of hosts may be apart by less than
-	// 49 hundredths of it. Default 2 * Late, at least a minute or the backend's
-	// longest TTL.
+	// Keep is how long the store records that a tick was taken. Keep must be at
+	// least 2 * Late, and is rounded up to a TTL of the backend. The store holds
+	// the locks of all ticks within Keep. Wall clocks of hosts may differ by less
+	// than 49 hundredths of Keep. Default 2 * Late, but at least a minute, or the
+	// backend's longest TTL if that is shorter.
 	Keep time.Duration
-	// Lock has the options of the lock under which the function runs, such as TTL
-	// and MaxHold. ReleaseInBackground is always set. Unused with Overlap.
+	// Lock has the options of the lock that is held while the function runs, such as
+	// TTL and MaxHold. ReleaseInBackground is always set. With Overlap, Lock is unused.
 	Lock core.LockOptions
-	// Overlap lets a tick run beside those before it, on this host too. The
-	// function then runs under the tick's own lock, with a TTL of Keep, whose tokens
-	// do not rise from tick to tick.
+	// Overlap lets a tick run while earlier ticks still run, even on the same host.
+	// The function then holds only the lock of its tick, with a TTL of Keep. Tokens
+	// then do not rise from tick to tick.
 	Overlap bool
-	// Logger gets every Event: Warn for a tick that was missed or is unknown, and
-	// for a function that failed, else Debug. Default slog.Default().
+	// Logger gets every Event. The level is Warn for a tick that was missed or is unknown,
+	// and for a function that failed, and otherwise Debug. Default slog.Default().
 	Logger *slog.Logger
-	// OnEvent is called for each Event, one at a time, by the goroutines that go on
-	// to other ticks: it must return soon. Default nil.
+	// OnEvent is called for each Event, one at a time. It must return soon, because
+	// the goroutines that call it go on to run other ticks. Default nil.
 	OnEvent func(Event)
 }
 
-// Job is a function that is due at the ticks of a schedule. It is safe for use by
-// many goroutines, and needs no closing.
+// Job is a name and a schedule, at whose ticks a function is due. Job is safe
+// for use by many goroutines, and needs no closing.
 type Job struct {
 	c        *core.Client
 	name     string
 	schedule Schedule
 	opts     Options
-	lock     *core.Lock       // keeps runs apart; nil with Overlap
-	now      func() time.Time // time.Now
+	lock     *core.Lock       // the lock NAME; nil with Overlap
+	now      func() time.Time // time.Now, except in tests
 	told     chan struct{}    // one slot, held while an event is delivered
 }
 
 // Tick is one tick that this host runs.
 type Tick struct {
-	At time.Time // when it is due
-	// Lease is the lease under which the function runs. Its tokens rise from
-	// tick to tick, unless the job has Overlap.
+	At time.Time // when the tick is due
+	// Lease is the lease that is held while the function runs. The tokens
+	// of these leases rise from tick to tick, unless the job has Overlap.
 	Lease *core.Lease
 }
 
-// New returns the job of that name, which is also the name of its lock: the
-// names of ticks' locks are longer by at most 31 bytes. Bad names, schedules
-// and options are an error that wraps [core.ErrInvalid]. Nothing is sent.
+// New returns the job of that name. The job's lock has the same name, and the
+// names of the ticks' locks are longer by at most 31 bytes. For a bad name,
+// schedule or option, the error wraps [core.ErrInvalid]. New sends nothing.
 func New(c *core.Client, name string, s Schedule, opts *Options) (*Job, error) {
 	j := &Job{c: c, name: name, schedule: s, now: time.Now, told: make(chan struct{}, 1)}
 	if opts != nil {
@@ -185,18 +185,18 @@ func (j *Job) check() (err error) {
 	if _, err = j.mark(longest); err != nil || o.Overlap {
 		return err
 	}
-	o.Lock.ReleaseInBackground = true // a store that is away must not hold up the next tick
+	o.Lock.ReleaseInBackground = true // a store that is down must not delay the next tick
 	j.lock, err = j.c.Lock(j.name, &o.Lock)
 	return err
 }
 
-// next returns the first tick after t, by the wall clock alone.
+// next returns the first tick after t, without a monotonic clock reading.
 func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).Round(0) }
 
-// age returns how long ago at is, by the wall clock: at has no monotonic reading.
+// age returns how long ago at is by the wall clock, because at has no monotonic clock reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
-// spans returns Late and Keep for one tick. Late is at most half of Keep.
+// spans returns Late and Keep for the tick at. Late is at most half of Keep.
 func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	p := j.c.Properties()
 	late, keep = j.opts.Late, j.opts.Keep
@@ -221,21 +221,21 @@ func (j *Job) markName(at time.Time) string {
 	return j.name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
 
-// mark returns the lock that remembers that a tick was taken.
+// mark returns the lock that records that the tick at was taken.
 func (j *Job) mark(at time.Time) (*core.Lock, error) {
 	_, keep := j.spans(at)
 	return j.c.Lock(j.markName(at), &core.LockOptions{TTL: keep, AtLeast: keep, ReleaseInBackground: true})
 }
 
-// Once runs fn for the tick that is due now, unless another host runs or has
-// run it, and returns when fn has. It is for schedulers with their own clock
-// that call it at each tick, such as cron or a timer of systemd. Once waits
-// for a tick that is due within a tenth of Late, at most a second.
+// Once calls fn for the tick that is due now, unless another host runs or has
+// run that tick, and returns when fn has returned. Once is for a scheduler that
+// starts a program at each tick, such as cron or a systemd timer. If the next
+// tick is due within a tenth of Late, and within a second, Once waits for it.
 //
-// The error satisfies errors.Is(err, core.ErrHeld) when another host has the tick.
-// It satisfies errors.Is(err, ErrLate) when it was too late for the last tick, or
-// the run before has not ended in time. fn was not called then. Otherwise it is
-// fn's error, with the cause if its lease was lost, or the store's.
+// The error satisfies errors.Is(err, core.ErrHeld) if another host has the tick. The
+// error satisfies errors.Is(err, ErrLate) if it was too late for the last tick, or if the
+// previous run did not end in time. In both cases fn was not called. Otherwise the error
+// is that of fn, joined with the cause if its lease was lost, or that of the store.
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {
 	at := j.due()
 	if at.IsZero() {
@@ -257,10 +257,10 @@ func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) er
 	return j.wrap(r.err)
 }
 
-// Take is Once for work that no function encloses: the tick goes on until
-// its Lease is released, or lost. It does not end with ctx, which only
-// bounds the wait for it. The errors are those of Once where fn was not
-// called. [core.Client] Close does not wait for work under the Lease.
+// Take is Once for work that is not a function: it returns the tick, and
+// the caller must release its Lease. ctx only bounds the wait for the tick;
+// its end does not end the Lease. The errors are those of Once when fn was
+// not called. [core.Client] Close does not wait for work under the Lease.
 func (j *Job) Take(ctx context.Context) (Tick, error) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -269,7 +269,7 @@ func (j *Job) Take(ctx context.Context) (Tick, error) {
 		defer cancel()
 		ended <- j.Once(work, func(ctx context.Context, t Tick) error {
 			if !stop() {
-				return context.Canceled // there is no caller any more
+				return context.Canceled // ctx ended first: Take returns an error
 			}
 			taken <- t
 			<-ctx.Done()
@@ -294,8 +294,8 @@ func (j *Job) wrap(err error) error {
 	return fmt.Errorf("tick of %q: %w", j.name, err)
 }
 
-// due returns the tick to run now: the last one unless that is too long ago,
-// or the next one if it is due at once. It is zero for none.
+// due returns the tick to run now: the next tick if it is due very soon, or the
+// last tick if that is at most Late ago. It returns the zero time if there is none.
 func (j *Job) due() time.Time {
 	now := j.now()
 	if next := j.next(now); !next.IsZero() {

@@ -23,8 +23,8 @@ type backend struct {
 	driver.Backend
 	away    atomic.Bool
 	denies  atomic.Bool       // the store refuses this client, as it may in a failover
-	revoked atomic.Bool       // the store knows of no lease
-	broken  atomic.Bool       // the store knows of no tick's lease
+	revoked atomic.Bool       // the store says of every lease that it is gone
+	broken  atomic.Bool       // the store says of every tick's lease that it is gone
 	granted func(name string) // called before the answer to a grant; may be nil
 }
 
@@ -74,16 +74,16 @@ func (b *backend) Properties() driver.Properties {
 	return p
 }
 
-// world is several hosts with one store, in a synctest bubble.
+// world has several hosts with one store, in a synctest bubble.
 type world struct {
 	t      *testing.T
 	store  *memory.Store
 	origin time.Time
 
 	mu     sync.Mutex
-	runs   map[time.Duration][]string // by tick, as time since origin: the hosts that began it
+	runs   map[time.Duration][]string // the hosts that began each tick, by the tick's time since origin
 	active int
-	beside bool // two runs overlapped
+	beside bool // two runs have overlapped
 	events map[Kind][]time.Duration
 	hosts  []*host
 }
@@ -120,7 +120,7 @@ func (w *world) host(s Schedule, opts Options) *host {
 	return h
 }
 
-// work returns a function that takes some time, and notes that it runs.
+// work returns a function that records that it runs and takes the time takes.
 func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) error {
 	return func(ctx context.Context, t Tick) error {
 		w.mu.Lock()
@@ -137,7 +137,7 @@ func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) e
 	}
 }
 
-// run runs all hosts for d. It may be called once.
+// run runs all hosts for d, while it calls meanwhile. It may be called only once.
 func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -167,7 +167,7 @@ func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	}
 }
 
-// told returns the ticks that were reported as kind, in seconds.
+// told returns the times since origin of the ticks that were reported as kind.
 func (w *world) told(kind Kind) (all []time.Duration) {
 	return slices.Sorted(slices.Values(w.events[kind]))
 }
@@ -202,7 +202,7 @@ func TestOnceEachTick(t *testing.T) {
 }
 
 // TestLongRun checks that ticks that are due while the function runs are not
-// run beside it, and that one host reports each of them.
+// run at the same time, and that exactly one host reports each of them.
 func TestLongRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -219,8 +219,8 @@ func TestLongRun(t *testing.T) {
 	})
 }
 
-// TestToldWhileTheRunGoesOn checks that the ticks beside a run without an end are
-// reported while it goes on, even if Late leaves no time between two of them.
+// TestToldWhileTheRunGoesOn checks that ticks that are due during an endless run are
+// reported during that run, even if Late is as long as the time between two ticks.
 func TestToldWhileTheRunGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -236,7 +236,7 @@ func TestToldWhileTheRunGoesOn(t *testing.T) {
 	})
 }
 
-// TestClosed checks that Run ends with the client, and with the cause of its ctx.
+// TestClosed checks that Run ends when the client closes, and that it returns the cause of its ctx.
 func TestClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Second), Options{}), w.host(Every(time.Second), Options{})
@@ -258,7 +258,7 @@ func TestClosed(t *testing.T) {
 }
 
 // TestAfterTheRunBefore checks that a tick that waits for the previous run
-// is run when that ends in time.
+// is run if the previous run ends in time.
 func TestAfterTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -284,8 +284,8 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// TestStoreAway checks that ticks are missed while the store is away, and
-// that exactly one host reports each.
+// TestStoreAway checks that ticks are missed while the store is down, and
+// that exactly one host reports each missed tick.
 func TestStoreAway(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -302,7 +302,7 @@ func TestStoreAway(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			away(false)
 		})
-		// The tick of 9 s is run late, when the store is back at 9.5 s.
+		// The tick of 9 s is run late, when the store answers again at 9.5 s.
 		w.wantTold(Missed, 5*time.Second, 6*time.Second, 7*time.Second, 8*time.Second)
 		w.wantTold(Unknown)
 		if len(w.runs) != 16 {
@@ -311,14 +311,14 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// TestRefused checks that no tick is lost that can still be run in time, neither by a store
-// that is read-only for a while, nor by a job's lock lost before the function has begun.
+// TestRefused checks that a tick that can still be run in time is run, even if the store
+// was read-only for a while, or the job's lock was lost before the function began.
 func TestRefused(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world) {
 			h := w.host(Every(time.Minute), Options{Late: 30 * time.Second, Overlap: overlap})
 			w.run(150*time.Second, 0, func() {
-				time.Sleep(119 * time.Second) // the client has been served
+				time.Sleep(119 * time.Second) // the store has served the client
 				h.b.denies.Store(true)
 				time.Sleep(11 * time.Second)
 				h.b.denies.Store(false)
@@ -342,9 +342,9 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestClocksStep sets clocks while the hosts work, with late ends of leases,
-// long and short runs and a store that goes away. No tick is run twice, each is
-// reported, and no tick is reported as missed that was run, or reported twice.
+// TestClocksStep sets clocks while the hosts work, with late ends of leases, long and
+// short runs, and a store that is down at times. It checks that no tick is run twice,
+// that each tick is reported once, and that no tick that was run is reported as missed.
 func TestClocksStep(t *testing.T) {
 	for seed := range uint64(60) {
 		bubble(t, func(t *testing.T, w *world) {
@@ -352,7 +352,7 @@ func TestClocksStep(t *testing.T) {
 			var over atomic.Bool
 			for range 3 {
 				h := w.host(Every(time.Second), Options{Late: time.Second, Keep: 20 * time.Second, Lock: core.LockOptions{TTL: 2 * time.Second}})
-				var apart atomic.Int64 // less than 9.8 s between two hosts
+				var apart atomic.Int64 // clocks of two hosts differ by less than 9.8 s
 				h.now = func() time.Time { return time.Now().Add(time.Duration(apart.Load())) }
 				steps, answers := rand.New(rand.NewPCG(seed, draw.Uint64())), rand.New(rand.NewPCG(seed, draw.Uint64()))
 				var mu sync.Mutex
@@ -397,7 +397,7 @@ func TestClocksStep(t *testing.T) {
 	}
 }
 
-// TestOneClient runs two jobs of one host, which are two hosts to a tick.
+// TestOneClient runs one job twice with one client. The two count as two hosts.
 func TestOneClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{})
@@ -416,8 +416,8 @@ func TestOneClient(t *testing.T) {
 	})
 }
 
-// TestAwayTooLong checks that ticks older than half of Keep when the store
-// is back are unknown, and that each host reports them.
+// TestAwayTooLong checks that ticks that are older than half of Keep when
+// the store answers again are reported as Unknown, by each host.
 func TestAwayTooLong(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{Keep: 10 * time.Second})
@@ -432,13 +432,13 @@ func TestAwayTooLong(t *testing.T) {
 	})
 }
 
-// TestPausedAfterTheGrant stops a host between the request for the tick's
-// lock and its first look at the answer. It does not begin the tick when it
-// goes on too late, whether its timers or that look come first.
+// TestPausedAfterTheGrant pauses a host between the request for the tick's
+// lock and its first look at the answer. If the pause is too long, the host
+// must not begin the tick, whether the timer or the answer is handled first.
 func TestPausedAfterTheGrant(t *testing.T) {
 	for _, tt := range []struct {
 		pause time.Duration
-		timer bool // the timer comes first
+		timer bool // the timer is handled first
 		want  outcome
 	}{
 		{900 * time.Millisecond, false, ran},
@@ -472,8 +472,8 @@ func TestPausedAfterTheGrant(t *testing.T) {
 	}
 }
 
-// TestClocksApart checks that two hosts, one of them behind by as much as
-// the promise allows, run no tick twice.
+// TestClocksApart checks that two hosts run no tick twice if one clock is
+// behind by at most as much as is allowed.
 func TestClocksApart(t *testing.T) {
 	for _, apart := range []time.Duration{0, time.Second, 20 * time.Second, 29 * time.Second} {
 		t.Run(apart.String(), func(t *testing.T) {
@@ -491,8 +491,8 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
-// TestSuspended checks that a host whose wall clock went on without it
-// reports at once the ticks that it has missed, and goes on.
+// TestSuspended checks that a host that was suspended reports at once the
+// ticks of that time, and then goes on.
 func TestSuspended(t *testing.T) {
 	for _, years := range []int{0, 50} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -528,7 +528,7 @@ func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{Late: 10 * time.Second}), w.host(Every(time.Minute), Options{Late: 10 * time.Second})
 		nothing := func(context.Context, Tick) error { return nil }
-		time.Sleep(time.Minute - time.Millisecond) // until just before the tick: a timer may fire early
+		time.Sleep(time.Minute - time.Millisecond) // just before the tick: a timer may fire early
 		if err := a.Once(t.Context(), nothing); err != nil {
 			t.Error(err)
 		}
@@ -549,7 +549,7 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// TestTake checks that a tick goes on until its lease is released, whatever happens to ctx.
+// TestTake checks that the Lease of a tick lasts until it is released, even if ctx ends.
 func TestTake(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{}), w.host(Every(time.Minute), Options{})
@@ -608,7 +608,7 @@ func TestTakeWithoutTheTicksLock(t *testing.T) {
 	})
 }
 
-// TestOnceBesideTheRunBefore checks that the error does not say that another host has the tick.
+// TestOnceBesideTheRunBefore checks that Once does not blame another host.
 func TestOnceBesideTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{Late: 10 * time.Second}), w.host(Every(time.Minute), Options{Late: 10 * time.Second})
@@ -628,12 +628,12 @@ func TestOnceBesideTheRunBefore(t *testing.T) {
 	})
 }
 
-// fromNow is a schedule that counts from when it is asked.
+// fromNow is a schedule that counts from the time of the call.
 type fromNow struct{}
 
 func (fromNow) Next(t time.Time) time.Time { return t.Add(time.Minute) }
 
-// last is a schedule with one tick.
+// last is a schedule with a single tick.
 type last time.Time
 
 func (s last) Next(t time.Time) time.Time {

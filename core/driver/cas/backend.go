@@ -15,19 +15,19 @@ import (
 // backend is a driver.Backend on a Store.
 type backend struct {
 	store   Store
-	watcher Watcher       // nil where the store is none
+	watcher Watcher       // nil if the store is not a Watcher
 	timeout time.Duration // bound of one request
 
 	mu     sync.Mutex
 	claims driver.Properties
-	topics map[string]*topic // by key
+	topics map[string]*topic // the watched keys
 	life   context.Context   // ends with Close
 	end    context.CancelFunc
 	calls  sync.WaitGroup
 }
 
-// New returns the backend on s that makes the claims p; see [Properties]. The backend closes
-// s. timeout, which is positive, bounds one request to s unless its caller's ctx ends earlier.
+// New returns a backend on s that makes the claims p; see [Properties]. Closing the backend closes
+// s. timeout bounds one request to s, unless its caller's ctx ends earlier; it must be positive.
 func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {
 	b := &backend{store: s, timeout: timeout, topics: map[string]*topic{}}
 	b.watcher, _ = s.(Watcher)
@@ -44,8 +44,8 @@ func (b *backend) Properties() driver.Properties {
 	return p
 }
 
-// begin begins a call, which Close ends and waits for. The caller uses the
-// ctx that begin returns, and then calls done.
+// begin starts a call. Close cancels the call and waits for it. The caller
+// must use the ctx inside, and must call done at the end.
 func (b *backend) begin(ctx context.Context) (inside context.Context, done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,8 +66,8 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 // sentinels are the errors of package driver that a Store may return.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
-// failed returns the error of a request that failed with err. unsent says that
-// the store was not asked for any change, so that nothing needs to be undone.
+// failed returns the error of a request that failed with err. unsent says that the store was not
+// asked for any change; the error then wraps ErrNotSent, so that the caller does not withdraw.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -82,14 +82,14 @@ func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	return b.named(err)
 }
 
-// ask calls f with a ctx that ends in time.
+// ask calls f with a ctx that ends after b.timeout at the latest.
 func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, error)) (R, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	return f(ctx)
 }
 
-// read returns the store's entry of name, including parts whose time is over.
+// read returns the store's entry of name and its record, including parts that have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -98,14 +98,14 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 	return e, r, err
 }
 
-// change lets f decide on the record of name, and writes the record as f leaves it,
-// unless f fails. If the record has changed meanwhile, because another client has made
-// progress, f decides again. change returns Put's answer about the Entry that it wrote.
+// change reads the record of name, lets f modify it, and writes it back unless f
+// returns an error. If another client has changed the record meanwhile, change reads
+// the record again and calls f again. It returns the Entry that Put returned.
 //
-// The clock is read before the record is written. So a lease that f found expired is
-// expired, and a lease whose end f sets lives at least as long as asked. Every decision
-// holds at the moment of the read, because no client wrote between that and the write.
-// Only a lease that f found alive may be over by then, which matters to Renew.
+// The clock is read before the record is written. So a lease that f finds expired has certainly
+// expired, and a lease whose end f sets lives at least as long as requested. No client writes
+// between the read and the write, so f's decision still holds at the write, with one exception:
+// a lease that f finds alive may have expired by then. Renew must take care of that.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
 		e, r, err := b.read(ctx, name)
@@ -138,7 +138,7 @@ func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	return b.store.Put(ctx, keyOf(r.Name), value, e.Revision, r.needed(e.Now))
 }
 
-// changeHeld is change for the lease of r's Name, Owner and Token.
+// changeHeld is change for the lease of r's Name, Owner and Token, or a NotHeldError.
 func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *record, now time.Time)) (Entry, error) {
 	return b.change(ctx, r.Name, func(s *record, now time.Time) error {
 		if s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token {
@@ -171,10 +171,10 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return granted.Revision, nil
 }
 
-// Renew asks the store when it wrote the renewal, unless Put's answer says so or the
-// renewal was certainly in time: the requests took no longer than the time left when
-// the clock was read. If the lease was over by then, all readers take the lock for free
-// (see holder.void); where the store does not say when it wrote, Renew ends the lease.
+// Renew must know whether the store wrote the renewal before the lease expired. The renewal was
+// certainly in time if the requests took no longer than the lease's time left, or if Put's answer
+// says so. Otherwise Renew reads the record. A renewal that was written too late is void to all
+// readers (see holder.void); if the store does not say when it wrote, Renew ends the lease.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -182,7 +182,7 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	}
 	defer done()
 	var renewed holder
-	var read time.Time // by the store's clock
+	var read time.Time // when the record was read, by the store's clock
 	asked := time.Now()
 	written, err := b.changeHeld(ctx, r, func(s *record, now time.Time) {
 		s.Holder.By, s.Holder.End = s.Holder.End, now.Add(r.TTL).UnixNano()
@@ -191,7 +191,7 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	if err != nil {
 		return err
 	}
-	atMost := time.Since(asked) * 101 / 100 // two clocks differ in speed by less
+	atMost := time.Since(asked) * 101 / 100 // the speeds of two clocks differ by less than 1 %
 	if read.Add(atMost).UnixNano() < renewed.By || !written.Written.IsZero() && !renewed.void(written) {
 		return nil
 	}
@@ -232,9 +232,8 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 	return err
 }
 
-// Withdraw writes even if it finds nothing. A TryAcquire that has read the
-// record before and writes after it meets another revision, and a TryAcquire
-// that reads after it finds the tombstone.
+// Withdraw writes the record even if it finds no grant. A TryAcquire that read the record before
+// that write then finds another revision, and a TryAcquire that reads after it finds the tombstone.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -273,8 +272,9 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.look(ctx, name)
 }
 
-// look returns the holder of name. The clock may have been read after the record, and the
-// record renewed in between. So a lease is over only if a second look finds it unchanged.
+// look returns the holder of name. The store may read its clock after the record, and the lease may
+// be renewed in between. So look reports a lease as over only if a second read finds the same
+// revision.
 func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {
 		e, r, err := b.read(ctx, name)
@@ -343,7 +343,7 @@ func (b *backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the calls that are under way.
+// Close cancels the calls that are under way, waits for them, and closes the store.
 func (b *backend) Close(ctx context.Context) error {
 	b.mu.Lock()
 	first := b.life.Err() == nil

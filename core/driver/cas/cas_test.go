@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// TestConformance covers a store that reports changes and the time of its
-// writes, and a store that reports neither.
+// TestConformance covers two stores: one reports changes and the time of
+// each write, and the other reports neither.
 func TestConformance(t *testing.T) {
 	for name, open := range map[string]func(d *data) cas.Store{
 		"all":   func(d *data) cas.Store { return watched{&client{data: d}} },

@@ -20,8 +20,8 @@ func request(owner string) driver.Request {
 	return driver.Request{Name: "jobs", Owner: owner, TTL: 10 * time.Second}
 }
 
-// TestLostMessages loses requests and replies at random: no two owners hold
-// the lock, tokens rise, and withdrawals leave nothing.
+// TestLostMessages loses requests and replies at random. It checks that no two
+// owners hold the lock, that tokens rise, and that withdrawals leave nothing.
 func TestLostMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -53,7 +53,7 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// turn is one attempt to hold the lock.
+// turn is one attempt of owner to hold the lock.
 func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, last *atomic.Uint64) {
 	ctx, r := t.Context(), request(owner)
 	token, err := b.TryAcquire(ctx, r)
@@ -89,8 +89,8 @@ func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, la
 	}
 }
 
-// TestLateAcquire covers a Put that was decided before the withdrawal of its
-// owner, and arrives after it.
+// TestLateAcquire covers the Put of an acquire that was sent before the
+// withdrawal of its owner, and arrives after the withdrawal.
 func TestLateAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -116,8 +116,8 @@ func TestLateAcquire(t *testing.T) {
 	})
 }
 
-// TestLateRenewal covers a renewal that the store handles after the end of
-// its lease. It does not bring the lease back, and does not count as in time.
+// TestLateRenewal covers a renewal that the store handles after the end of the
+// lease. The renewal must not revive the lease, and Renew must return an error.
 func TestLateRenewal(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprintf("silent=%t", silent), func(t *testing.T) {
@@ -153,8 +153,8 @@ func TestLateRenewal(t *testing.T) {
 	}
 }
 
-// TestRepeatedRenewal checks that another client's write after a renewal
-// does not make the lease void by the instant that the renewal had to meet.
+// TestRepeatedRenewal checks that a later write of another client is not compared with the
+// instant by which an earlier renewal had to be written. Such a write must not void the lease.
 func TestRepeatedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}
@@ -181,7 +181,7 @@ func TestRepeatedRenewal(t *testing.T) {
 	})
 }
 
-// TestNoRecord checks that a value that this package did not write is never overwritten.
+// TestNoRecord checks that package cas never overwrites a value that it did not write.
 func TestNoRecord(t *testing.T) {
 	d := &data{}
 	c := &client{data: d}

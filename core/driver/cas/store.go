@@ -1,25 +1,25 @@
-// Package cas makes a backend of a store that has compare-and-set: a key-value
-// store that writes or deletes a key if its revision is still the one that was
-// read, and that has a clock. The author writes a [Store] of six methods, and
-// [New] returns a driver.Backend that keeps every rule of the contract.
+// Package cas makes a backend from a store that has compare-and-set and a
+// clock. Such a key-value store writes or deletes a key only if the key still
+// has the revision that was read. The author writes a [Store] of six methods,
+// and [New] returns a driver.Backend that keeps every rule of the contract.
 //
-// One record under one key holds all that is known of a lock: the holder,
-// and the owners that were withdrawn lately. Each operation reads the
-// record, decides, and writes it if it has not changed meanwhile. So no
-// decision mixes parts that were read at different moments, and a request
-// that arrives late meets another revision and does nothing.
+// One record under one key holds everything about a lock: the holder, and
+// the owners that were withdrawn recently. Each operation reads the record,
+// decides, and writes the record if it has not changed meanwhile. So every
+// decision depends on a single read, and a request that arrives late finds
+// another revision and does nothing.
 //
-// Hosts that wait are woken if the store is a [Watcher], and otherwise ask.
-// There is no queue of hosts. Every host that waits would have to write to
-// the record each second to stay in it, and each write would turn away the
-// writes of others, the holder's included. So Properties.FIFO is false.
+// Hosts that wait are woken if the store is a [Watcher], and otherwise poll.
+// There is no queue of hosts, so Properties.FIFO is false. To stay in a
+// queue, every waiting host would have to write to the record each second,
+// and each write would make the writes of others fail, even the holder's.
 //
 // # Where is what
 //
-//   - store.go: what the author writes
-//   - record.go: what the store keeps of a lock
+//   - store.go: the interface that the author implements
+//   - record.go: the record that the store keeps for a lock
 //   - backend.go: the operations
-//   - watch.go: who waits and who observes
+//   - watch.go: waiting for a release, and observing
 package cas
 
 import (
@@ -30,82 +30,82 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// ErrConflict is the error of a [Store]'s Put and Delete, wrapped or not, when
-// the key has another revision and the request has certainly done nothing.
+// ErrConflict is the error that a [Store]'s Put and Delete return, wrapped or not,
+// if the key has another revision and the request has certainly changed nothing.
 var ErrConflict = errors.New("the key has another revision")
 
-// Store is a namespace of a store. A method may be called from any number of
-// goroutines, and returns soon after its ctx ends; the backend sets an end to each.
+// Store is one namespace of a key-value store. Methods may be called from any number of
+// goroutines, and must return soon after their ctx ends. The backend gives every ctx a deadline.
 //
-// A request must not be sent again automatically when its reply was lost: the second
-// one would meet the first one's revision, and report a conflict. An error that
-// wraps none of package driver's errors counts as driver.ErrUnavailable, outcome
-// unknown. So wrap driver.ErrDenied if the store refuses, and driver.ErrNotSent
-// beside driver.ErrUnavailable if the store certainly has not received the request.
+// The client library must not repeat a request whose reply was lost: the second request
+// would find the revision of the first one, and report a conflict. An error that wraps
+// none of package driver's errors counts as driver.ErrUnavailable with an unknown
+// outcome. So wrap driver.ErrDenied if the store refuses, and both driver.ErrNotSent
+// and driver.ErrUnavailable if the store certainly has not received the request.
 //
-// A key is 52 characters of [0-9a-v], made from the name of a lock. A value is at
-// most about 100 KiB, and grows by 40 bytes for each acquire of its lock that was
-// withdrawn within the last 90 seconds.
+// A key is 52 characters of [0-9a-v], made from the name of a lock. A value has
+// at most about 100 KiB. Of that, each acquire of the lock that was withdrawn
+// within the last 90 seconds takes about 40 bytes.
 type Store interface {
 	// Read returns the store's entry of key, as the latest successful Put or
-	// Delete of any client left it. A stale copy costs attempts, and shows
-	// observers an old holder; it grants nothing twice.
+	// Delete of any client left it. If Read returns a stale copy, writes
+	// fail and observers see an old holder, but nothing is granted twice.
 	Read(ctx context.Context, key string) (Entry, error)
-	// Put writes value, which is not empty, if key has that revision. If there
-	// is no such key, revision is 0 or what Read returned. In the Entry that Put
-	// returns only Revision and Written count. The store may delete the key once
-	// ttl is over, and should if it can; a store that counts in seconds deletes
-	// later, never sooner. Otherwise the keys of locks that were never released
-	// remain until the locks are taken again.
+	// Put writes value, which is not empty, if key has that revision. If the key
+	// does not exist, revision is 0 or the revision that Read returned. Of the
+	// Entry that Put returns, only Revision and Written are used. The store should
+	// delete the key after ttl if it can, and must not delete it earlier: a store
+	// that counts in seconds must round up. Without such deletion, the key of a
+	// lock that was never released remains until the lock is taken again.
 	Put(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration) (Entry, error)
 	// Delete deletes key if it has that revision.
 	Delete(ctx context.Context, key string, revision uint64) error
-	// List calls emit for each key that is there, until emit returns false.
+	// List calls emit for each existing key, until emit returns false.
 	List(ctx context.Context, emit func(Entry) bool) error
-	// Check asks whether the store would serve all this, as driver.Backend's does.
+	// Check asks whether the store would serve these requests, as Check of driver.Backend does.
 	Check(ctx context.Context) (About, error)
-	// Close ends connections and goroutines, and returns after the last one. No
-	// other method is called afterwards.
+	// Close closes connections and ends goroutines, and returns after the last
+	// of them. No other method is called afterwards.
 	Close(ctx context.Context) error
 }
 
 // Entry is the state of one key in a store.
 type Entry struct {
-	Value []byte // empty when the key is not there
-	// Revision rises with each change of the key, and no revision comes twice: not
-	// after the key was deleted and made anew, nor after the store has lost its data.
-	// The revision of a grant is its token, so it is below 2^53. A version that begins
-	// at 1 with each new key (ZooKeeper's) will not do; the number of the change does.
-	// If those numbers begin anew with the store's data, begin them at the data's
-	// creation time in microseconds since 1970, or add that time. Fewer than a million
-	// changes are made in a second, so later data has higher revisions.
+	Value []byte // empty if the key does not exist
+	// Revision rises with each change of the key. No revision may occur twice, even after
+	// the key was deleted and created again, or after the store has lost its data. The
+	// revision of a grant is its token, so it must be below 2^53. A version that starts at
+	// 1 for each new key, as ZooKeeper's does, is not suitable; a number that counts all
+	// changes of the store is. If these numbers start again when the store's data are lost,
+	// add the creation time of the data in microseconds since 1970. New data then have
+	// higher revisions, because a store makes fewer than a million changes in a second.
 	Revision uint64
-	// Now is the store's clock, read after the method was called and before it
-	// returns; only Read must return it. Leases end on the grid of that clock:
-	// for a clock of whole seconds claim a TTLMin and a TTLStep of seconds.
+	// Now is the store's time, read after the method was called and before it
+	// returns. Only Read and List must set it. Leases end at a tick of that clock:
+	// for a clock of whole seconds, claim a TTLMin and a TTLStep of whole seconds.
 	Now time.Time
-	// Written is the store's clock when it handled the Put that wrote Value, zero
-	// if the store does not say. It makes a renewal void that the network has
-	// delayed past the end of its lease. Without it, such a lease lives until the
-	// renewal has returned and undone it, or for the TTL if its host has died.
+	// Written is the store's time when it handled the Put that wrote Value, or
+	// zero if the store does not say. With Written, a renewal that the network
+	// delayed past the end of its lease is void. Without it, such a lease lives
+	// until Renew has returned and ended it, or for the TTL if its host has died.
 	Written time.Time
 }
 
-// About describes a store in its own words.
+// About describes a store. The fields have the same meaning as in driver.Properties.
 type About struct{ Server, Durability string }
 
 // Watcher is an optional ability of a [Store] to report changes.
 type Watcher interface {
-	// Watch calls changed, which does not block, after each change of key, and
-	// whenever a change may have been missed, until stop is called. It must
-	// report every change made after it returned. If the store is asked for
-	// messages over the connection of Read, it must report those after a Read
+	// Watch calls changed, which does not block, after each change of key and
+	// whenever a change may have been missed, until stop is called. Watch must
+	// report every change after it returned. If the request for messages shares
+	// a connection with Read, it is enough to report every change after a Read
 	// that began after Watch returned. Watch does not wait for the store.
 	Watch(key string, changed func()) (stop func(), err error)
 }
 
-// Properties returns p, whose claims the author makes, and adds the claims
-// of package cas: the capabilities, for a Store that is a [Watcher] or not.
+// Properties returns p, the claims of the author, with the claims of package cas set.
+// watcher reports whether the Store is a [Watcher], on which the capabilities depend.
 func Properties(p driver.Properties, watcher bool) driver.Properties {
 	p.Scope, p.SurvivesPlugin, p.FIFO, p.FirstSpan = driver.ScopeShared, true, false, 0
 	p.Capabilities = []driver.Capability{driver.CapAdmin}

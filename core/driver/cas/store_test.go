@@ -11,14 +11,14 @@ import (
 	"github.com/lockbench/lockbench/core/driver/cas"
 )
 
-// data is a store in memory. The zero value is empty.
+// data is a store in memory. The zero data is empty.
 type data struct {
 	mu       sync.Mutex
 	entries  map[string]cas.Entry
 	revision uint64
 	watches  map[*watch]bool
-	silent   bool // it does not say when an entry was written
-	timeless bool // its keys do not expire
+	silent   bool // the store does not say when an entry was written
+	timeless bool // keys do not expire
 	ends     map[string]time.Time
 }
 
@@ -27,11 +27,11 @@ type watch struct {
 	changed func()
 }
 
-// client is a Store. Its hooks are called without locks.
+// client is a Store on data. Its hooks are called without locks held.
 type client struct {
 	*data
-	before func(op, key string) error // its error, if any, takes the place of the request
-	after  func(op, key string) error // its error, if any, takes the place of the reply to a request that was done
+	before func(op, key string) error // if it returns an error, the request is not done and returns that error
+	after  func(op, key string) error // if it returns an error, that replaces the reply to a request that was done
 }
 
 func (c *client) do(ctx context.Context, op, key string, f func() (cas.Entry, error)) (cas.Entry, error) {
@@ -63,7 +63,7 @@ func (c *client) Read(ctx context.Context, key string) (cas.Entry, error) {
 	return c.do(ctx, "read", key, func() (cas.Entry, error) { return c.at(key), nil })
 }
 
-// at is called with c locked.
+// at returns the entry of key. It must be called with c locked.
 func (c *client) at(key string) cas.Entry {
 	now := time.Now()
 	if end, ok := c.ends[key]; ok && !now.Before(end) {
@@ -130,7 +130,7 @@ func (c *client) Check(ctx context.Context) (cas.About, error) {
 
 func (c *client) Close(context.Context) error { return nil }
 
-// watched is a client whose store reports changes.
+// watched is a client that is also a Watcher.
 type watched struct{ *client }
 
 func (c watched) Watch(key string, changed func()) (func(), error) {

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// lookEvery is how often a record is read without a report of a change: a
-	// store that is gone reports no change, and an expiry is none.
+	// lookEvery is how often a record is read if no change is reported: a
+	// store that is down reports nothing, and an expiry is not a change.
 	lookEvery = time.Second
-	// lingerFor is how long a key is watched after its last user has left: users
-	// often come again.
+	// lingerFor is how long a key is still watched after its last user has left,
+	// because users often return.
 	lingerFor = 5 * time.Second
 )
 
@@ -25,7 +25,7 @@ type topic struct {
 	idle  *time.Timer
 
 	mu   sync.Mutex
-	next chan struct{} // closed with the next change
+	next chan struct{} // closed at the next change
 }
 
 func (t *topic) changed() {
@@ -35,14 +35,14 @@ func (t *topic) changed() {
 	t.next = make(chan struct{})
 }
 
-// change returns a channel that is closed with the next change.
+// change returns a channel that is closed at the next change.
 func (t *topic) change() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.next
 }
 
-// close ends the watch. The caller holds the backend's mutex.
+// close ends the watch. The caller must hold the backend's mutex.
 func (t *topic) close() {
 	if t.idle != nil {
 		t.idle.Stop()
@@ -50,8 +50,8 @@ func (t *topic) close() {
 	t.stop()
 }
 
-// follow calls turn when name is watched, after each change, and after each
-// pause that turn returned, until turn fails or ctx ends.
+// follow watches name. It calls turn once the watch has begun, after each change,
+// and after each pause that turn returned, until turn returns an error or ctx ends.
 func (b *backend) follow(ctx context.Context, name string, turn func(ctx context.Context, changed bool) (pause time.Duration, err error)) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *backend) follow(ctx context.Context, name string, turn func(ctx context
 	}
 	defer b.leave(keyOf(name), t)
 	for changed := false; ; {
-		change := t.change() // before turn looks, so that no change is missed
+		change := t.change() // before turn reads, so that no change is missed
 		pause, err := turn(ctx, changed)
 		if err != nil {
 			return err
@@ -120,8 +120,8 @@ func (b *backend) leave(key string, t *topic) {
 	})
 }
 
-// Observe never shows a token below one that it has shown: a replica that has
-// become the leader may still have an older holder.
+// Observe never emits a token lower than a token that it has emitted: a
+// replica that became the leader may still have an older holder.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -147,7 +147,7 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return err
 }
 
-// Notify does not read the record after a change, because the caller asks for the lock.
+// Notify does not read the record after a change, because the caller will ask for the lock.
 func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	first := true
 	err := b.follow(ctx, name, func(ctx context.Context, changed bool) (time.Duration, error) {

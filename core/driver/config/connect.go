@@ -14,23 +14,23 @@ import (
 )
 
 // Connect holds the options that every backend needs to connect to its
-// store. The library of each backend embeds it in its Options.
+// store. Each backend library embeds Connect in its Options.
 type Connect struct {
-	// Username and Password log in. PasswordFile names a file with the password
-	// instead. It is read again for each connection; a newline at its end is ignored.
+	// Username and Password log in. PasswordFile names a file with the password instead.
+	// The file is read again for each connection; a newline at its end is ignored.
 	Username     string `key:"username" doc:"user"`
 	Password     string `key:"password" secret:"true" doc:"password of the user"`
 	PasswordFile string `key:"password_file" doc:"file with the password, read again for each connection"`
 
-	// TLS is the configuration of connections; it excludes the other fields
-	// about TLS. If it is nil, those fields count. It has no key.
+	// TLS is the TLS configuration of connections. TLS must not be set
+	// together with another field about TLS. TLS has no configuration key.
 	TLS *tls.Config
 	// TLSEnabled turns TLS on with the system's certificate authorities. Any
-	// other field about TLS turns it on too, as does an address with TLS; false
-	// beside one of these is an error.
+	// other field about TLS turns TLS on too, and so does an address that asks
+	// for TLS. TLSEnabled must not be false together with one of those.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
-	// TLSCAFile names a PEM file with the certificate authorities to use instead of
-	// the system's. This file and the next two are read again for each connection.
+	// TLSCAFile names a PEM file with the certificate authorities to use instead of the
+	// system's. TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
 	TLSCAFile string `key:"tls_ca_file" doc:"authorities that sign servers, PEM, instead of the system's; read again for each connection"`
 	// TLSCertFile and TLSKeyFile are the client's own certificate, in PEM.
 	TLSCertFile string `key:"tls_cert_file" doc:"the client's certificate, PEM; read again for each connection"`
@@ -38,12 +38,12 @@ type Connect struct {
 	// TLSServerName is the name that the server's certificate must have,
 	// instead of the host of the address.
 	TLSServerName string `key:"tls_server_name" doc:"name in the server's certificate, instead of the host of the address"`
-	// TLSInsecure accepts any certificate: for tests only.
+	// TLSInsecure makes the client accept any certificate. TLSInsecure is for tests only.
 	TLSInsecure bool `key:"tls_insecure" default:"false" doc:"accept any certificate (for tests)"`
 
-	// DialTimeout bounds how long a connection takes until it can be used, TLS
-	// and login included. RequestTimeout bounds one request whose caller's
-	// context does not end earlier. Both are 10 ms to 10 min.
+	// DialTimeout bounds the time until a new connection can be used, including
+	// TLS and login. RequestTimeout bounds one request, unless its caller's
+	// context ends earlier. Both timeouts must be between 10 ms and 10 min.
 	DialTimeout    time.Duration `key:"dial_timeout" default:"2s" doc:"bound of making a connection, TLS and login included; 10ms to 10m"`
 	RequestTimeout time.Duration `key:"request_timeout" default:"2s" doc:"bound of one request; 10ms to 10m"`
 }
@@ -54,8 +54,8 @@ const (
 	maxTimeout = 10 * time.Minute
 )
 
-// check returns what is wrong with c. addressTLS says whether the address
-// asks for TLS. Its errors wrap driver.ErrConfig.
+// check returns an error that wraps driver.ErrConfig if c is wrong.
+// addressTLS says whether the address asks for TLS.
 func (c Connect) check(addressTLS bool) error {
 	var err error
 	for f := range fields(reflect.ValueOf(c)) {
@@ -83,9 +83,9 @@ func (c Connect) check(addressTLS bool) error {
 		Between("request_timeout", c.RequestTimeout, minTimeout, maxTimeout))
 }
 
-// namesFile returns an error, without name, if name is the contents of a
-// file instead of its path. A pasted key in PEM would otherwise be shown as
-// the name of a missing file.
+// namesFile returns an error if name is the contents of a file and not its
+// path. The error does not quote name. Without this check, a private key
+// pasted in PEM form would be shown as the name of a missing file.
 func namesFile(key, name string) error {
 	if len(name) > longestName || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, pemDashes) {
 		return fmt.Errorf("%w: %s has the text of a file, and must have its name", driver.ErrConfig, key)
@@ -94,13 +94,13 @@ func namesFile(key, name string) error {
 }
 
 const (
-	// longestName bounds the length of a file's whole path; real paths are shorter.
+	// longestName bounds the length of a file's path; real paths are shorter.
 	longestName = 1024
-	// pemDashes begin a line of PEM, which has two dashes more.
+	// pemDashes occurs at the beginning of each PEM block.
 	pemDashes = "---"
 )
 
-// tlsKeys names the keys, tls_enabled aside, that turn TLS on.
+// tlsKeys returns the names of the keys that are set and turn TLS on, except tls_enabled.
 func (c Connect) tlsKeys() []string {
 	var named []string
 	for f := range fields(reflect.ValueOf(c)) {
@@ -111,23 +111,23 @@ func (c Connect) tlsKeys() []string {
 	return named
 }
 
-// Secure reports whether connections use TLS as far as the keys say.
+// Secure reports whether c turns TLS on. The address may ask for TLS too.
 func (c Connect) Secure() bool {
 	return c.TLS != nil || c.TLSEnabled != nil && *c.TLSEnabled || len(c.tlsKeys()) > 0
 }
 
-// WithoutTLS returns c without its settings of TLS.
+// WithoutTLS returns c with all fields about TLS cleared.
 func (c Connect) WithoutTLS() Connect {
 	c.TLS, c.TLSEnabled, c.TLSInsecure = nil, nil, false
 	c.TLSCAFile, c.TLSCertFile, c.TLSKeyFile, c.TLSServerName = "", "", "", ""
 	return c
 }
 
-// HasPassword reports whether there is a password, in a file or not.
+// HasPassword reports whether c has a password or the name of a password file.
 func (c Connect) HasPassword() bool { return c.Password != "" || c.PasswordFile != "" }
 
-// Between is an error wrapping driver.ErrConfig when value is below least or
-// above most.
+// Between returns an error that wraps driver.ErrConfig if value is below
+// least or above most, and otherwise nil.
 func Between[T cmp.Ordered](key string, value, least, most T) error {
 	if value >= least && value <= most {
 		return nil
@@ -135,13 +135,12 @@ func Between[T cmp.Ordered](key string, value, least, most T) error {
 	return fmt.Errorf("%w: %s is %v, not %v to %v", driver.ErrConfig, key, value, least, most)
 }
 
-// Conflict is an error wrapping driver.ErrConfig about keys that do not go
-// together.
+// Conflict returns an error that wraps driver.ErrConfig and says why keys must not be set together.
 func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
 
-// Invalid returns err wrapped with driver.ErrConfig, unless it wraps it already.
+// Invalid returns err if it wraps driver.ErrConfig already, and otherwise an error that wraps both.
 func Invalid(err error) error {
 	if errors.Is(err, driver.ErrConfig) {
 		return err
@@ -149,10 +148,10 @@ func Invalid(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrConfig, err)
 }
 
-// KeysOf declares one configuration key for each field of the struct options
-// that has the tag key, by its tags: key, default, required, secret and doc.
-// The fields of an embedded struct count too, and its own tags are defaults of
-// theirs: a backend that needs more time than others writes
+// KeysOf returns one configuration key for each field of the struct options that has the
+// tag key. The tags key, default, required, secret and doc describe the key. Fields of
+// an embedded struct count too. A tag of the embedded struct itself replaces the default
+// of the key that it names, so a backend that needs more time than others writes
 //
 //	Connect `dial_timeout:"3s"`
 func KeysOf(options any) []driver.Key {
@@ -167,15 +166,15 @@ func KeysOf(options any) []driver.Key {
 	return keys
 }
 
-// Decode sets the fields of the struct that options points to from cfg, which
-// Spec.CheckConfig has checked.
+// Decode sets the fields of the struct that options points to from cfg.
+// Spec.CheckConfig must have checked cfg.
 func Decode(cfg driver.Config, options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		f.set(cfg)
 	}
 }
 
-// Filled returns a copy of options, nil for none, with the defaults filled in.
+// Filled returns a copy of options with the defaults filled in. Nil options count as the zero O.
 func Filled[O any](options *O) O {
 	var o O
 	if options != nil {
@@ -185,8 +184,8 @@ func Filled[O any](options *O) O {
 	return o
 }
 
-// Fill gives the fields of the struct that options points to their defaults
-// where they are zero.
+// Fill sets each zero field of the struct that options points to to its
+// default.
 func Fill(options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		if f.value.IsZero() {
@@ -199,7 +198,7 @@ type field struct {
 	field    reflect.StructField
 	value    reflect.Value
 	key      string
-	standard string // its default
+	standard string // default value, as text
 }
 
 func (f field) set(cfg driver.Config) {
@@ -225,7 +224,8 @@ func fields(v reflect.Value) func(yield func(field) bool) {
 	return func(yield func(field) bool) { walk(v, "", yield) }
 }
 
-// walk yields the fields of v, which is embedded with the tag outer.
+// walk yields the fields of the struct v that have keys. outer is the tag of the field in which v
+// is embedded.
 func walk(v reflect.Value, outer reflect.StructTag, yield func(field) bool) bool {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

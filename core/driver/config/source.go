@@ -18,10 +18,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Source gives each new connection the password, the certificate and the
-// authorities from their files. Files are not replaced together, nor all at
-// once. If a file cannot be read, or does not fit the others, the values
-// read before stay in use, until the next connection looks again.
+// Source reads the password, the certificate and the authorities from their files
+// for each new connection. An administrator cannot replace several files at the same
+// instant. So if a file cannot be read, or does not match the others, the values
+// that were read before stay in use. The next connection reads the file again.
 type Source struct {
 	connect  Connect
 	secure   bool
@@ -31,8 +31,8 @@ type Source struct {
 	roots    lastGood[*x509.CertPool]
 }
 
-// NewSource reads the files of c once. secure says that the address asks for
-// TLS. The error wraps driver.ErrConfig, and names the key and the file.
+// NewSource reads the files of c for the first time. secure says that the address
+// asks for TLS. The error wraps driver.ErrConfig, and names the key and the file.
 func NewSource(c Connect, secure bool, log *slog.Logger) (*Source, error) {
 	if err := c.check(secure); err != nil {
 		return nil, err
@@ -50,11 +50,10 @@ func NewSource(c Connect, secure bool, log *slog.Logger) (*Source, error) {
 // Secure reports whether connections use TLS.
 func (s *Source) Secure() bool { return s.secure }
 
-// Password returns the password of a new connection, "" where there is none.
+// Password returns the password for a new connection, or "" if there is none.
 func (s *Source) Password() string { return s.password.get(s.log) }
 
-// TLSConfig returns the configuration of a new connection to host, or nil
-// without TLS.
+// TLSConfig returns the TLS configuration for a new connection to host, or nil without TLS.
 func (s *Source) TLSConfig(host string) *tls.Config {
 	c := s.connect
 	switch {
@@ -77,13 +76,13 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 	return cfg
 }
 
-// LastingTLSConfig is TLSConfig for a client that keeps one configuration for
-// all its connections, which go to hosts.
+// LastingTLSConfig is TLSConfig for a client that uses one configuration for
+// all its connections. hosts are the hosts that the client connects to.
 //
-// Package tls reads the authorities of a configuration once, so the server
-// is verified here, in the same way. The server's certificate must have the
-// name that the client asked for. A client does not ask for an IP address by
-// name; the certificate must then have the name of any of hosts.
+// Package tls reads the authorities of a configuration only once, so this
+// configuration verifies the server with a function of its own, in the same way. The
+// server's certificate must have the name that the client asked for. A client sends
+// no name for an IP address; the certificate must then have the name of one of hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
@@ -103,8 +102,7 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that the first certificate of chain is signed by roots and
-// has one of names.
+// verify checks that the first certificate of chain is signed by roots and has one of names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {
@@ -122,18 +120,18 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale says why the contents of a file are not in use, nil when all files are in use.
+// Stale returns why the present contents of a file are not in use, or nil if all are in use.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
 
-// lastGood is the value that was last read without an error.
+// lastGood keeps the last value that was read without an error.
 type lastGood[T any] struct {
 	read func() (T, error)
 
 	mu   sync.Mutex
 	last T
-	err  error // error of the newest reading
+	err  error // error of the latest read
 }
 
 func (k *lastGood[T]) get(log *slog.Logger) T {
@@ -150,7 +148,7 @@ func (k *lastGood[T]) get(log *slog.Logger) T {
 	return k.last
 }
 
-// open reads for the first time, when there is nothing to fall back on.
+// open reads for the first time. There is no earlier value to fall back on.
 func (k *lastGood[T]) open() (err error) {
 	k.last, err = k.read()
 	return err
@@ -211,7 +209,8 @@ func readRoots(c Connect) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readPEM refuses a file that ends within a block: another process is still writing it.
+// readPEM reads file. It returns an error if the file ends within a PEM block, because another
+// process is then still writing the file.
 func readPEM(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -227,10 +226,10 @@ func readPEM(file string) ([]byte, error) {
 	return text, nil
 }
 
-// Dial connects to server at addr, with TLS if the configuration says so, and
-// with the contents that the files have now. If ctx ends it, a connection may
-// stay half-made for as long as closing it takes. The error of a handshake
-// wraps driver.ErrDenied or driver.ErrUnavailable, and driver.ErrNotSent.
+// Dial connects to addr, with TLS if the configuration says so, and with the present
+// contents of the files. server is the product's name for errors. If ctx ends during the
+// handshake, Dial may return late, by the time that closing the connection takes. The error
+// of a handshake wraps driver.ErrNotSent, and driver.ErrDenied or driver.ErrUnavailable.
 func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// secured returns options whose files are in a directory of this test.
+// secured returns options with a password and TLS, whose files are in a directory of this test.
 func secured(t *testing.T) (config.Connect, *configtest.Authority) {
 	dir, a := t.TempDir(), configtest.NewAuthority(t)
 	ca, password := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "password")
@@ -36,9 +36,9 @@ func certificate(t *testing.T, s *config.Source) string {
 	return string(cert.Certificate[0])
 }
 
-// TestHalfWrittenFiles covers files that are not replaced in one step. A
-// file that cannot be used leaves the values read before in use, and the log
-// names the file. A file that is whole again is used.
+// TestHalfWrittenFiles covers files that are not replaced in one step. While
+// a file cannot be used, the values that were read before stay in use, and
+// the log names the file. When the file is complete again, it is used.
 func TestHalfWrittenFiles(t *testing.T) {
 	cases := map[string]struct {
 		harm func(t *testing.T, c config.Connect)
@@ -84,14 +84,14 @@ func TestHalfWrittenFiles(t *testing.T) {
 	}
 }
 
-// cut leaves the first half of a file.
+// cut truncates a file to its first half.
 func cut(t *testing.T, path string) {
 	text, err := os.ReadFile(path)
 	must(t, err)
 	configtest.Write(t, path, text[:len(text)/2])
 }
 
-// anothersKey makes a pair of which only the key is replaced yet.
+// anothersKey replaces the client's key but not yet its certificate.
 func anothersKey(t *testing.T, c config.Connect) {
 	_, key := configtest.NewAuthority(t).Issue(t, t.TempDir(), "other", time.Now().Add(time.Hour))
 	text, err := os.ReadFile(key)
@@ -99,8 +99,8 @@ func anothersKey(t *testing.T, c config.Connect) {
 	configtest.Write(t, c.TLSKeyFile, text)
 }
 
-// TestLastingTLSConfig checks that one configuration for all connections
-// verifies a server as one for each does, by the current authorities.
+// TestLastingTLSConfig checks that one configuration for all connections verifies a
+// server as a new configuration for each connection would, with the current authorities.
 func TestLastingTLSConfig(t *testing.T) {
 	c, a := secured(t)
 	c.TLSCertFile, c.TLSKeyFile = "", ""
@@ -109,7 +109,7 @@ func TestLastingTLSConfig(t *testing.T) {
 		change func(c *config.Connect)
 		hosts  []string
 		asked  string // the name that the client asks for
-		says   string // "" when it connects
+		says   string // part of the error, or "" if the connection must succeed
 	}{
 		"its address":             {nil, []string{"127.0.0.1"}, "127.0.0.1", ""},
 		"one of the addresses":    {nil, []string{"10.0.0.1", "127.0.0.1"}, "127.0.0.1", ""},
@@ -155,7 +155,7 @@ func TestLastingTLSConfig(t *testing.T) {
 	}
 }
 
-// server listens with a certificate by a.
+// server starts a TLS server with a certificate that a has signed, and returns its address.
 func server(t *testing.T, a *configtest.Authority) string {
 	cert, key := a.Issue(t, t.TempDir(), "server", time.Now().Add(time.Hour))
 	pair, err := tls.LoadX509KeyPair(cert, key)

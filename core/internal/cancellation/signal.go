@@ -1,23 +1,23 @@
-// Package cancellation holds the half of a context that ends: package core makes one
-// for each call to a backend, and the plugin one for each request.
+// Package cancellation implements the part of a context.Context that ends it. Package core embeds
+// a [Signal] in the context of each call to a backend, and the plugin in that of each request.
 package cancellation
 
 import "sync"
 
-// Signal is Done, Err and AfterFunc of a context.Context. A type that embeds
-// it adds Deadline and Value, and ends it by Cancel. The zero Signal has not
-// ended; it must not be copied.
+// Signal implements Done, Err and AfterFunc of a context.Context. A type
+// that embeds Signal adds Deadline and Value, and ends the context by
+// Cancel. The zero Signal has not ended. A Signal must not be copied.
 //
-// Note: context.WithCancel does the same, with a goroutine or an entry in its
-// parent for each context. Signal costs nothing until a caller asks for Done.
+// Note: context.WithCancel does the same, but needs a goroutine or an entry in
+// its parent for each context. Signal allocates nothing until Done is called.
 type Signal struct {
 	mu    sync.Mutex
-	ended chan struct{} // made when a caller first asks for it
+	ended chan struct{} // made by the first call of Done
 	err   error
 	after map[*func()]struct{}
 }
 
-// Cancel ends the context with err. Only the first call does anything.
+// Cancel ends the context with err. Only the first call has an effect.
 func (l *Signal) Cancel(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,8 +54,8 @@ func (l *Signal) Err() error {
 	return l.err
 }
 
-// AfterFunc saves package context a goroutine for each context that a
-// backend derives from this one.
+// AfterFunc calls f in a goroutine after the context has ended. Because of this method,
+// package context needs no goroutine for a context that a backend derives from this one.
 func (l *Signal) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

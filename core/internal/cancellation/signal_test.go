@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// request is a context made of a Signal, as its users make theirs.
+// request is a context that embeds a Signal, as the contexts of core and the plugin do.
 type request struct{ Signal }
 
 func (*request) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -62,8 +62,8 @@ func TestSignalAfterFunc(t *testing.T) {
 	})
 }
 
-// TestSignalAsParent derives a context from a request. Package context does
-// that without a goroutine because of AfterFunc.
+// TestSignalAsParent derives a context from a request. Because of
+// AfterFunc, package context needs no goroutine for that.
 func TestSignalAsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &request{}

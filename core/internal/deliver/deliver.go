@@ -1,7 +1,7 @@
-// Package deliver calls code of the application that is only informed, such
-// as loggers and callbacks, where it can do no harm. Such code may call
-// back. It may block, for ever if it writes to a pipe without a reader. So
-// it must not run on a goroutine on which a lease or a plugin depends.
+// Package deliver calls loggers and callbacks of the application on
+// separate goroutines. Such code may call back into this module, or block,
+// even for ever if it writes to a pipe that is not read. So it must not run
+// on a goroutine on which a lease or a plugin depends.
 package deliver
 
 import (
@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// grace is how long a Flush waits after its ctx has ended: enough for every
-// callback that does not block.
+// grace is how long a Flush waits after its ctx has ended. grace is long
+// enough for every callback that does not block.
 const grace = 50 * time.Millisecond
 
 // Queue delivers items one at a time and in the order of Add, from a goroutine
-// that lives while there are any. An item that does not fit is dropped and
-// counted, and the next item that fits is delivered with that count.
+// that lives while there are items. An item that does not fit is dropped and
+// counted. The next item that fits is delivered with that count.
 //
-// A panic in a callback is not recovered, so it ends the process. A callback
-// that ends its goroutine, as testing.T.FailNow does, does not end deliveries.
+// A panic in a callback is not recovered, so it ends the process. If a callback ends
+// its goroutine, as testing.T.FailNow does, deliveries go on in another goroutine.
 type Queue[T any] struct {
 	callback func(item T, dropped uint64)
 	capacity int
 
 	mu      sync.Mutex
 	waiting []entry[T]
-	size    int // of waiting
+	size    int // total size of waiting
 	dropped uint64
 	running bool
-	idle    chan struct{} // made by Flush, closed when all is delivered
+	idle    chan struct{} // made by Flush, closed when all items are delivered
 
-	current []entry[T] // belongs to the delivering goroutine
+	current []entry[T] // used only by the delivering goroutine
 }
 
 type entry[T any] struct {
@@ -41,14 +41,14 @@ type entry[T any] struct {
 	dropped uint64
 }
 
-// New returns an empty queue. Items with a total size of capacity may wait,
-// and the delivering goroutine may hold as much again.
+// New returns an empty queue. Items with a total size of up to capacity may
+// wait, and the delivering goroutine may hold as much again.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
 
-// Add queues an item, and reports whether it fit. It never waits for a
-// callback, and may be called with locks held.
+// Add queues an item, or drops it if it does not fit, and reports whether it was
+// queued. Add never waits for a callback, and may be called with locks held.
 func (q *Queue[T]) Add(item T, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,8 +60,8 @@ func (q *Queue[T]) Add(item T, size int) bool {
 	return true
 }
 
-// Force is Add for an item that must not be dropped. Its caller sees to it that
-// there are not many of them.
+// Force is Add for an item that must not be dropped, even if it exceeds the
+// capacity. The caller must ensure that there are not many such items.
 func (q *Queue[T]) Force(item T, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -78,9 +78,9 @@ func (q *Queue[T]) put(item T, size int) {
 	}
 }
 
-// Flush waits until everything was delivered, for at most timeout, or only a
-// moment once ctx has ended. Called from a callback of any queue it returns
-// at once, because it would wait for itself.
+// Flush waits until all items were delivered, for at most timeout. After ctx
+// has ended, it waits for at most grace. If a callback of any queue calls
+// it, Flush returns at once, because it would wait for itself.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {
@@ -102,7 +102,7 @@ func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	}
 }
 
-// busy returns a channel that is closed when all is delivered, nil if all is.
+// busy returns a channel that is closed when all items are delivered, or nil if they are already.
 func (q *Queue[T]) busy() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,7 +118,7 @@ func (q *Queue[T]) busy() <-chan struct{} {
 func (q *Queue[T]) run() {
 	finished := false
 	defer func() {
-		if !finished { // by runtime.Goexit, or by a panic, which ends the process
+		if !finished { // the callback called runtime.Goexit, or panicked, which ends the process
 			go deliver(q.run)
 		}
 	}()
@@ -131,8 +131,8 @@ func (q *Queue[T]) run() {
 	finished = true
 }
 
-// next takes over all waiting items. It returns false when there are none:
-// then the goroutine must end.
+// next moves all waiting items to current. It returns false if there are
+// none; the goroutine must then end.
 func (q *Queue[T]) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,15 +148,15 @@ func (q *Queue[T]) next() bool {
 	return false
 }
 
-// deliver is the first function of every delivering goroutine.
+// deliver is the first function of every delivering goroutine, by which delivering recognizes it.
 //
 //go:noinline
 func deliver(run func()) { run() }
 
 var deliverName = runtime.FuncForPC(reflect.ValueOf(deliver).Pointer()).Name()
 
-// delivering reports whether the calling goroutine is delivering. Go names no
-// goroutine, but shows its stack.
+// delivering reports whether the calling goroutine is one that delivers.
+// Goroutines have no names, so it searches the stack for deliver.
 func delivering() bool {
 	for pcs, skip := make([]uintptr, 64), 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs)

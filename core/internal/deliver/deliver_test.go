@@ -19,7 +19,7 @@ func TestWhatDoesNotFitIsCounted(t *testing.T) {
 			items, dropped = append(items, item), append(dropped, n)
 		})
 		q.Add(0, 1)
-		synctest.Wait() // it is with the callback
+		synctest.Wait() // the callback has the item
 		for i, fits := range []bool{true, true, false, true, false} {
 			size := 1
 			if i == 2 {
@@ -42,7 +42,7 @@ func TestFlushIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
 		q := New(3, func(int, uint64) { <-open })
-		q.Flush(t.Context(), time.Hour) // nothing to wait for
+		q.Flush(t.Context(), time.Hour) // the queue is empty
 		q.Add(1, 1)
 		took := func(ctx context.Context, most time.Duration) time.Duration {
 			began := time.Now()
@@ -85,7 +85,7 @@ func TestCallbackMayFlushAndEnd(t *testing.T) {
 	})
 }
 
-// deep calls f below n more functions.
+// deep calls f with n more calls of deep on the stack.
 func deep(n int, f func()) {
 	if n > 0 {
 		deep(n-1, f)

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// cleanupBudget bounds each wait of a clean-up.
+	// cleanupBudget bounds each wait in a clean-up.
 	cleanupBudget = 10 * time.Second
-	// startTimeout is long, because many plugins start at a time in a test run
-	// under the race detector. Other tests check how long a start takes.
+	// startTimeout is long, because many plugins start at the same time in a test
+	// run under the race detector. Other tests check how long a start takes.
 	startTimeout = 30 * time.Second
 	// dumpTime bounds how long a plugin may take to print its stacks.
 	dumpTime = 2 * time.Second
 )
 
-// Binary makes harnesses for the plugin binary at path, which must be called
-// lockplugin-NAME. config is called once for each harness and returns the
-// configuration of a fresh namespace; nil stands for an empty configuration.
-// Binary fills in Open, Plugin and Host; the caller adds the fields about the
-// store. Host needs [HostMain] in the running binary's main function or TestMain.
+// Binary returns a function that makes harnesses for the plugin binary at path, which
+// must be called lockplugin-NAME. config is called once for each harness and must return
+// the configuration of a fresh namespace; a nil config stands for an empty configuration.
+// The harness has Open, Plugin, Host and Stacks; the caller adds the fields about the
+// store. Host needs [HostMain] in the main function or TestMain of the running binary.
 func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
 	return func(t drivertest.T) *drivertest.Harness {
 		t.Helper()
@@ -43,18 +43,16 @@ func Binary(path string, config func(t drivertest.T) driver.Config) func(t drive
 	}
 }
 
-// BinaryWith is [Binary] for a plugin that is opened with Config and NoMTLS of
-// opts.
+// BinaryWith is [Binary] for a plugin opened with opts. Host uses only Config and NoMTLS.
 func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	return BinaryOf(strings.TrimPrefix(filepath.Base(path), wire.Prefix), path, opts)
 }
 
-// BinaryOf is [BinaryWith] for the plugin of the backend called name, whatever
-// the binary is called.
+// BinaryOf is [BinaryWith] for the plugin of the backend called name. The binary may have any name.
 func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	opts.Path = path
 	return func(drivertest.T) *drivertest.Harness {
-		var printed sync.Map // *dump by backend
+		var printed sync.Map // the *dump of each backend
 		return &drivertest.Harness{
 			Open: func(t drivertest.T) driver.Backend {
 				t.Helper()
@@ -68,7 +66,7 @@ func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *driv
 				if d, ok := printed.Load(b); ok {
 					return d.(*dump).of(pluginPid(b))
 				}
-				return "" // the caller has opened the backend in another way
+				return "" // the backend was not opened by Open above
 			},
 			Plugin: func(b driver.Backend) drivertest.Process { return process{pluginPid(b)} },
 			Host: func(t drivertest.T, delay time.Duration) drivertest.Host {
@@ -81,8 +79,8 @@ func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *driv
 	}
 }
 
-// Open is plugin.Open for a case, whose end closes the backend. Without a
-// logger in opts the plugin's log is dropped; the default StartTimeout is 30 s.
+// Open is plugin.Open for a case. The backend is closed when the case ends. If opts
+// has no Logger, the plugin's log is discarded. The default StartTimeout is 30 s.
 func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
 	t.Helper()
 	quiet := *opts
@@ -106,20 +104,22 @@ func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
 	return b
 }
 
-// pluginPid returns 0 while the plugin is down: a signal to 0 fails the case.
+// pluginPid returns the plugin's process id, or 0 while the plugin is down. A signal to process 0
+// fails the case.
 func pluginPid(b driver.Backend) int {
 	pid, _ := plugin.ProcessOf(b)
 	return pid
 }
 
-// dump is the log of a plugin from the moment at which it is asked for its stacks.
+// dump collects what a plugin logs after it was asked for its stacks.
 type dump struct {
 	asked atomic.Bool
 	mu    sync.Mutex
 	text  strings.Builder
 }
 
-// of makes process pid print its stacks, as Go does at SIGQUIT, which ends it.
+// of sends SIGQUIT to process pid and returns the stacks that the process prints. The signal ends
+// the process.
 func (d *dump) of(pid int) string {
 	if pid <= 0 {
 		return "the plugin is down"

@@ -12,14 +12,14 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// builds are the binaries of this test run, by package.
+// builds holds the binaries of this test run, by package.
 var builds = struct {
 	sync.Mutex
 	dir  string
 	done map[string]built
 }{done: map[string]built{}}
 
-// built is a binary, or the reason why there is none.
+// built is the path of a binary, or the error of its build.
 type built struct {
 	path string
 	err  error
@@ -27,9 +27,9 @@ type built struct {
 
 // Build compiles the main package pkg (an import path, or a path relative to
 // the test's directory) once per test run and returns the binary's path. The
-// binary has the package's base name. A test under the race detector also
-// builds it with the race detector. The test binary must run under [Main],
-// or call [Clean], to remove the binary at the end.
+// binary has the package's base name. If the test runs under the race
+// detector, Build also uses it for the binary. The test binary must use
+// [Main], or call [Clean], to remove the binary at the end.
 func Build(t drivertest.T, pkg string) string {
 	t.Helper()
 	builds.Lock()
@@ -45,7 +45,7 @@ func Build(t drivertest.T, pkg string) string {
 	return b.path
 }
 
-// build is called with builds locked.
+// build must be called with builds locked.
 func build(pkg string) (binary string, err error) {
 	if builds.dir == "" {
 		if builds.dir, err = os.MkdirTemp("", "plugintest-"); err != nil {
@@ -64,12 +64,12 @@ func build(pkg string) (binary string, err error) {
 	return binary, nil
 }
 
-// Main is the body of a TestMain: the test binary can be started again as a
-// host process, and what [Build] made is removed at the end.
+// Main is the body of a TestMain. Main lets the test binary be started
+// again as a host process, and removes at the end what [Build] made.
 func Main(m *testing.M) {
 	HostMain()
 	if Race && os.Getenv("GORACE") == "" {
-		// Without this each process would sleep for a second before it exits.
+		// By default each process would sleep for a second before it exits.
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}
 	code := m.Run()
@@ -77,7 +77,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Clean removes what [Build] made, for a TestMain that does not use [Main].
+// Clean removes what [Build] made. Clean is for a TestMain that does not use [Main].
 func Clean() {
 	builds.Lock()
 	defer builds.Unlock()

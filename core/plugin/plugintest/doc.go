@@ -1,13 +1,13 @@
-// Package plugintest runs backends as the conformance suite wants them: behind
-// the wire in process, as a real plugin process, and under a second host
-// process that can be killed.
+// Package plugintest runs backends in three ways for the conformance suite:
+// through the wire protocol within one process, as a real plugin process, and
+// under a second host process that can be killed.
 //
 // # Where is what
 //
-//   - loopback.go: a backend behind the wire, in process
-//   - binary.go: a plugin binary; build.go: made of a package, and the body of a TestMain
+//   - loopback.go: a backend through the wire protocol, in this process
+//   - binary.go: harnesses for a binary; build.go: building it, and the body of a TestMain
 //   - host.go: a second host for the suite, and processes that are killed or frozen
-//   - hostprocess.go: the host's process as it is asked; hoststate.go: as it answers
-//   - server.go: a store that is a process
-//   - race_on.go, race_off.go: whether the race detector watches
+//   - hostprocess.go: commands to that host; hoststate.go: the host process itself
+//   - server.go: a store whose server is a process
+//   - race_on.go, race_off.go: whether the race detector is on
 package plugintest

@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// commandLimit is how long a command may take.
+// commandLimit is how long a command to a host process may take.
 const commandLimit = 30 * time.Second
 
-// testHost is a HostProcess with the methods that a case needs.
+// testHost is a HostProcess that implements drivertest.Host.
 type testHost struct{ *HostProcess }
 
 var _ drivertest.Host = (*testHost)(nil)
@@ -30,10 +30,10 @@ func startHost(t drivertest.T, spec HostSpec) drivertest.Host {
 	return h
 }
 
-// end ends the host and its plugin, whatever a case did to them.
+// end ends the host and its plugin, whatever the case did to them.
 func (h *testHost) end(t drivertest.T) {
 	t.Helper()
-	// Resume fails when both are gone, which is the goal here.
+	// Resume fails if the host is gone already, which is fine here.
 	_ = h.HostProcess.Resume()
 	plugin := h.HostProcess.plugin
 	if plugin > 0 {
@@ -53,8 +53,8 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// within runs do for at most commandLimit, and tells a host that refused
-// from one that did not answer.
+// within runs do with a ctx of commandLimit, and returns its error. If the
+// host does not answer in time, within fails the case.
 func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
@@ -81,7 +81,7 @@ func (h *testHost) Plugin() drivertest.Process {
 	defer cancel()
 	pid, err := h.PluginPid(ctx)
 	if err != nil {
-		pid = 0 // an action on process 0 then fails the case
+		pid = 0 // an action on process 0 fails the case
 	}
 	return process{pid}
 }
@@ -125,11 +125,11 @@ func must(t drivertest.T, what string, err error) {
 	}
 }
 
-// Running reports whether process pid runs. It returns false for a process
-// that has ended and waits for its parent: not every init process waits.
+// Running reports whether process pid runs. It returns false for a zombie,
+// because not every init process waits for orphans.
 func Running(pid int) bool { return proc.Running(pid) }
 
-// Freeze stops process pid with SIGSTOP and returns when it has stopped.
+// Freeze stops process pid with SIGSTOP and returns when the process has stopped.
 func Freeze(pid int) error { return proc.Freeze(pid) }
 
 // process is a process that a case may kill or freeze.
@@ -158,7 +158,7 @@ func (p process) Resume(t drivertest.T) {
 
 func (p process) harm(t drivertest.T, signal string, send func(pid int) error) {
 	t.Helper()
-	if p.pid <= 0 { // a signal to 0 would go to our own group
+	if p.pid <= 0 { // a signal to 0 would go to this process's group
 		t.Fatalf("%s to a process that is gone", signal)
 	}
 	if err := send(p.pid); err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// host is the state of a host process.
 type host struct {
 	parent  *proc.Parent
 	backend driver.Backend
@@ -44,8 +43,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event ends the enqueue command whose acquire now waits or was granted, if
-// there is one.
+// event ends the enqueue command for the event's lock, if there is one: its
+// Acquire now waits or was granted.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return
@@ -67,7 +66,7 @@ func (h *host) Close() error {
 	return err
 }
 
-// Do implements proc.Agent. The reply is sent when the command is done.
+// Do implements proc.Agent. It executes the command and then sends the reply.
 func (h *host) Do(_ context.Context, c command) {
 	do := map[string]func(command) (reply, error){
 		"acquire": h.acquire, "enqueue": h.enqueue, "state": h.state, "release": h.release, "plugin": h.plugin,
@@ -94,8 +93,8 @@ func (h *host) acquire(c command) (reply, error) {
 	return reply{Token: lease.Token()}, nil
 }
 
-// enqueue returns when the acquire waits, or was granted at once. The
-// acquire ends with the client.
+// enqueue starts an Acquire and returns when the Acquire waits or was
+// granted. Closing the client ends the Acquire.
 func (h *host) enqueue(c command) (r reply, err error) {
 	waits := make(chan struct{})
 	h.mu.Lock()
@@ -123,7 +122,7 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	return r, err
 }
 
-// state asks Valid first, because Valid must be right at once after a pause.
+// state calls Valid first, because the first call after a pause must be right.
 func (h *host) state(c command) (r reply, err error) {
 	lease, err := h.lease(c.Name)
 	if err != nil {
@@ -156,13 +155,13 @@ func (h *host) lease(name string) (*core.Lease, error) {
 	return nil, errors.New("this host process has never acquired that lock")
 }
 
-// role makes a binary that calls HostMain a host process.
+// role is the environment variable that makes a binary that calls HostMain a host process.
 const role = "LOCKBENCH_HOST_PROCESS"
 
 // HostSpec says which plugin a host process opens.
 type HostSpec struct {
 	Plugin      string // name of the backend
-	Path        string // of its binary; "" finds it by name
+	Path        string // path of its binary; "" means to search by name
 	Config      driver.Config
 	NoMTLS      bool
 	OnHostDeath plugin.Policy
@@ -176,14 +175,14 @@ type command struct {
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 }
 
-// reply is one line on the host process's standard output, for each command.
+// reply is one line on the host process's standard output, the answer to one command.
 type reply struct {
-	Error []byte `json:"error,omitempty"` // a lockpb.Error, which keeps identities
+	Error []byte `json:"error,omitempty"` // an encoded lockpb.Error, which keeps sentinel errors
 	Token uint64 `json:"token,omitempty"`
 	Valid bool   `json:"valid,omitempty"`
 	Done  bool   `json:"done,omitempty"`
 	Cause string `json:"cause,omitempty"`
-	Pid   int    `json:"pid,omitempty"` // of the plugin process; 0: it is down
+	Pid   int    `json:"pid,omitempty"` // id of the plugin process; 0 if it is down
 }
 
 func (r *reply) setError(err error) {
@@ -192,7 +191,7 @@ func (r *reply) setError(err error) {
 	}
 	b, marshalErr := proto.Marshal(wire.EncodeError(err, nil))
 	if marshalErr != nil {
-		panic(marshalErr) // the text was made valid
+		panic(marshalErr) // cannot happen: EncodeError made the text valid UTF-8
 	}
 	r.Error = b
 }
@@ -208,6 +207,6 @@ func (r *reply) err() error {
 	return wire.DecodeError(&e)
 }
 
-// HostMain makes this process a host process and ends it, if it was started
-// as one; otherwise it does nothing. Call it first in main or TestMain.
+// HostMain does nothing unless this process was started as a host process. In that case
+// it runs the host process and does not return. Call it first in main or TestMain.
 func HostMain() { proc.Become(role, "host process", openHost) }

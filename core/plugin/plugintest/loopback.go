@@ -16,15 +16,15 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Loopback returns b as a host sees it through protocol version 2, over unix
-// sockets in this process. A value or an error loses here what it would lose
-// between processes. The case's end closes b.
+// Loopback returns b as a host sees it through protocol version 2, over Unix
+// sockets within this process. So values and errors are encoded as between
+// processes. b is closed when the case ends.
 func Loopback(t drivertest.T, b driver.Backend) driver.Backend {
 	t.Helper()
 	return loopbackOf(t, b, wire.VersionFramed)
 }
 
-// UnaryLoopback is Loopback through protocol version 1.
+// UnaryLoopback is Loopback with protocol version 1.
 func UnaryLoopback(t drivertest.T, b driver.Backend) driver.Backend {
 	t.Helper()
 	return loopbackOf(t, b, wire.VersionUnary)
@@ -52,7 +52,7 @@ func loopbackOf(t drivertest.T, b driver.Backend, version int) driver.Backend {
 	return l
 }
 
-// loopback is the client's end, with the server that it talks to.
+// loopback is the host's end, together with the server in the same process.
 type loopback struct {
 	wire.Link
 	unary  *wire.Unary
@@ -68,7 +68,7 @@ type loopback struct {
 	closeErr error
 }
 
-// connect serves the backend in dir, and connects to it.
+// connect serves the backend on sockets in dir, and connects to them.
 func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	socket := filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", socket)
@@ -79,7 +79,7 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 		l.far.socket = filepath.Join(dir, "data")
 	}
 	wire.Register(l.server, l.far, nil, l.far.done)
-	l.served.Go(func() { _ = l.server.Serve(listener) }) // ends with Stop
+	l.served.Go(func() { _ = l.server.Serve(listener) }) // returns after Stop
 	l.conn, err = grpc.NewClient("unix:"+socket, append(wire.DialOptions(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	if c.DataSocket == "" {
 		return nil
 	}
-	// Both ends are in this process, so the calls report a broken connection.
+	// failed does nothing, because the calls report a broken connection.
 	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, func(error) {})
 	if err == nil {
 		l.Link = l.data
@@ -121,8 +121,8 @@ func (l *loopback) Properties() driver.Properties {
 	return l.props
 }
 
-// Close implements driver.Backend. The server goes on to answer until the
-// case ends, so that later calls get the closed backend's answers.
+// Close implements driver.Backend. The server runs until the case ends, so
+// that later calls get the answers of the closed backend.
 func (l *loopback) Close(ctx context.Context) error {
 	l.once.Do(func() {
 		if l.unary != nil {
@@ -144,7 +144,7 @@ func (l *loopback) stop() {
 	l.served.Wait()
 }
 
-// farEnd plays the part of a plugin process. It implements wire.Host.
+// farEnd plays the part of a plugin process. farEnd implements wire.Host.
 type farEnd struct {
 	backend driver.Backend
 	done    chan struct{}
@@ -162,7 +162,7 @@ func (f *farEnd) Configure(context.Context, wire.Setup) (wire.Opened, error) {
 	if f.data, err = frame.Listen(f.socket); err != nil {
 		return o, err
 	}
-	f.served.Go(func() { _ = f.data.Serve(f.backend, nil, func(error) {}, os.Getpid()) }) // ends with stop
+	f.served.Go(func() { _ = f.data.Serve(f.backend, nil, func(error) {}, os.Getpid()) }) // returns after stop
 	return o, nil
 }
 

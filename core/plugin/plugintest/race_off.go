@@ -2,5 +2,5 @@
 
 package plugintest
 
-// Race is whether the race detector watches this test.
+// Race reports whether this binary was built with the race detector.
 const Race = false

@@ -18,19 +18,19 @@ const (
 	askEvery = 10 * time.Millisecond
 )
 
-// Server is the [drivertest.Store] of a backend whose server is a process, which
-// a test starts and stops. It stops, kills and freezes the server's children
-// together with the server. A database that other people run has no Store: leave
-// that field of the harness nil, and the cases that need one are not run.
+// Server is the [drivertest.Store] of a backend whose server is a process that a test
+// starts and stops. Server stops, kills and freezes the server's child processes
+// together with the server. For a server that the test does not start, leave the
+// field Store of the harness nil; the cases that need a Store are then not run.
 //
-// Its methods are called one at a time, as the suite does.
+// The methods of a Server must be called one at a time, as the suite does.
 type Server struct {
 	// Command returns a new command that starts the server in the foreground,
 	// each time at the same address.
 	Command func() *exec.Cmd
-	// Ready returns nil when the server answers. It is asked until then.
+	// Ready returns nil if the server answers. Ready is called again until it does.
 	Ready func(ctx context.Context) error
-	// Wipe makes the data new. It is called while the server is stopped.
+	// Wipe replaces the server's data by empty data. Wipe is called while the server is stopped.
 	Wipe func() error
 
 	running *exec.Cmd     // nil while stopped
@@ -38,7 +38,7 @@ type Server struct {
 }
 
 // Port returns a free port of 127.0.0.1 for a server that the test starts.
-// No other test that asks here gets the port until this one ends.
+// No other caller of Port gets that port until the test ends.
 func Port(t drivertest.T) int {
 	t.Helper()
 	taken, err := ports.Take(1)
@@ -53,9 +53,9 @@ func Port(t drivertest.T) int {
 	return taken.Port(0)
 }
 
-// Start implements drivertest.Store. It is also the first start, before
-// which Wipe prepares a server without data: call it with keepData false
-// then. The caller calls Stop at the end.
+// Start implements drivertest.Store. Call it with keepData false for the
+// first start, so that Wipe prepares the data. The caller must call Stop at
+// the end.
 func (s *Server) Start(t drivertest.T, keepData bool) {
 	t.Helper()
 	if s.running != nil {
@@ -72,7 +72,7 @@ func (s *Server) Start(t drivertest.T, keepData bool) {
 	}
 	s.running, s.ended = cmd, ended
 	go func() {
-		_ = cmd.Wait() // how it ended is in ProcessState
+		_ = cmd.Wait() // ProcessState says how the server ended
 		close(ended)
 	}()
 	if err := s.await(); err != nil {
@@ -99,7 +99,7 @@ func (s *Server) await() error {
 	}
 }
 
-// Stop implements drivertest.Store. Stopping a stopped server does nothing.
+// Stop implements drivertest.Store. It does nothing if the server is stopped already.
 func (s *Server) Stop(t drivertest.T) {
 	t.Helper()
 	if s.running == nil {

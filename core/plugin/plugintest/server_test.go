@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestServerHarmsItsChildrenToo checks that a server's child processes, in
-// sessions of their own, are frozen and killed with it.
+// TestServerHarmsItsChildrenToo checks that a server's child processes, even
+// in separate sessions, are frozen and killed together with the server.
 func TestServerHarmsItsChildrenToo(t *testing.T) {
 	var family []int
 	wiped := 0

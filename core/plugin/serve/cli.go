@@ -17,11 +17,11 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// errUsage marks an error that the person at the command line can correct.
+// errUsage marks an error in the command line.
 var errUsage = errors.New("usage")
 
-// command answers a person and returns the exit code: 0, 1 for failures and
-// for a plugin that was started without arguments, 2 for usage.
+// command executes the command line args and returns the exit code: 0 for success, 1 for a
+// failure or if there are no arguments, and 2 for a wrong command line or configuration.
 func command(ctx context.Context, spec driver.Spec, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		greet(stderr, spec)
@@ -76,8 +76,8 @@ func runCommand(ctx context.Context, spec driver.Spec, c driver.Command, args []
 	return nil
 }
 
-// commandConfig reads the configuration of a command: a file, arguments, or lines
-// on standard input.
+// commandConfig reads the configuration of a command from a file, from arguments,
+// or from lines on standard input.
 func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.Reader) (driver.Config, error) {
 	refuse := func(what string) error {
 		return fmt.Errorf("%w: %s; %s takes the configuration as --KEY=VALUE, as --config FILE of lines KEY=VALUE, or as such lines on standard input: %s",
@@ -93,7 +93,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	}
 	if f, ok := stdin.(*os.File); ok && len(args) == 0 {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return nil, refuse("no configuration") // reading would wait for a person to type a configuration
+			return nil, refuse("no configuration") // a terminal: reading would wait for input
 		}
 	}
 	if len(args) == 0 {
@@ -113,7 +113,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	return raw, nil
 }
 
-// invocation returns a command line to copy, with the required keys.
+// invocation returns an example of a command line, with the required keys.
 func invocation(spec driver.Spec, c driver.Command) string {
 	words := []string{wire.Prefix + spec.Name, c.Name}
 	for _, k := range spec.Keys {
@@ -168,7 +168,7 @@ func describeText(d wire.Description, stdout io.Writer) error {
 	return w.Flush()
 }
 
-// words lists values with commas between them.
+// words returns values as text, with commas between them.
 func words[V any](values []V) string {
 	text := make([]string, len(values))
 	for i, v := range values {
@@ -177,7 +177,7 @@ func words[V any](values []V) string {
 	return strings.Join(text, ", ")
 }
 
-// version is the module version that the binary was built from.
+// version returns the module version that the binary was built from.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

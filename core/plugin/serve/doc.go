@@ -1,17 +1,16 @@
-// Package serve turns a backend into a plugin: a main function that calls
-// [Main] is all that an author writes. The package gives the process its
-// handshake, its protocol, its command line, and its behaviour when the host
-// dies: what that host held is released at once.
+// Package serve turns a backend into a plugin. An author writes only a main function that calls
+// [Main]. The package implements the handshake, the protocol, the command line, and what happens
+// when the host dies: what that host held is released at once.
 //
 // # Where is what
 //
-//   - serve.go: Main, and the line that a host reads first
+//   - serve.go: Main, and the handshake line that a host reads first
 //   - inherited.go, privileges_linux.go, privileges_other.go: what a plugin must not inherit
-//   - tune.go: the Go runtime, and profiles of it
-//   - cli.go: commands without a host
-//   - process.go: the plugin process: configuration, end, and what the host's death begins
-//   - framed.go: the same in protocol version 2
-//   - tracker.go: what the host holds; release.go: its release when the host is dead
-//   - lifeline.go, pidfd_linux.go, pidfd_other.go: that the host is dead, or out of reach for good
-//   - log.go: the log, and which values must not be in it
+//   - tune.go: settings of the Go runtime, and profiles
+//   - cli.go: the command line, for use without a host
+//   - process.go: the plugin process: its configuration, and its end
+//   - framed.go: the plugin process in protocol version 2
+//   - tracker.go: records what the host holds; release.go: releases it when the host is dead
+//   - lifeline.go, pidfd_linux.go, pidfd_other.go: detect the host's death, or its loss for good
+//   - log.go: the log, and the removal of secrets from it
 package serve

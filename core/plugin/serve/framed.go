@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// framed is the process in protocol version 2: operations come over a
-// separate data socket, which serves the same tracker.
+// framed is the process in protocol version 2. Operations arrive on a
+// separate data socket and use the same tracker.
 type framed struct{ *process }
 
 // Configure implements wire.Host.
@@ -30,8 +30,8 @@ func (p framed) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error
 	return o, nil
 }
 
-// operate serves the data socket until the host hangs up. Other code decides
-// how this process ends.
+// operate serves the data socket until the host closes its connections. It
+// does not end the process; other code does.
 func (p framed) operate(l *frame.Listener, o wire.Opened) {
 	refuse := func(err error) { p.log.Warn("connection refused", "err", err) }
 	if err := l.Serve(o.Backend, p.redact, refuse, p.lifeline.parent, p.lifeline.hostPid); err != nil && !p.isClosed() {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// sleeper starts a process that is not waited for before the end of the test.
+// sleeper starts a process that the test waits for only at its end.
 func sleeper(t *testing.T) (pid int, start string) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -20,7 +20,7 @@ func sleeper(t *testing.T) (pid int, start string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have been killed before
+		_ = cmd.Process.Kill() // fails if the process was killed before
 		_ = cmd.Wait()
 	})
 	s, _ := proc.Of(cmd.Process.Pid)
@@ -34,8 +34,8 @@ func send(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
-// TestHostDeath checks that a stopped host counts as alive, and a killed host as dead
-// although its parent does not wait for it, with and without a descriptor of the process.
+// TestHostDeath checks, with and without a pidfd, that a stopped host counts as alive,
+// and that a killed host counts as dead even before its parent waits for it.
 func TestHostDeath(t *testing.T) {
 	for _, pidfd := range []bool{true, false} {
 		pid, start := sleeper(t)

@@ -11,19 +11,19 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// shedInherited drops what a plugin inherits and must not keep: its host's
-// open descriptors, and the chance of new privileges. It may start the
-// program anew in its place, as the same process.
+// shedInherited gives up what a plugin inherits and must not keep: open
+// descriptors of its host, and the ability to gain privileges. It may
+// execute the program again in the same process.
 func shedInherited() {
 	closeInherited()
 	refusePrivileges()
 }
 
-// closeInherited closes the descriptors that this process was started with,
-// other than the first three and the lifeline. A library in the host may have
-// opened them without FD_CLOEXEC: a listening socket would stay open, and its
-// port taken, while the plugin outlives the host. Descriptors that this
-// process itself has opened so far, the Go runtime's included, have the flag.
+// closeInherited closes the descriptors that this process was started with, except the
+// first three and the lifeline. A library in the host may have opened such descriptors
+// without FD_CLOEXEC. If a listening socket of the host stayed open, for example, its port
+// would be taken while the plugin outlives the host. Descriptors that this process has
+// opened itself, including those of the Go runtime, have FD_CLOEXEC and are not closed.
 func closeInherited() {
 	dir := "/dev/fd"
 	if runtime.GOOS == "linux" {
@@ -31,7 +31,7 @@ func closeInherited() {
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
-		return // then they stay open; there is no other list of them
+		return // the descriptors stay open, because there is no other list of them
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name.Name())

@@ -15,12 +15,13 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifeline reports the death of the host, and that the host has let go of this plugin.
+// lifeline detects the death of the host, and detects that the host has closed its end of the
+// lifeline pipe.
 type lifeline struct {
 	pipe    *os.File
-	parent  int   // our parent process at start: the host, or a wrapper
-	hostPid int   // process id that the host states; 0 when it states none
-	host    *host // nil when no such process can be seen from here
+	parent  int   // id of the parent process at the start: the host, or a wrapper
+	hostPid int   // process id that the host has passed; 0 if it has passed none
+	host    *host // nil if that process is not visible from here
 	ended   chan struct{}
 }
 
@@ -30,7 +31,8 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not the number of a descriptor", wire.EnvLifeline)
 	}
-	// In this mode no thread waits on the pipe, and no child inherits it.
+	// In non-blocking mode no thread waits in a read of the pipe. CloseOnExec keeps it from
+	// children.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
 	}
@@ -43,13 +45,13 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	return l, nil
 }
 
-// watch calls died once, when the host is proven dead, and letGo once, when the pipe
-// has ended. The end of the pipe alone is no proof of death, and neither is a new
-// parent of this process. The host may have closed the pipe, given this plugin up or
-// executed itself anew. The dead process may be a wrapper between host and plugin.
+// watch calls died once, when the host is proven dead, and letGo once, when the pipe has ended.
+// The end of the pipe alone does not prove that the host is dead: the host may have closed the
+// pipe, given this plugin up, or executed itself again. A new parent of this process does not
+// prove it either, because the dead parent may have been a wrapper between host and plugin.
 func (l *lifeline) watch(died, letGo func()) {
 	go func() {
-		// No process ever writes to the pipe: reading returns when its other end is gone.
+		// No process ever writes to the pipe. So the read returns when the other end is closed.
 		_, _ = io.Copy(io.Discard, l.pipe)
 		close(l.ended)
 		letGo()
@@ -61,25 +63,24 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// On a system that does not report the end of a process that is no child,
-// the plugin looks. It does so every confirmEvery for confirmFor after the
-// end of the pipe, because the kernel closes the descriptors of a dying
-// process before it is dead, and every slowEvery later.
+// If the system does not report the end of a process that is not a child, the plugin polls. It does
+// so every confirmEvery for confirmFor after the end of the pipe, because the kernel closes the
+// descriptors of a dying process before that process is dead. Later it polls every slowEvery.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond
 	slowEvery    = 250 * time.Millisecond
 )
 
-// host is the process that has started this one, itself or by a wrapper.
+// host is the process that has started this one, directly or through a wrapper.
 type host struct {
 	pid   int
-	start string   // as proc.Stat has it; "" on systems without
-	pidfd *os.File // nil on systems without
+	start string   // start time as in proc.Stat; "" if unknown
+	pidfd *os.File // nil if the system has no pidfd
 }
 
-// findHost finds the process that has started this one. It fails if that id
-// belongs to another process or none: the host may be in another PID namespace.
+// findHost returns the host, whose process id and start time are passed. It returns an error if
+// that id belongs to another process or to none, because the host may be in another PID namespace.
 func findHost(pid int, start string) (*host, error) {
 	if pid <= 0 {
 		return nil, errors.New("it has not given its process id")
@@ -88,7 +89,7 @@ func findHost(pid int, start string) (*host, error) {
 	if h.pidfd == nil && !h.exists() {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
-	// This check follows the opening: a process that has the right start now was the host then, too.
+	// This check comes after the pidfd was opened, and so proves that the pidfd is the host's.
 	if start != "" && !h.same() {
 		if h.pidfd != nil {
 			h.pidfd.Close()
@@ -99,15 +100,15 @@ func findHost(pid int, start string) (*host, error) {
 }
 
 // same reports whether the process with the host's id started when the host
-// did. Note: a wrapper can leave this process in a separate PID namespace
-// with the /proc of another, whose numbers say nothing here.
+// did. Note: a wrapper can put this process into a separate PID namespace
+// but leave the /proc of another one, whose process ids mean nothing here.
 func (h *host) same() bool {
 	self, err := os.Readlink("/proc/self")
 	s, ok := proc.Of(h.pid)
 	return err == nil && self == strconv.Itoa(os.Getpid()) && ok && s.Start == h.start
 }
 
-// await returns when the host is dead. ended is closed when the host may be about to die.
+// await returns when the host is dead. ended must be closed when the host may be about to die.
 func (h *host) await(ended <-chan struct{}) {
 	if h.pidfd != nil && awaitPidfd(h.pidfd) == nil {
 		return
@@ -123,7 +124,7 @@ func (h *host) await(ended <-chan struct{}) {
 	}
 }
 
-// dead reports whether no process has the host's id and start. A zombie is dead.
+// dead reports whether no process has the host's id and start time. A zombie counts as dead.
 func (h *host) dead() bool {
 	if h.start == "" {
 		return !h.exists()
@@ -134,13 +135,12 @@ func (h *host) dead() bool {
 
 func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall.ESRCH) }
 
-// aloneFor is how long a plugin stays that no host can reach.
+// aloneFor is how long a plugin that no host can reach goes on running.
 const aloneFor = 5 * time.Second
 
-// sessions counts the heartbeat streams. A host, even a frozen one, keeps
-// one open for as long as it has its plugin. If no stream has been open for
-// aloneFor since the last one ended, or since the host let go of this plugin
-// without one, no host will ever come, and alone is called.
+// sessions counts the open heartbeat streams. A host, even a frozen one, keeps one open for as long
+// as it uses its plugin. When a stream or the lifeline pipe has ended and no stream is open for
+// aloneFor, no host will connect any more, and sessions calls alone.
 type sessions struct {
 	alone func()
 
@@ -163,14 +163,14 @@ func (s *sessions) ended() {
 	s.wait()
 }
 
-// letGo notes that the host opens no more streams.
+// letGo must be called when the host has closed the lifeline pipe, and so opens no more streams.
 func (s *sessions) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wait()
 }
 
-// wait starts the wait of aloneFor when no stream is open. The caller holds mu.
+// wait starts the wait of aloneFor if no stream is open. The caller must hold mu.
 func (s *sessions) wait() {
 	if s.timer != nil {
 		s.timer.Stop()

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// newLogger writes the JSON lines that a host expects on the plugin's standard
-// error. The host filters by level: only the host knows what its user wants to see.
+// newLogger returns a logger that writes the JSON lines that a host expects on the plugin's
+// standard error. It writes every level, because only the host knows which levels its user wants.
 func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(redacting{w, redact}, &slog.HandlerOptions{
 		Level:       slog.LevelDebug,
@@ -19,8 +19,8 @@ func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	}))
 }
 
-// hclogNames gives slog's own attributes the names that hclog uses. An
-// author's attribute of the same name is told apart by its type.
+// hclogNames renames slog's own attributes to the names that hclog uses. hclogNames
+// distinguishes slog's attributes by type from an author's attributes with the same names.
 func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a
@@ -42,7 +42,7 @@ func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// redacting removes secrets from whole lines on their way to w.
+// redacting is a writer to w that removes secrets. Each Write must be a whole line.
 type redacting struct {
 	w      io.Writer
 	redact *wire.Redactor
@@ -55,7 +55,7 @@ func (r redacting) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// secretKey reports which keys of spec are secret.
+// secretKey returns a function that reports whether a key of spec is secret.
 func secretKey(spec driver.Spec) func(name, value string) bool {
 	return func(name, _ string) bool {
 		for _, k := range spec.Keys {

@@ -7,18 +7,18 @@ import (
 )
 
 // openPidfd returns a descriptor that becomes readable when process pid, with
-// all of its threads, has ended (pidfd_open(2)). It is nil before Linux 5.3, in
-// sandboxes that know no such call, and when there is no such process.
+// all of its threads, has ended (pidfd_open(2)). It returns nil before Linux
+// 5.3, in a sandbox that forbids the call, and if there is no such process.
 func openPidfd(pid int) *os.File {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil
 	}
-	_ = unix.SetNonblock(fd, true) // without it a thread waits
+	_ = unix.SetNonblock(fd, true) // otherwise a thread would block
 	return os.NewFile(uintptr(fd), "host")
 }
 
-// awaitPidfd returns when the process of f has ended. It blocks no thread.
+// awaitPidfd returns when the process of f has ended. It blocks a goroutine but no thread.
 func awaitPidfd(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// openPidfd returns nil: this system has no such descriptors.
+// openPidfd returns nil, because this system has no pidfds.
 func openPidfd(int) *os.File { return nil }
 
 func awaitPidfd(*os.File) error { return errors.ErrUnsupported }

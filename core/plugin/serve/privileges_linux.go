@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusePrivileges makes this a process that can never gain privileges, by
-// no set-user-ID program and no file capability (prctl(2),
-// PR_SET_NO_NEW_PRIVS). The setting belongs to a thread. With cgo, Go cannot
-// reach all threads: then one thread executes this program again, which ends
-// the others and keeps that thread's setting. Where a sandbox forbids the
-// call the plugin runs all the same.
+// refusePrivileges ensures that this process can never gain privileges, by a
+// set-user-ID program or by file capabilities (prctl(2),
+// PR_SET_NO_NEW_PRIVS). The setting belongs to a thread. In a program with
+// cgo, Go cannot set no_new_privs for all threads. One thread then sets it
+// and executes this program again, which ends all other threads. If a
+// sandbox forbids the call, the plugin runs without the setting.
 func refusePrivileges() {
 	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || set == 1 {
 		return
@@ -25,7 +25,7 @@ func refusePrivileges() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == nil {
-		// Exec returns only if there is no /proc.
+		// Exec returns only if it fails, for example without /proc.
 		_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
 	}
 }

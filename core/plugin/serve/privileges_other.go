@@ -2,5 +2,5 @@
 
 package serve
 
-// refusePrivileges does nothing: this system knows no such setting.
+// refusePrivileges does nothing, because this system has no such setting.
 func refusePrivileges() {}

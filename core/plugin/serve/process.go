@@ -14,19 +14,19 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// closeBudget bounds the closing of a backend, so that the host sees the
-// process end in time.
+// closeBudget bounds the closing of a backend, so that the process ends
+// before the host stops waiting for it.
 const closeBudget = 700 * time.Millisecond
 
-// process is the state of a plugin process. It implements wire.Host.
+// process is the state of a plugin process. process implements wire.Host.
 type process struct {
 	spec     driver.Spec
 	log      *slog.Logger
 	redact   *wire.Redactor
 	lifeline *lifeline
-	prints   *os.File // os.Stdout and os.Stderr shall be this file
+	prints   *os.File // the file to which os.Stdout and os.Stderr are set
 
-	stopProfiles func() // flushes the profiles that were asked for
+	stopProfiles func() // ends and writes the requested profiles
 
 	held     atomic.Pointer[tracker] // set by Configure
 	setup    wire.Setup              // read only after held was set
@@ -49,15 +49,15 @@ func newProcess(spec driver.Spec, prints *os.File) *process {
 
 // Configure implements wire.Host.
 func (p *process) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error) {
-	// Note: go-plugin has redirected both into a stream that our host does not
-	// read, and a full stream would block a goroutine that prints.
+	// Note: go-plugin has redirected os.Stdout and os.Stderr into a stream that the host
+	// does not read. When that stream is full, a goroutine that prints would block.
 	os.Stdout, os.Stderr = p.prints, p.prints
 	p.redact.SetConfig(s.Config, secretKey(p.spec))
 	cfg, err := p.spec.CheckConfig(s.Config)
 	if err != nil {
 		return wire.Opened{}, err
 	}
-	// Opening must end with the call, but the backend must outlive it.
+	// The backend must outlive the call, so its ctx must not end with the call.
 	b, err := p.spec.Open(context.WithoutCancel(ctx), cfg, p.log)
 	if err != nil {
 		return wire.Opened{}, err
@@ -101,16 +101,16 @@ func (p *process) Close(ctx context.Context) error {
 	return err
 }
 
-// hostDied ends the process after it has released what its host held. Only the
-// first call does anything.
+// hostDied releases what the dead host held and ends the process. Only the
+// first call has an effect.
 func (p *process) hostDied() {
 	if !p.dying.CompareAndSwap(false, true) {
 		return
 	}
 	if t := p.held.Load(); t != nil && !p.setup.Abandon && !p.isClosed() {
 		p.releaseAll(t)
-		// A backend may have answered a release before it has woken the next
-		// waiter; closing it waits for that.
+		// A backend may answer a release before it has woken the next
+		// waiter. Closing the backend waits for that.
 		if err := p.Close(context.Background()); err != nil {
 			p.log.Warn("host died; closing the backend", "err", err)
 		}
@@ -118,9 +118,9 @@ func (p *process) hostDied() {
 	p.exit()
 }
 
-// abandoned ends the process, which no host can reach any more, although its
-// host may live. It releases nothing: the host may hold all leases, with the
-// help of the plugin that came after this one.
+// abandoned ends the process, because no host can reach it any more.
+// abandoned releases nothing: the host may be alive, and may still hold all
+// leases through the plugin process that has replaced this one.
 func (p *process) abandoned() {
 	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
 		return
@@ -135,8 +135,8 @@ func (p *process) exit() {
 	os.Exit(0)
 }
 
-// exitCode returns 0 after a Close. It does not return while hostDied or
-// abandoned is at work, because they end the process themselves.
+// exitCode returns 0 after a Close, and otherwise 1. It does not return
+// once hostDied or abandoned runs, because they end the process themselves.
 func (p *process) exitCode() int {
 	if p.dying.Load() {
 		select {}
@@ -147,8 +147,8 @@ func (p *process) exitCode() int {
 	return 0
 }
 
-// removeOurDir removes the socket directory, which is the host's to remove
-// while it lives.
+// removeOurDir removes the socket directory. A living host removes the
+// directory itself.
 func removeOurDir(log *slog.Logger) {
 	dir := os.Getenv(wire.EnvDir)
 	if !strings.HasPrefix(filepath.Base(dir), wire.Prefix) {

@@ -11,16 +11,16 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These are the budget and shape of the release of a dead host's locks.
+// Limits of the release of a dead host's locks.
 const (
 	releaseBudget = time.Second
-	releaseAtOnce = 32  // concurrent calls where the backend has no Batcher
+	releaseAtOnce = 32  // concurrent calls; without a Batcher each releases one lock
 	releaseBatch  = 256 // operations in one Batch
 	releaseRetry  = 20 * time.Millisecond
 )
 
-// releaseAll releases everything that the dead host held, waited for or was
-// being granted, within releaseBudget.
+// releaseAll releases, within releaseBudget, everything that the dead host
+// held, waited for or was about to be granted.
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
 	count := t.refuse()
@@ -34,9 +34,9 @@ func (p *process) releaseAll(t *tracker) {
 	p.log.Info("host died; its locks are released", "locks", count, "took", time.Since(start))
 }
 
-// refuse refuses new requests from now on and returns how many owners are
-// known. The host's last renewals may have failed, so it is unknown when the
-// store lets its leases expire.
+// refuse makes the tracker refuse new requests, and returns how many owners
+// it knows. refuse forgets until when the store keeps each lease, because
+// the host's last renewals may have failed.
 func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,8 +47,8 @@ func (t *tracker) refuse() int {
 	return len(t.entries)
 }
 
-// keep renews the host's leases until end, as the host would. A lease that
-// outlives end needs no renewal, and a lease that has ended is not brought back.
+// keep renews the dead host's leases until end. It does not renew a lease that
+// lives beyond end, and cannot revive a lease that has expired.
 func (t *tracker) keep(end time.Time) {
 	for time.Now().Before(end) {
 		ops, pause := t.due(end)
@@ -67,8 +67,8 @@ func (t *tracker) keep(end time.Time) {
 	}
 }
 
-// due lists the renewals to make now, and says when to look again. It leaves
-// a third of the shortest TTL for tries that fail.
+// due returns the renewals to make now, and the pause before the next call of due. A
+// lease is due when two thirds of its TTL are left, so that there is time for retries.
 func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *tracker) due(end time.Time) (ops []driver.Op, pause time.Duration) {
 	return ops, max(pause, time.Millisecond)
 }
 
-// renewed notes how long the store keeps owner's lease.
+// renewed records until when the store keeps the lease of owner.
 func (t *tracker) renewed(owner string, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,9 +96,9 @@ func (t *tracker) renewed(owner string, until time.Time) {
 	}
 }
 
-// releaseAll works until nothing is left or ctx ends, and returns how many owners
-// are left. Acquires in flight are cancelled with the host's connection. Each
-// becomes a grant or a withdrawal when it returns, so releaseAll looks again.
+// releaseAll releases and withdraws until no owner is left or ctx ends, and returns how many
+// owners are left. Acquires in flight are cancelled when the host's connection ends. When such an
+// acquire returns, its owner must be released or withdrawn, so releaseAll lists the owners again.
 func (t *tracker) releaseAll(ctx context.Context) int {
 	for {
 		ops, acquires := t.pending()
@@ -121,9 +121,9 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 	return max(len(ops), acquires)
 }
 
-// pending lists the releases and withdrawals to do now. An owner whose
-// acquire is still in flight is withdrawn too: that puts a tombstone for the
-// request on its way. Keep applies only to granted leases.
+// pending returns the releases and withdrawals to do now, and the number of acquires
+// in flight. An owner whose acquire is still in flight is withdrawn too, so that the
+// store refuses that acquire if it arrives later. Only granted leases can have Keep.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +138,7 @@ func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	return ops, t.acquires
 }
 
-// releaseOps does ops and says how many succeeded.
+// releaseOps executes ops and returns how many succeeded.
 func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	var done atomic.Int64
 	t.each(ctx, ops, func(op driver.Op, err error) {
@@ -150,8 +150,8 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	return int(done.Load())
 }
 
-// each does ops, none of which is an acquire, and calls done with the
-// outcome of each, from several goroutines.
+// each executes ops, which must not contain an acquire, and calls done with
+// the outcome of each, from several goroutines.
 func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op, error)) {
 	batcher := driver.BatcherOf(t.Backend)
 	do := func(part []driver.Op) []driver.Result {

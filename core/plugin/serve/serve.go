@@ -23,18 +23,17 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// stopGrace is how long a plugin that was closed waits for its last replies.
+// stopGrace is how long a plugin that was closed waits until its last replies are sent.
 const stopGrace = 300 * time.Millisecond
 
-// Main is the whole main function of a plugin. Started by a host it serves
-// spec until the host closes it or dies; started by a person it answers
-// "describe [--json]", "--version" and the commands of spec, or says what it
-// is. It does not return.
+// Main is the whole main function of a plugin. If a host has started the process,
+// Main serves spec until the host closes the plugin or dies. Otherwise Main
+// executes the command line: "describe [--json]", "--version" or a command of
+// spec. Without arguments Main prints what the program is. Main does not return.
 //
-// Call it first. For a host it closes the descriptors that the process was
-// started with, except the first three and its own. On Linux it sets
-// no_new_privs for the process. A program with cgo is executed anew for
-// that, so code before Main runs twice.
+// Call Main first. If a host has started the process, Main closes the descriptors that the process
+// was started with, except the first three and the lifeline. On Linux it sets no_new_privs. For
+// that, a program with cgo is executed again, so code before Main runs twice.
 func Main(spec driver.Spec) {
 	if len(os.Args) == 1 && hostStartedUs() {
 		os.Exit(serve(spec))
@@ -54,9 +53,10 @@ func hostStartedUs() bool {
 // serve runs the plugin process and returns its exit code.
 func serve(spec driver.Spec) int {
 	shedInherited()
-	// One log line to the stderr of a dead host would kill the plugin before it has
-	// released the host's locks. A terminal or a service manager signals the plugin
-	// together with the host, which still needs it. So only the lifeline ends the plugin.
+	// If SIGPIPE were not ignored, one log line to the stderr of a dead host would kill the plugin
+	// before it has released the host's locks. The other signals come from a terminal or a service
+	// manager, which signals the plugin together with the host, although the host still needs the
+	// plugin. So only the host or its death ends the plugin.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	stderr := os.Stderr
 	tune()
@@ -97,15 +97,15 @@ func serve(spec driver.Spec) int {
 	return p.exitCode()
 }
 
-// stop lets the last replies out before it ends the server.
+// stop ends the server after its last replies were sent, or after stopGrace.
 func stop(server *grpc.Server) {
 	force := time.AfterFunc(stopGrace, server.Stop)
 	defer force.Stop()
 	server.GracefulStop()
 }
 
-// service registers the services of a process for go-plugin, in the protocol
-// version that host and plugin have agreed on.
+// service registers the gRPC service of a process with go-plugin, for the
+// protocol version that host and plugin have agreed on.
 type service struct {
 	goplugin.NetRPCUnsupportedPlugin
 	process *process
@@ -123,7 +123,7 @@ func (service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientCon
 	return nil, errors.New("a plugin is not a host")
 }
 
-// greet tells a person what this program is.
+// greet prints what this program is and how it is used.
 func greet(w io.Writer, spec driver.Spec) {
 	name := filepath.Base(os.Args[0])
 	var b strings.Builder
@@ -137,8 +137,8 @@ func greet(w io.Writer, spec driver.Spec) {
 	fmt.Fprint(w, b.String())
 }
 
-// identity makes this process's key pair for mutual TLS and announces it to
-// the host. It returns nil when the host does not want any.
+// identity makes this process's key pair for mutual TLS and announces its
+// certificate to the host. It returns nil if the host does not use mutual TLS.
 func identity() (*tls.Config, error) {
 	client := os.Getenv(wire.EnvClientCert)
 	if client == "" {
@@ -155,18 +155,18 @@ func identity() (*tls.Config, error) {
 	return config, announce(base64.RawStdEncoding.EncodeToString(c.DER()))
 }
 
-// certField is the position of the certificate in the line of the handshake.
+// certField is the index of the certificate among the fields of the handshake line.
 const certField = 5
 
-// announce puts cert into the handshake that go-plugin is about to print,
-// because go-plugin announces only certificates that it has made itself.
+// announce puts cert into the handshake line that go-plugin is about to
+// print. go-plugin itself announces only certificates that it has made.
 func announce(cert string) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	stdout := os.Stdout
-	os.Stdout = w // until go-plugin replaces it, once the line is out
+	os.Stdout = w // until go-plugin replaces os.Stdout after it has printed the line
 	go func() {
 		line, _ := bufio.NewReader(r).ReadString('\n')
 		fields := strings.Split(strings.TrimSpace(line), "|")

@@ -11,48 +11,48 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// entry is the state that the store may hold for one owner.
+// entry is what the store may hold for one owner.
 type entry struct {
 	name, owner string
-	// granted is false while the owner waits, is being granted, or has had an
-	// acquire with an unknown outcome. Such an owner must be withdrawn.
+	// granted is false while the owner waits, while its acquire is under way, and
+	// after an acquire with an unknown outcome. Such an owner must be withdrawn.
 	granted bool
-	token   uint64 // of the grant
+	token   uint64 // token of the grant
 	ttl     time.Duration
-	// keepUntil is the instant to which the lock must stay taken.
+	// keepUntil is the instant until which the lock must stay taken at least.
 	keepUntil time.Time
-	// until is the instant at which the store lets the grant expire, as far as we know.
+	// until is the instant at which the store lets the grant expire, as far as is known.
 	until time.Time
-	// queued reports whether the owner has called Wait, and neither TryAcquire nor
-	// Renew has succeeded since. A grant from the Wait counts only until the owner
-	// asks again, because it may be over by then and the store may have made another.
+	// queued reports whether the owner has called Wait and neither TryAcquire nor Renew has
+	// succeeded since. A grant that Wait returned counts only until the owner calls
+	// TryAcquire, because the grant may be over by then and the store may have made a new one.
 	queued bool
 }
 
 // tracker is a backend that remembers the leases and waits of its host, to
-// give them back when the host dies. It keeps nothing that the store does
-// not have too (L8): a new process learns it from the renewals.
+// release them when the host dies. tracker keeps nothing that the store does not
+// have too (L8). A new plugin process learns of the leases from their renewals.
 type tracker struct {
 	driver.Backend
 
 	mu       sync.Mutex
 	dead     bool
-	entries  map[string]*entry // by owner
-	acquires int               // in flight
-	sweepAt  int               // number of entries at which to drop expired ones
+	entries  map[string]*entry // the entries, by owner
+	acquires int               // acquires in flight
+	sweepAt  int               // number of entries at which expired entries are dropped
 }
 
 func newTracker(b driver.Backend) *tracker {
 	return &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
 }
 
-// errHostDead refuses requests of a dead host that were still on their way.
+// errHostDead is the answer to requests of a dead host that were still on their way.
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
-// enter notes, before ops are sent, what the store may soon hold for their
-// owners. The leases of a batch are spread over memory that has left the
-// processor's caches since their last renewal. So enter does as little as
-// possible for each beside looking it up.
+// enter records, before ops are sent, what the store may soon hold for
+// their owners. The entries of a batch have left the processor's caches
+// since their last renewal, so each look-up is slow. enter therefore does
+// as little else as possible for each.
 func (t *tracker) enter(ops ...driver.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,8 +74,8 @@ func (t *tracker) enter(ops ...driver.Op) error {
 	return nil
 }
 
-// entryOf returns the entry of r's owner, whose request is about to be sent.
-// The caller holds mu.
+// entryOf returns the entry of r's owner, and makes it if necessary. r must
+// be about to be sent. The caller must hold mu.
 func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	e := t.entries[r.Owner]
 	if e == nil {
@@ -87,7 +87,7 @@ func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	return e
 }
 
-// enterWait is enter for a Wait.
+// enterWait is enter for a call of Wait.
 func (t *tracker) enterWait(r driver.Request) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,7 +99,7 @@ func (t *tracker) enterWait(r driver.Request) error {
 	return nil
 }
 
-// woken notes the grant that a Wait for r has brought.
+// woken records the grant g that Wait has returned for r.
 func (t *tracker) woken(r driver.Request, g driver.Grant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +109,7 @@ func (t *tracker) woken(r driver.Request, g driver.Grant) {
 	}
 }
 
-// note records a grant or renewal that has just been asked for.
+// note records a grant to r's owner, or a renewal of it, with this token.
 func (e *entry) note(r *driver.Request, token uint64) {
 	e.granted, e.queued, e.token = true, false, token
 	e.keepUntil = time.Time{}
@@ -163,8 +163,8 @@ func (t *tracker) ended(owner string, err error) {
 	}
 }
 
-// sweep drops leases that expired unnoticed. They are few, because core
-// renews or releases all leases that it knows. The caller holds mu.
+// sweep drops entries of leases that have expired. Such entries are few, because
+// core renews or releases all leases that it knows. The caller must hold mu.
 func (t *tracker) sweep() {
 	if len(t.entries) < t.sweepAt {
 		return
@@ -226,7 +226,7 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, err
 }
 
-// Properties implements driver.Backend. The session has more capabilities than the backend.
+// Properties implements driver.Backend. It adds the capability CapWithdraw to those of the backend.
 func (t *tracker) Properties() driver.Properties {
 	p := t.Backend.Properties()
 	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWithdraw)
@@ -245,7 +245,7 @@ func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// Start implements driver.Starter. An operation that ends a lease needs no entry.
+// Start implements driver.Starter. A release or withdrawal needs no enter.
 func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	if op.Kind == driver.OpAcquire || op.Kind == driver.OpRenew {
 		if err := t.enter(op); err != nil {
@@ -259,7 +259,6 @@ func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	})
 }
 
-// leaveOp notes the outcome of an operation.
 func (t *tracker) leaveOp(op driver.Op, r driver.Result) {
 	switch {
 	case op.Kind == driver.OpAcquire:

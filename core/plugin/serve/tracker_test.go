@@ -16,7 +16,7 @@ func req(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
 }
 
-// fixture is a tracker over a memory store, with another backend to inspect the store.
+// fixture is a tracker over a memory store, with another backend on the same store to inspect it.
 type fixture struct {
 	*tracker
 	other driver.Backend
@@ -39,7 +39,7 @@ func newFixture(t *testing.T, wrap func(driver.Backend) driver.Backend) fixture 
 
 func same(b driver.Backend) driver.Backend { return b }
 
-// plain hides the optional capabilities.
+// plain returns b without its optional capabilities.
 func plain(b driver.Backend) driver.Backend { return bare{b} }
 
 type bare struct{ driver.Backend }
@@ -69,7 +69,7 @@ func (f fixture) holder(t *testing.T, name string) driver.Holder {
 	return h
 }
 
-// die does what happens when the host dies, and fails if anything is left.
+// die does what the plugin does when the host dies, and fails the test if an owner is left.
 func (f fixture) die(t *testing.T) {
 	t.Helper()
 	f.refuse()
@@ -126,9 +126,9 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 	known(1, "a batch")
 }
 
-// A grant from a wait belongs to the host: it is renewed while a delay
-// lasts, and then released. It counts until its owner asks again, because by
-// then the store may have made another one.
+// A grant that Wait returned belongs to the host: it is renewed during the
+// delay, and then released. The grant counts only until its owner calls
+// TryAcquire, because the store may have made another grant by then.
 func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f := newFixture(t, same)
 	wait := func(owner string) driver.Grant {
@@ -147,7 +147,7 @@ func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f.granted(asks.Request, g.Token, nil)
 	wait("b")
 	f.refuse()
-	f.keep(time.Now().Add(600 * time.Millisecond)) // longer than the store's own grants
+	f.keep(time.Now().Add(600 * time.Millisecond)) // longer than the store's first span
 	for _, name := range []string{"a", "b"} {
 		if h := f.holder(t, name); h.Owner != name {
 			t.Errorf("%s is held by %+v", name, h)
@@ -161,7 +161,7 @@ func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	}
 }
 
-// A new process after a crash knows nothing, until the leases are renewed.
+// After a crash, the new plugin process knows a lease only when the lease has been renewed.
 func TestTrackerLearnsFromRenewals(t *testing.T) {
 	f := newFixture(t, same)
 	r := f.grant(t, req("a", "1"))
@@ -184,7 +184,7 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 	for name, wrap := range map[string]func(driver.Backend) driver.Backend{"batch": same, "single": plain} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, wrap)
-			const locks = 600 // more than fit one batch
+			const locks = 600 // more than fit into one batch
 			for i := range locks {
 				f.grant(t, req(fmt.Sprint(i), fmt.Sprint("owner-", i)))
 			}
@@ -217,7 +217,7 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 	}
 }
 
-// slow grants only when it is released, and ignores its ctx.
+// slow grants a lock only after goOn is closed, and ignores its ctx.
 type slow struct {
 	driver.Backend
 	asked, goOn chan struct{}
@@ -260,7 +260,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken answers a release only after some tries.
+// broken fails the given number of releases, and then succeeds.
 type broken struct {
 	bare
 	failures atomic.Int64
@@ -285,7 +285,7 @@ func TestDeathTriesAgain(t *testing.T) {
 	if h := f.holder(t, "a"); h.Held() {
 		t.Errorf("the lock is %+v", h)
 	}
-	// A store that is down for good must not keep the plugin alive.
+	// A store that stays down must not keep the plugin process alive.
 	f = newFixture(t, func(inner driver.Backend) driver.Backend {
 		b.bare = bare{inner}
 		return b

@@ -11,45 +11,45 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Settings of the Go runtime that a plugin starts with, unless GOMAXPROCS or
-// GOGC say otherwise; a host hands both on to its plugins.
+// Settings of the Go runtime for a plugin, unless GOMAXPROCS or GOGC is set.
+// A host passes both variables on to its plugins.
 const (
 	maxThreads  = 4
 	ballastSize = 16 << 20
 )
 
-// ballast is memory that is never used, and so never resident. The garbage
-// collector counts it as live.
+// ballast is memory that is never written, and so never resident. The
+// garbage collector counts ballast as live.
 var ballast []byte
 
-// tune makes the runtime fit a process that passes messages on.
+// tune sets the runtime up for a process that mostly forwards messages.
 //
 // A plugin waits for its host and for its store, and computes little. With
-// several threads the runtime wakes a second one whenever a goroutine
-// becomes ready. That thread finds nothing to do and takes the processor
-// from host or store. On two processors one thread about halved the context
-// switches of a plugin, and took a third off its processor time at 64
-// clients. So the plugin takes half of the processors, at most maxThreads.
+// several threads, the runtime wakes a second thread whenever a goroutine becomes
+// ready. That thread finds nothing to do and takes the processor from the host or
+// the store. On a machine with two processors, a single thread about halved the
+// context switches of a plugin, and its processor time fell by a third at 64
+// clients. So the plugin uses half of the processors, but at most maxThreads.
 //
-// A plugin's live memory is some MB at most; nearly all of the rest is
-// garbage after a request. With ballast a collection comes after some 16 MiB
-// of garbage instead of 4. That is a quarter as often, took a fifth off the
-// processor time at 64 clients, and costs up to 16 MiB.
+// A plugin's live memory is a few MB at most, and nearly all other memory is
+// garbage after a request. With ballast, a collection starts after about 16
+// MiB of garbage instead of 4 MiB, which is a quarter as often. Processor time
+// fell by a fifth at 64 clients. The ballast costs up to 16 MiB of memory.
 //
-// Note: a GOGC of 400 does the same as long as little memory is live. After an outage
-// under 2,000 leases 17 MB were live, and the plugin grew to 180 MB (decision plugin-24).
+// Note: a GOGC of 400 has the same effect as long as little memory is live. But after an outage
+// with 2,000 leases 17 MB were live, and the plugin grew to 180 MB (decision plugin-24).
 func tune() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(max(runtime.GOMAXPROCS(0)/2, 1), maxThreads))
 	}
 	if os.Getenv("GOGC") == "" {
 		ballast = make([]byte, ballastSize)
-		runtime.KeepAlive(ballast) // reads ballast, as no other code does
+		runtime.KeepAlive(ballast) // otherwise no code would read ballast
 	}
 }
 
-// startProfiles begins the CPU profile and the trace that the environment
-// asks for. stop ends them, once.
+// startProfiles starts the CPU profile and the trace whose environment
+// variables are set. stop ends both; only its first call has an effect.
 func startProfiles(log *slog.Logger) (stop func()) {
 	var stops []func()
 	begin := func(variable string, start func(*os.File) error, stop func()) {

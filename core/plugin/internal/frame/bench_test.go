@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// ready is a backend that answers at once without work, but takes half a second for "slow".
+// ready is a backend that does no work. Only an acquire of "slow" takes half a second.
 type ready struct{ driver.Backend }
 
 func (ready) Properties() driver.Properties { return driver.Properties{Name: "ready"} }
@@ -40,7 +40,7 @@ func (readyHost) Configure(context.Context, wire.Setup) (wire.Opened, error) {
 func (readyHost) SessionBegan() (ended func()) { return func() {} }
 func (readyHost) Close(context.Context) error  { return nil }
 
-// The far end runs in a separate process, as a plugin does.
+// TestMain also runs the far end, which is a separate process as a plugin is.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("FRAME_BENCH_DIR"); dir != "" {
 		farMain(dir)
@@ -66,7 +66,7 @@ func farMain(dir string) {
 	}
 }
 
-// BenchmarkCall measures one TryAcquire that does nothing, in another process.
+// BenchmarkCall measures one TryAcquire on a backend in another process that does nothing.
 func BenchmarkCall(b *testing.B) {
 	unary, framed := links(b)
 	for _, callers := range []int{1, 8, 64} {
@@ -79,8 +79,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCodec measures the cost of the frames of a request and its reply
-// in both processes together.
+// BenchmarkCodec measures the cost of encoding and decoding a request and
+// its reply, in both processes together.
 func BenchmarkCodec(b *testing.B) {
 	r := driver.Request{Name: "bench/lock-00017", Owner: "0123456789abcdefghijkl", Label: "host:1234", Token: 1 << 17, TTL: 10 * time.Second}
 	ops := slices.Repeat([]driver.Op{{Kind: driver.OpRenew, Request: r}}, 64)
@@ -104,7 +104,7 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
-// links are connections to a far end.
+// links returns connections to a far end, one for each protocol version.
 func links(b *testing.B) (*wire.Unary, *Link) {
 	b.Helper()
 	dir, pid := startFar(b)
@@ -126,7 +126,7 @@ func links(b *testing.B) (*wire.Unary, *Link) {
 	return unary, framed
 }
 
-// BenchmarkHeadOfLine is BenchmarkCall with and without slow requests beside.
+// BenchmarkHeadOfLine is BenchmarkCall, with and without slow requests at the same time.
 func BenchmarkHeadOfLine(b *testing.B) {
 	_, framed := links(b)
 	for _, slow := range []int{0, 1, 16} {

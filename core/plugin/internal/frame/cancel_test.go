@@ -14,7 +14,7 @@ import (
 )
 
 func TestCancelTravels(t *testing.T) {
-	for _, others := range []int{0, 3} { // alone, the caller reads its reply itself
+	for _, others := range []int{0, 3} { // with 0 others, the caller reads its own reply
 		var slow atomic.Int64
 		p := open(t, blocking(nil, &slow))
 		var work sync.WaitGroup
@@ -41,8 +41,8 @@ func TestCancelTravels(t *testing.T) {
 	}
 }
 
-// stuckValues is the context of a call whose values are those of an
-// application's context, which block.
+// stuckValues is the context of a call whose method Value blocks, as that
+// of an application's context may.
 type stuckValues struct {
 	context.Context
 	cancellation.Signal
@@ -59,8 +59,8 @@ func (c *stuckValues) Value(any) any {
 	return nil
 }
 
-// TestStuckValuesHoldUpNoReply exists because a caller that reads its own reply
-// also reads the replies of others, and must not wait for its context meanwhile.
+// TestStuckValuesHoldUpNoReply checks that a caller that reads its own reply, and with it those
+// of others, does not wait for a method of its context that blocks.
 func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
@@ -91,8 +91,8 @@ func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	}
 }
 
-// TestWaitGivenUp checks that a grant that a wait brings in the moment in which it is
-// given up is not lost, and that a plugin that does not react does not hold up the caller.
+// TestWaitGivenUp checks that a grant is not lost if it comes when the Wait is given up,
+// and that a plugin that does not react does not delay the caller.
 func TestWaitGivenUp(t *testing.T) {
 	for _, others := range []int{0, 3} {
 		for name, token := range map[string]uint64{"it waits": 0, "it is granted": 7, "the plugin hangs": 0} {
@@ -139,9 +139,9 @@ func TestWaitGivenUp(t *testing.T) {
 	}
 }
 
-// TestDeadlineTravels checks that the plugin's request ends with the caller's deadline.
-// The plugin counts its own deadline from when the request came, so the caller's
-// cancellation may be there first. Neither may come before the caller's deadline.
+// TestDeadlineTravels checks that the request in the plugin ends at the caller's deadline.
+// The plugin counts its deadline from the arrival of the request, so the caller's
+// cancellation may arrive before it. Neither may come before the caller's deadline.
 func TestDeadlineTravels(t *testing.T) {
 	var deadline time.Time
 	over := make(chan time.Time, 1)

@@ -10,52 +10,52 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// These are the limits of the protocol, in bytes. The sender refuses a frame
-// that exceeds them before it is sent; to the receiver it is a broken stream.
+// These are the limits of the protocol, in bytes. The sender returns an error instead of
+// sending a frame that exceeds them. A receiver that gets such a frame ends the connection.
 const (
 	maxName  = 512
 	maxOwner = 64
 	maxLabel = 256
 	maxValue = 64 << 10
-	// maxShown bounds the texts in a reply, which may come from foreign clients.
+	// maxShown bounds each text in a reply. A text in a reply may come from a foreign client.
 	maxShown = 2 << 10
-	// maxShort bounds them where they would not fit a frame: a batch of nothing
-	// but errors then fits, each with four texts and without a value.
+	// maxShort bounds each text in a reply that would otherwise not fit a frame. The reply to a
+	// batch in which every operation failed then fits: each error has four texts and no value.
 	maxShort = 512
-	// maxFrame bounds one frame after its length.
+	// maxFrame bounds the payload of one frame, which follows the length.
 	maxFrame = 4 << 20
-	// maxBatch and maxBatchOps bound a batch as the host splits it. A reply of
-	// maxBatchOps errors without values fits a frame.
+	// maxBatch (in bytes) and maxBatchOps (in operations) bound the parts into which the
+	// host splits a batch. A reply with maxBatchOps errors and no values fits a frame.
 	maxBatch    = 256 << 10
 	maxBatchOps = 1024
 )
 
-// headSize is the length before each frame: 4 bytes, big-endian.
+// headSize is the size of a frame's head: the payload's length in 4 bytes, big-endian.
 const headSize = 4
 
-// The data socket takes two connections of a host, one for each direction: a
-// process that never writes on a connection is not woken because there is
-// room to write. A host first says which one it makes.
+// The data socket accepts two connections of a host, one for each direction. A
+// process that never writes on a connection is then never woken merely because there
+// is room to write. The first bytes on a connection say which of the two it is.
 const (
 	prefaceRequests = "locks/2>"
 	prefaceReplies  = "locks/2<"
 )
 
-// errBroken says that the peer violates the protocol.
+// errBroken means that the peer violates the protocol.
 var errBroken = errors.New("broken frame")
 
-// coder writes the payload of a frame, or reads one. Each part has one method
-// that does either, so that the two directions cannot differ. Reading fills
-// zero values, and writing leaves its values unchanged. After the first part
-// that cannot be read, and past the end, every value is zero and bad is set.
+// coder writes or reads the payload of a frame. Each part of a payload has one method
+// that does both, so that writing and reading cannot differ. Reading sets values that
+// must be zero before, and writing does not modify its values. If a part cannot be read,
+// or the payload ends too early, bad is set, and that value and all later ones stay zero.
 type coder struct {
 	b     []byte // bytes written so far, or left to read
 	reads bool
 	bad   bool
 
-	label         string         // the last label read: a host sends the same one again and again
-	redact        *wire.Redactor // for errors that are written; may be nil
-	texts, values int            // bounds in replies
+	label         string         // the last label read: a host sends the same label again and again
+	redact        *wire.Redactor // removes secrets from errors that are written; may be nil
+	texts, values int            // bounds of one text and one value in replies
 }
 
 func uvarint[N ~byte | ~int | ~int64 | ~uint64](c *coder, v *N) {
@@ -84,7 +84,7 @@ func varint[N ~int | ~int64](c *coder, v *N) {
 	*v, c.b = N(got), c.b[n:]
 }
 
-// part reads n bytes of the frame itself, at most most.
+// part returns the next n bytes of the frame, without copying. It fails if n is above most.
 func (c *coder) part(n, most int) []byte {
 	if n > most || n > len(c.b) {
 		c.fail()
@@ -95,7 +95,7 @@ func (c *coder) part(n, most int) []byte {
 	return p
 }
 
-// text keeps the old string in s if the bytes read are the same.
+// text writes or reads s. Reading keeps the old string if the bytes are the same.
 func (c *coder) text(s *string, most int) {
 	n := len(*s)
 	if uvarint(c, &n); !c.reads {
@@ -105,15 +105,15 @@ func (c *coder) text(s *string, most int) {
 	}
 }
 
-// name is text that must be valid UTF-8: backends rely on it to keep names apart.
+// name is text for a lock's name, which must be valid UTF-8: backends rely on that.
 func (c *coder) name(s *string) {
 	if c.text(s, maxName); c.reads && !utf8.ValidString(*s) {
 		c.fail()
 	}
 }
 
-// value tells nil from empty by writing the length plus one. A value that is
-// too long is written as nil.
+// value writes or reads v. It writes the length plus one, to distinguish nil
+// from an empty slice. A value that is too long is written as nil.
 func (c *coder) value(v *[]byte, most int) {
 	n := 0
 	if *v != nil && len(*v) <= most {
@@ -130,8 +130,8 @@ func (c *coder) value(v *[]byte, most int) {
 	}
 }
 
-// list reads or writes the number of elements of l, which follow, and
-// returns l. A list that is read has least to most elements.
+// list writes or reads the number of elements of l, and returns the slice whose elements
+// the caller must then write or read. A list that is read must have least to most elements.
 func list[E any](c *coder, l *[]E, least, most int) []E {
 	n := len(*l)
 	if uvarint(c, &n); c.reads {
@@ -146,7 +146,7 @@ func list[E any](c *coder, l *[]E, least, most int) []E {
 
 func (c *coder) fail() { c.b, c.bad = nil, true }
 
-// end returns an error if the frame was bad or has bytes left.
+// end returns an error if the frame was malformed or has bytes left.
 func (c *coder) end() error {
 	if c.bad || len(c.b) > 0 {
 		return errBroken
@@ -154,7 +154,7 @@ func (c *coder) end() error {
 	return nil
 }
 
-// check refuses a request that does not fit the protocol before any of it is sent.
+// check returns an error for a request that exceeds a limit, before anything is sent.
 func check(r *driver.Request) error {
 	if err := checkName(r.Name); err != nil {
 		return err

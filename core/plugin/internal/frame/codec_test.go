@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// filled gives every field of a struct a value: a new field that the frames
-// forget then fails these tests.
+// filled returns a struct in which every field has a value. A new field
+// that the frames omit then makes these tests fail.
 func filled[V any](t *testing.T) V {
 	t.Helper()
 	var v V
@@ -132,7 +132,7 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 }
 
 func TestWhatIsTooLongIsNotSent(t *testing.T) {
-	l := &Link{} // would panic if it were used
+	l := &Link{} // a call that sends anything would panic
 	long := func(n int) string { return strings.Repeat("x", n+1) }
 	for _, r := range []driver.Request{
 		{Name: long(maxName)}, {Name: "\xff"}, {Owner: long(maxOwner)}, {Label: long(maxLabel)}, {Value: make([]byte, maxValue+1)},

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// deadlines ends the requests of a session in time, with one timer. The
-// timer is set to the earliest deadline seen so far, and when it fires looks
-// at all requests for the next one. Most requests are over long before, and
-// later ones have later deadlines. So the timer fires about once in the time
-// of a deadline and is hardly ever reset. The session's mutex guards it.
+// deadlines ends the requests of a session at their deadlines, with one timer. The
+// timer is set to the earliest deadline seen so far. When it fires, all requests are
+// searched for the next deadline. Most requests end long before their deadlines, and
+// later requests have later deadlines. So the timer is hardly ever reset, and fires
+// only about once per timeout. The session's out.mu guards deadlines.
 type deadlines struct {
 	timer *time.Timer
-	next  time.Time // zero: not set
+	next  time.Time // zero if the timer is not set
 }
 
-// watchDeadline makes r end at its deadline. The caller holds the session's mutex.
+// watchDeadline makes r end at its deadline. The caller must hold the session's out.mu.
 func (s *session) watchDeadline(r *request) {
 	d := &s.deadlines
 	if r.deadline.IsZero() || !d.next.IsZero() && !r.deadline.Before(d.next) {
@@ -30,7 +30,6 @@ func (s *session) watchDeadline(r *request) {
 	d.timer.Reset(pause)
 }
 
-// passDeadlines ends the requests whose time is over.
 func (s *session) passDeadlines() {
 	now := time.Now()
 	var over []*request

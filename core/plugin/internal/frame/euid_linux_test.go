@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The kernel names the effective user of a peer, which may differ from the
-// real one: a plugin has both from its host.
+// The kernel reports the effective user of a peer, which may differ from
+// the real user. A plugin inherits both from its host.
 func TestPeerOfAnotherRealUser(t *testing.T) {
 	const child = "LOCKBENCH_TEST_EUID"
 	dir := os.Getenv(child)

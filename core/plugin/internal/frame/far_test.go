@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// startFar starts this binary as the far end of [BenchmarkCall].
+// startFar starts this binary again as the far end of [BenchmarkCall].
 func startFar(b *testing.B) (dir string, pid int) {
 	b.Helper()
 	exe, err := os.Executable()
@@ -30,7 +30,7 @@ func startFar(b *testing.B) (dir string, pid int) {
 	}
 	b.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // fails because the process was killed
 		os.RemoveAll(dir)
 	})
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {

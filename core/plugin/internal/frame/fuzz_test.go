@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Reading any bytes as a request or an answer panics nowhere, and bytes that
-// are understood are understood in one way.
+// FuzzPayload checks that reading any bytes as a request or an answer does not panic,
+// and that bytes that can be read give the same value after writing and reading again.
 func FuzzPayload(f *testing.F) {
 	for _, m := range messages(&testing.T{}) {
 		f.Add(m.append(nil, 3), byte(m.kind))
@@ -39,8 +39,8 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// Frames come out as they went in, however the stream is cut. A stream never
-// makes the inbox larger than the bytes received and one frame need.
+// FuzzInbox checks that the inbox returns the frames of a stream, however it is cut into
+// reads, and that the inbox is never larger than the received bytes and one frame need.
 func FuzzInbox(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 9, 0, 0, 0, 2, 8, 8}, true)
 	f.Add([]byte{0, 0x40, 0, 0, 1}, false)

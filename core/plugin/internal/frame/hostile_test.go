@@ -17,10 +17,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These targets put a stream of bytes into a whole end of the data path, as
-// a broken peer, or one of another version, may send it.
+// These fuzz targets send a stream of bytes to a whole end of the data
+// path, as a broken peer, or a peer of another version, may send it.
 
-// pair is a connection to this process itself.
+// pair returns the two ends of a connection within this process.
 func pair(t *testing.T) (near, far *net.UnixConn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -40,7 +40,7 @@ func pair(t *testing.T) (near, far *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-// inTime fails when f has not returned after a time that is surely enough.
+// inTime fails the test if f has not returned within 30 s.
 func inTime(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -52,8 +52,8 @@ func inTime(t *testing.T, what string, f func()) {
 	}
 }
 
-// sieve is a backend with every capability that checks that requests keep
-// the protocol's limits. Its answers depend on names.
+// sieve is a backend with every capability that fails the test if a request
+// exceeds the protocol's limits. The answers of a sieve depend on the lock's name.
 type sieve struct {
 	driver.Backend
 	t *testing.T
@@ -95,7 +95,7 @@ func (s sieve) Inspect(_ context.Context, name string) (driver.Holder, error) {
 	return driver.Holder{Name: name, Owner: "o", TTL: 1}, s.only(driver.Request{Name: name})
 }
 
-// Wait lasts until the session cancels it.
+// Wait returns when the session cancels it.
 func (s sieve) Wait(ctx context.Context, r driver.Request, _ time.Duration) (driver.Grant, error) {
 	if err := s.only(r); err != nil {
 		return driver.Grant{}, err
@@ -115,7 +115,7 @@ func (s sieve) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// starting is a sieve that starts operations too.
+// starting is a sieve that is also a driver.Starter.
 type starting struct{ sieve }
 
 func (s starting) Properties() driver.Properties {
@@ -129,8 +129,8 @@ func (s starting) Start(_ context.Context, op driver.Op, done func(driver.Result
 	go done(driver.Result{Token: token, Err: err})
 }
 
-// FuzzSession checks that, for any bytes from a host, its plugin's backend
-// is asked nothing beyond the limits, every reply belongs to a request, and
+// FuzzSession checks that, for any bytes from a host, the plugin's backend
+// gets no request beyond the limits, every reply belongs to a request, and
 // the session ends with the stream.
 func FuzzSession(f *testing.F) {
 	var whole []byte
@@ -159,9 +159,9 @@ func FuzzSession(f *testing.F) {
 		var answered []byte
 		var both sync.WaitGroup
 		both.Go(func() { end = s.serve() })
-		both.Go(func() { answered, _ = io.ReadAll(hostReplies) }) // a reset is an end
+		both.Go(func() { answered, _ = io.ReadAll(hostReplies) }) // a reset also ends the stream
 		both.Go(func() {
-			_, _ = host.Write(stream) // the plugin may hang up
+			_, _ = host.Write(stream) // fails if the plugin closes the connection
 			_ = host.CloseWrite()
 		})
 		inTime(t, "a session whose host is gone", both.Wait)
@@ -176,8 +176,8 @@ func appendFrame(b, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(payload))), payload...)
 }
 
-// checkReplies matches the replies with the requests in stream. The last
-// reply may have been cut.
+// checkReplies fails the test if a reply belongs to no request in stream.
+// The last reply may be incomplete.
 func checkReplies(t *testing.T, stream, replies []byte) {
 	t.Helper()
 	asked := map[uint64]int{}
@@ -212,8 +212,8 @@ func framesOf(stream []byte) func(func([]byte) bool) {
 	}
 }
 
-// FuzzLink checks that, for any answers of a plugin, every call of its host ends,
-// none is both granted and refused, and the link says at most once why it is over.
+// FuzzLink checks that, for any bytes from a plugin, every call of its host ends, no
+// call is both granted and refused, and the link reports at most once why it has ended.
 func FuzzLink(f *testing.F) {
 	h := driver.Holder{Name: "n", Owner: "o", Value: []byte{}, Token: 1, TTL: 1, Waiters: -1}
 	answers := []answer{
@@ -224,7 +224,7 @@ func FuzzLink(f *testing.F) {
 		whole = appendFrame(whole, appendAnswer(nil, callID(i), callKinds[i], &a, nil))
 		f.Add(whole)
 		f.Add(appendFrame(nil, appendAnswer(nil, callID(i), callKinds[i], &answer{err: &driver.HeldError{Holder: h}}, nil)))
-		f.Add(appendFrame(whole, appendAnswer(nil, callID(i), callKinds[i], &a, nil))) // a second time
+		f.Add(appendFrame(whole, appendAnswer(nil, callID(i), callKinds[i], &a, nil))) // the same answer again
 	}
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, stream []byte) {
@@ -243,7 +243,7 @@ func FuzzLink(f *testing.F) {
 			inTime(t, "sending a request", func() { awaitCalls(l, i+1) })
 		}
 		far.Go(func() {
-			_, _ = pluginReplies.Write(stream) // the host may hang up
+			_, _ = pluginReplies.Write(stream) // fails if the host closes the connection
 			_ = pluginReplies.Close()
 			_, _ = io.Copy(io.Discard, plugin)
 		})
@@ -258,14 +258,14 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
-// callKinds are the kinds of calls, in their order.
+// callKinds are the kinds of the functions that calls returns, in their order.
 var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 
-// callID is the id that a new link gives its i-th call while the earlier ones
-// are under way.
+// callID returns the id that a new link gives to its i-th call while all
+// earlier calls are under way.
 func callID(i int) uint64 { return uint64(i+1)<<slotBits | uint64(i) }
 
-// calls returns one call of each kind.
+// calls returns one function for each kind of call.
 func calls(t *testing.T, l *Link) []func() {
 	ctx, r := t.Context(), driver.Request{Name: "n", Owner: "o", TTL: time.Second}
 	either := func(token uint64, err error) {
@@ -296,7 +296,6 @@ func calls(t *testing.T, l *Link) []func() {
 	}
 }
 
-// awaitCalls returns when n calls were sent.
 func awaitCalls(l *Link, n int) {
 	for sent := 0; sent < n; time.Sleep(10 * time.Microsecond) {
 		l.out.mu.Lock()

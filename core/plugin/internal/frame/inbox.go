@@ -8,21 +8,21 @@ import (
 
 const (
 	bufferSize = 64 << 10
-	// keepSize is the largest size of a buffer that is kept after it was needed once.
+	// keepSize is the largest buffer that is kept. A larger buffer is dropped after use.
 	keepSize = 512 << 10
 )
 
-// inbox reads frames, as many at once as there are.
+// inbox reads frames, as many in one read as have arrived.
 type inbox struct {
 	r        io.Reader
 	buf      []byte
-	from, to int // bytes that were read and not yet taken
+	from, to int // buf[from:to] was read but not yet returned by next
 }
 
 func newInbox(r io.Reader) *inbox { return &inbox{r: r, buf: make([]byte, bufferSize)} }
 
-// next returns the payload of a frame that has been read, valid until fill;
-// nil when there is none.
+// next returns the payload of the next frame that has been read completely,
+// or nil if there is none. The payload is valid until the next call of fill.
 func (in *inbox) next() ([]byte, error) {
 	size, err := in.size()
 	if err != nil || size < 0 || in.to-in.from < headSize+size {
@@ -33,7 +33,7 @@ func (in *inbox) next() ([]byte, error) {
 	return in.buf[start:in.from:in.from], nil
 }
 
-// size returns the size of the next frame, negative when its head is not read yet.
+// size returns the payload size of the next frame, or -1 if its head is not read yet.
 func (in *inbox) size() (int, error) {
 	if in.to-in.from < headSize {
 		return -1, nil
@@ -45,8 +45,8 @@ func (in *inbox) size() (int, error) {
 	return int(size), nil
 }
 
-// fill waits for more bytes. The buffer grows with the bytes that have come,
-// never with a size that the peer only announces.
+// fill waits for more bytes. The buffer grows only when it is full of
+// received bytes, and not because a head announces a large frame.
 func (in *inbox) fill() error {
 	switch {
 	case in.from == in.to:

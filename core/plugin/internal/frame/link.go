@@ -14,52 +14,52 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// maxUnderWay is how many requests of a kind one host may have under way. A host
-// waits with more, and a plugin refuses them. Thousands of locked rows hold up
-// as many acquires and withdrawals, and a renewal must never wait for these.
+// maxUnderWay is how many requests of one kind a host may have under way. A host delays further
+// requests of that kind, and a plugin refuses them. Each kind has its own limit: a renewal must
+// never wait for thousands of acquires and withdrawals that wait for locked rows.
 const maxUnderWay = 16 << 10
 
-// slotBits is how many bits of an id are the number of a slot: all kinds
-// together have fewer slots. The other bits count calls, so that the reply
-// to a call that was given up matches no later call.
+// slotBits is how many bits of an id are the number of a slot. All kinds of requests
+// together need fewer slots than these bits can count. The other bits count calls,
+// so that the reply to a call that was given up does not match a later call.
 const (
 	slotBits = 18
 	slotMask = 1<<slotBits - 1
 )
 
-// Link is the host's end. Operations that have no frame go over version 1.
+// Link is the host's end of the data path. Operations that have no frame use protocol version 1.
 type Link struct {
 	wire.Link
 	conn   *net.UnixConn // the connection of the replies
 	failed func(error)
 	out    outbox
-	in     *inbox  // belongs to the goroutine with the role of the reader
-	ready  []reply // also belongs to the reader
+	in     *inbox  // used only by the goroutine that has the role of the reader
+	ready  []reply // used only by the reader too
 
 	background sync.WaitGroup
-	wake       chan struct{} // gives the background reader the role
+	wake       chan struct{} // tells the background reader that it has the role
 	closed     chan struct{}
 	once       sync.Once
 
 	// Guarded by out.mu.
-	slots []*call // by number; nil: free
+	slots []*call // calls by slot number; nil for a free slot
 	free  []int
-	count uint64 // number of ids used
+	count uint64 // number of ids used so far
 	under load   // requests under way
-	lost  error  // reason why the connection is over
+	lost  error  // why the connection has ended
 	role  role
 }
 
-// grace is how long a Wait that is given up may still be answered: the answer may bring
-// a grant, and the withdrawal that follows need not overtake the Wait's requests.
+// grace is how long the link waits for the answer to a Wait that was given up. The answer may
+// bring a grant, and the withdrawal that follows then does not overtake the Wait's own requests.
 const grace = 50 * time.Millisecond
 
 // call is one request under way.
 type call struct {
 	id    uint64
 	kind  kind
-	ops   int    // of a batch
-	start uint64 // its position in the stream
+	ops   int    // number of operations of a batch
+	start uint64 // position of the request in the stream of bytes
 	answer
 	done chan struct{} // gets a value when answer is filled in
 }
@@ -73,10 +73,10 @@ func (c *call) recycle() {
 
 var errLinkClosed = errors.New("the data connection was closed")
 
-// Dial connects to the data socket at path. It refuses the connection unless
-// this user's process pid listens there; see [ErrPeer]. failed is called
-// once, from any goroutine, when the connection ends for another reason than
-// Close. failed must not wait for calls of the link.
+// Dial connects to the data socket at path. It returns [ErrPeer] unless this
+// user's process pid listens there. control is used for operations that have no
+// frame. failed is called once, from any goroutine, when the connection ends
+// for another reason than Close. failed must not wait for calls of the link.
 func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {
@@ -96,7 +96,7 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, failed f
 	return l, nil
 }
 
-// newLink takes the connections over.
+// newLink makes a Link, which owns the connections unless newLink returns an error.
 func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(error)) (*Link, error) {
 	l := &Link{
 		Link: control, conn: replies, failed: failed,
@@ -131,8 +131,8 @@ func dial(ctx context.Context, path string, pid int, preface string) (*net.UnixC
 	return unix, nil
 }
 
-// Close ends the connection. Calls under way fail, and Close returns after
-// the last goroutine of the link.
+// Close ends the connections. Calls under way fail. Close returns after the
+// link's last goroutine has ended.
 func (l *Link) Close() {
 	l.out.mu.Lock()
 	if l.lost == nil {
@@ -147,8 +147,8 @@ func (l *Link) Close() {
 	l.out.drains.Wait()
 }
 
-// call sends m and waits for its answer or the end of ctx. The caller recycles the
-// call. An error concerns the transport; the plugin's own error is in the answer.
+// call sends m and waits for its answer or the end of ctx. The caller must recycle the call that
+// it returns. The returned error is one of the transport; the plugin's own error is in the answer.
 func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent(err)
@@ -173,7 +173,7 @@ func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 			c.recycle()
 			return nil, noAnswer(ctx.Err())
 		}
-		<-c.done // its answer has come
+		<-c.done // the answer has come meanwhile
 	}
 	if errors.Is(c.err, context.DeadlineExceeded) {
 		wire.AwaitDeadline(ctx)
@@ -189,8 +189,8 @@ func noAnswer(why error) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, wire.ErrNoAnswer, why)
 }
 
-// send queues m and, if no other goroutine is writing, writes it. If reads
-// is true the caller must read the replies; see role.
+// send queues m and, if no other goroutine is writing, writes it. If reads is
+// true, the caller must read the replies until its own has come; see role.
 func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err error) {
 	l.out.mu.Lock()
 	for {
@@ -223,7 +223,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns a channel to wait for before a request of kind k may be queued.
+// noRoom returns nil if a request of kind k may be queued, else a channel to wait for.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
@@ -245,8 +245,8 @@ func (l *Link) enter(c *call) {
 	l.under.add(c.kind, 1)
 }
 
-// leave returns the call with that id and forgets it, nil if there is none.
-// The caller of leave, as of enter, holds out.mu.
+// leave removes and returns the call with that id, or returns nil if there
+// is none. The caller of leave, and of enter, must hold out.mu.
 func (l *Link) leave(id uint64) *call {
 	slot := int(id & slotMask)
 	if slot >= len(l.slots) || l.slots[slot] == nil || l.slots[slot].id != id {
@@ -261,8 +261,8 @@ func (l *Link) leave(id uint64) *call {
 	return c
 }
 
-// answersYet tells the plugin that c is given up, and reports whether c's
-// answer has come, or comes within the grace.
+// answersYet tells the plugin that c is given up. It reports whether the
+// answer to c has come already or comes within the grace.
 func (l *Link) answersYet(c *call) bool {
 	l.out.mu.Lock()
 	write := false
@@ -283,14 +283,14 @@ func (l *Link) answersYet(c *call) bool {
 	}
 }
 
-// tell queues the message that c is given up. The caller holds out.mu, and flushes.
+// tell queues the message that c is given up. The caller holds out.mu, and must flush if write is
+// true.
 func (l *Link) tell(c *call) (write bool) {
 	m := message{kind: kindCancel}
 	return l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
 }
 
-// cancel gives c up and tells the plugin. It returns false when c's answer has
-// come already.
+// cancel gives c up and tells the plugin. It returns false if the answer to c has come already.
 func (l *Link) cancel(c *call) bool {
 	l.out.mu.Lock()
 	if l.leave(c.id) == nil {
@@ -312,8 +312,8 @@ func ended(err error) error {
 	return fmt.Errorf("data connection: %w", err)
 }
 
-// fail ends every call. Calls that were not written end with driver.ErrNotSent,
-// the others with an unknown outcome. The outbox calls it once.
+// fail ends every call because of cause. Calls that were not written end with
+// driver.ErrNotSent, and the outcome of the others is unknown. The outbox calls fail once.
 func (l *Link) fail(cause error) {
 	l.out.mu.Lock()
 	closed := l.lost != nil

@@ -12,19 +12,19 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// prefaceTimeout is how long a host may take to say which of its connections it makes.
+// prefaceTimeout is how long a host may take to send the preface of a connection.
 const prefaceTimeout = 5 * time.Second
 
-// Listener is the data socket of a plugin. It accepts the two connections of
-// the host, and then closes the socket.
+// Listener is the data socket of a plugin. Serve accepts the host's two
+// connections, and then closes the socket.
 type Listener struct {
 	listener *net.UnixListener
 	closing  context.Context // ends with Close
 	close    context.CancelFunc
 }
 
-// Listen makes the socket. Only this user must be able to enter the
-// directory of path.
+// Listen creates the socket at path. The directory of path must be one that
+// only this user can enter.
 func Listen(path string) (*Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -34,9 +34,9 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{listener: l, closing: closing, close: cancel}, nil
 }
 
-// Serve answers the requests of the first process of this user among hosts
-// that connects, until it hangs up or Close is called, and then returns nil.
-// Other processes are refused, and refuse gets the reason. redact may be nil.
+// Serve answers the requests of one host: of the connections that it accepts, the peer must be this
+// user's process with an id in hosts. Serve refuses other connections and passes the reason to
+// refuse. Serve returns nil when the host or Close ends the connection. redact may be nil.
 func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
 	err := l.serve(b, redact, refuse, hosts)
 	if errors.Is(err, net.ErrClosed) {
@@ -47,7 +47,7 @@ func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 
 func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts []int) error {
 	conns, err := l.accept(refuse, hosts)
-	l.listener.Close() // removes the file too
+	l.listener.Close() // also removes the socket's file
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 	return s.serve()
 }
 
-// accept returns the host's connections, each under its preface.
+// accept returns the host's two connections by their prefaces.
 func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.UnixConn, error) {
 	conns := map[string]*net.UnixConn{}
 	for len(conns) < 2 {
@@ -88,7 +88,7 @@ func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.Unix
 	return conns, nil
 }
 
-// greet checks the peer and reads its preface.
+// greet checks the peer of conn and reads the preface.
 func greet(conn *net.UnixConn, hosts []int) (string, error) {
 	if err := checkPeer(conn, hosts...); err != nil {
 		return "", err
@@ -106,7 +106,7 @@ func greet(conn *net.UnixConn, hosts []int) (string, error) {
 	return string(got), conn.SetReadDeadline(time.Time{})
 }
 
-// Close ends Serve, which cancels the requests under way. It does not wait.
+// Close makes Serve cancel the requests under way and return. Close does not wait for that.
 func (l *Listener) Close() {
 	l.listener.Close()
 	l.close()

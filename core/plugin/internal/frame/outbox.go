@@ -11,44 +11,44 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// outbox collects frames and writes as many at once as there are. No separate
-// writer has to be woken: a goroutine that queues a frame while no other
-// writes is the writer until the queue is empty. The writer never waits for
-// the peer. If a socket is full, a goroutine of the outbox writes the rest.
+// outbox queues frames and writes all queued frames at once. No separate writer
+// has to be woken: a goroutine that queues a frame while no other goroutine writes
+// becomes the writer until the queue is empty. The writer never waits for the
+// peer. If the socket is full, another goroutine of the outbox writes the rest.
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn
-	// failed is called once, without mu, when a write has failed.
+	// failed is called once, without mu, when the outbox stops.
 	failed func(error)
 
-	mu    sync.Mutex // guards the fields below, and those that the owner says
+	mu    sync.Mutex // guards the fields below, and fields of the owner that say so
 	buf   []byte     // queued frames
 	spare []byte
-	busy  bool   // there is a writer
+	busy  bool   // some goroutine is the writer
 	taken uint64 // bytes that have left buf
-	// room is closed when the queue has become short; nil while no goroutine waits.
+	// room is closed when the queue has room again; nil while no goroutine waits.
 	room    chan struct{}
 	stopped bool
 
-	// These fields belong to the writer alone.
+	// Only the writer uses these fields.
 	piece   []byte
 	n       int
 	err     error
-	attempt func(fd uintptr) bool // writes piece, without waiting
+	attempt func(fd uintptr) bool // writes piece from n on, without waiting
 	drains  sync.WaitGroup
 }
 
-// writeEnd is a connection that is only written to. Its Write waits for the
-// peer, and Close ends that.
+// writeEnd is a connection that is only written to. Write waits for the
+// peer if there is no room, and Close ends that wait.
 type writeEnd interface {
 	io.WriteCloser
 	syscall.Conn
 }
 
-// maxQueued is how many bytes may be queued before goroutines with more must wait.
+// maxQueued is how many bytes are queued before goroutines with frames must wait.
 const maxQueued = 1 << 20
 
-// init takes conn over.
+// init sets up the outbox, which owns conn from then on.
 func (o *outbox) init(conn *net.UnixConn, failed func(error)) error {
 	end, err := newWriteEnd(conn)
 	if err != nil {
@@ -77,8 +77,8 @@ func (o *outbox) init(conn *net.UnixConn, failed func(error)) error {
 	return nil
 }
 
-// queue appends a frame. The caller holds mu, and calls flush without it if
-// this returns true.
+// queue appends a frame. The caller must hold mu. If queue returns true,
+// the caller must then call flush without mu.
 func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	if o.stopped {
 		return false
@@ -94,8 +94,8 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 // position returns the place in the stream of the next frame to be queued.
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
-// full returns a channel to wait for when there is no room, and nil
-// otherwise. The caller holds mu.
+// full returns nil if the queue has room, and otherwise a channel to wait
+// for. The caller must hold mu.
 func (o *outbox) full() <-chan struct{} {
 	if len(o.buf) < maxQueued || o.stopped {
 		return nil
@@ -104,7 +104,7 @@ func (o *outbox) full() <-chan struct{} {
 }
 
 // wait returns a channel that is closed when the owner or the writer has made
-// room. The caller holds mu.
+// room. The caller must hold mu.
 func (o *outbox) wait() <-chan struct{} {
 	if o.room == nil {
 		o.room = make(chan struct{})
@@ -112,7 +112,7 @@ func (o *outbox) wait() <-chan struct{} {
 	return o.room
 }
 
-// freed wakes the goroutines that wait for room. The caller holds mu.
+// freed wakes the goroutines that wait for room. The caller must hold mu.
 func (o *outbox) freed() {
 	if o.room != nil {
 		close(o.room)
@@ -120,8 +120,8 @@ func (o *outbox) freed() {
 	}
 }
 
-// flush writes until the queue is empty. With yield, it first lets other
-// goroutines run that are about to queue frames, once for each write.
+// flush writes until the queue is empty. If yield is true, it lets other
+// goroutines run before each write, because some may be about to queue frames.
 func (o *outbox) flush(yield bool) {
 	for {
 		if yield {
@@ -147,8 +147,8 @@ func (o *outbox) flush(yield bool) {
 	}
 }
 
-// startDrain leaves the rest of b to a goroutine, because the writer's own
-// request must not wait longer than its ctx.
+// startDrain starts a goroutine that writes the rest of b, because the
+// writer's own request must not wait longer than its ctx.
 func (o *outbox) startDrain(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,7 +157,7 @@ func (o *outbox) startDrain(b []byte) {
 	}
 }
 
-// drain writes the rest of b and whatever is queued, waiting for the peer.
+// drain writes the rest of b and all queued frames, and waits for the peer if necessary.
 func (o *outbox) drain(b []byte) {
 	rest := b[o.n:]
 	for b != nil {
@@ -171,7 +171,8 @@ func (o *outbox) drain(b []byte) {
 	}
 }
 
-// take returns the queued frames, or nil when there are none and the writer ends.
+// take removes and returns the queued frames. It returns nil if there are none; the caller is then
+// no longer the writer.
 func (o *outbox) take() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -194,8 +195,7 @@ func (o *outbox) recycle(b []byte) {
 	}
 }
 
-// stop ends the outbox: nothing is written any more. Frames that are queued
-// stay unsent.
+// stop ends the outbox. Frames that are still queued are never written.
 func (o *outbox) stop(cause error) {
 	o.mu.Lock()
 	first := !o.stopped

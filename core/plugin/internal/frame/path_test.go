@@ -17,12 +17,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// far is a backend made of functions.
+// far is a backend whose methods call functions of the test.
 type far struct {
 	driver.Backend
 	acquire func(context.Context, driver.Request) (uint64, error)
 	wait    func(context.Context) error
-	grant   driver.Grant // the grant of a wait that does not fail
+	grant   driver.Grant // the grant of a Wait that succeeds
 }
 
 func (*far) Properties() driver.Properties {
@@ -41,7 +41,7 @@ func (f *far) Wait(ctx context.Context, _ driver.Request, _ time.Duration) (driv
 	return f.grant, nil
 }
 
-// path is a link to a backend in this process.
+// path is a link to a backend in this process, with the plugin's end.
 type path struct {
 	*Link
 	failed chan error
@@ -52,7 +52,7 @@ type path struct {
 func open(t *testing.T, b driver.Backend) path {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	dir, err := os.MkdirTemp("", "frame-") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "frame-") // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// blocking holds up waits, withdrawals and acquires of "slow" until their ctx ends
-// or free is closed.
+// blocking returns a backend in which waits, withdrawals and acquires of "slow"
+// block until their ctx ends or free is closed.
 func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	hold := func(ctx context.Context) error {
 		slow.Add(1)
@@ -114,9 +114,9 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// As many slow acquires and waits as the limits allow hold up no call of
-// another class, least of all a renewal and a release. One acquire more
-// waits for room, and is not sent when its ctx ends first.
+// As many slow acquires and waits as the limits allow delay no call of
+// another kind, such as a renewal or a release. One more acquire waits for
+// room, and is not sent if its ctx ends before that.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
 	free := make(chan struct{})
@@ -164,12 +164,12 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// Requests of which no byte was written fail as not sent, others as unknown.
+// A request of which no byte was written fails with ErrNotSent. Other outcomes are unknown.
 func TestFaultTellsWhatWasSent(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
-	// Unread requests fill the socket. The plugin reads no more once it has replies
-	// that this end does not read, and the test holds the role of the reader.
+	// Requests that the plugin does not read fill the socket: the plugin stops reading when
+	// its replies are not read. The test holds the role of the reader and does not read.
 	p.out.mu.Lock()
 	p.role.taken = true
 	p.out.mu.Unlock()
@@ -267,7 +267,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	if _, err := Dial(t.Context(), path, os.Getppid(), nil, nil); !errors.Is(err, ErrPeer) {
 		t.Errorf("a link to another process: %v", err)
 	}
-	<-refused // the refusal of the connection that was closed at once
+	<-refused // the reason for refusing the connection that was closed at once
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	}
 }
 
-// starter answers acquires when told to, and other operations at once.
+// starter finishes an acquire when the test calls a function, other operations at once.
 type starter struct {
 	far
 	started chan func(driver.Result)
@@ -300,7 +300,7 @@ func (s *starter) Start(_ context.Context, op driver.Op, done func(driver.Result
 	done(driver.Result{Err: driver.ErrWithdrawn})
 }
 
-// undeclared has the method Start and does not declare it.
+// undeclared has the method Start, but does not declare the capability.
 type undeclared struct{ starter }
 
 func (*undeclared) Properties() driver.Properties { return driver.Properties{} }

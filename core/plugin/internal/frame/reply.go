@@ -10,17 +10,17 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// answer is the outcome of a request. Each kind fills in the results of its operation.
+// answer is the outcome of a request. Which fields are set depends on the kind of the request.
 type answer struct {
 	err     error
 	token   uint64
-	waited  time.Duration // for kindWait, as is span
+	waited  time.Duration // for kindWait: from the plugin's start of the Wait to Grant.Sent
 	span    time.Duration
 	holder  driver.Holder   // for kindInspect
 	results []driver.Result // for kindBatch
 }
 
-// appendAnswer writes the payload of the reply to request id. redact may be nil.
+// appendAnswer appends the payload of the reply to request id to b. redact may be nil.
 func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor) []byte {
 	b = binary.AppendUvarint(b, id)
 	c := coder{b: b, redact: redact, texts: maxShown, values: maxValue}
@@ -32,8 +32,8 @@ func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor)
 	return c.b
 }
 
-// readAnswer fills in a from the rest of the reply, after the id, to a request
-// of kind k. ops is how many operations a batch had. Nothing in a points into p.
+// readAnswer sets a from p, which is the reply to a request of kind k without the id. ops
+// is the number of operations if the request was a batch. Nothing in a points into p.
 func readAnswer(p []byte, k kind, ops int, a *answer) error {
 	c := coder{b: p, reads: true, texts: maxShown, values: maxValue}
 	c.answer(k, ops, a)
@@ -63,16 +63,16 @@ func (c *coder) answer(k kind, ops int, a *answer) {
 	}
 }
 
-// A fault starts with one of these values.
+// An encoded fault starts with one of these values.
 const (
 	noFault byte = iota
 	fault
 	faultWithHolder
 )
 
-// fault is an error, with the codes of version 1 as a set of bits.
+// fault writes or reads an error, with the codes of protocol version 1 as a set of bits.
 func (c *coder) fault(err *error) {
-	e := wire.EncodeError(*err, c.redact) // nil while a fault is read
+	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault
 	if e != nil {
 		how = fault
@@ -127,8 +127,8 @@ func (c *coder) holder(h *driver.Holder) {
 	varint(c, &h.Waiters)
 }
 
-// shown is a text that may come from a foreign client. It is cut before it
-// is written, without cutting a character in two.
+// shown writes or reads a text that may come from a foreign client. A text
+// that is too long is cut before it is written, but never within a character.
 func (c *coder) shown(s *string) {
 	if !c.reads && len(*s) > c.texts {
 		cut := strings.ToValidUTF8((*s)[:c.texts], "")

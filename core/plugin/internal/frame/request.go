@@ -15,21 +15,21 @@ const (
 	kindRelease
 	kindInspect
 	kindProclaim
-	_ // was a Wait that tells of no grant
-	_ // was the hand-over of a plugin that had one
+	_ // reserved: was a Wait that reports no grant
+	_ // reserved: was a hand-over inside the plugin
 	kindBatch
 	kindCancel
-	_ // was a WaitAcquire whose reply has no span
-	_ // was a WaitAcquire
+	_ // reserved: was a WaitAcquire whose reply has no span
+	_ // reserved: was a WaitAcquire
 	kindWithdraw
 	kindWait
-	kinds // one more than the number of kinds
+	kinds // one more than the highest kind
 )
 
-// waits reports whether requests of kind k may last long.
+// waits reports whether a request of kind k may wait in the store.
 func (k kind) waits() bool { return k == kindWait }
 
-// load counts requests.
+// load counts requests, by kind and in total.
 type load struct {
 	of  [kinds]int
 	all int
@@ -40,11 +40,11 @@ func (l *load) add(k kind, n int) {
 	l.all += n
 }
 
-// calls counts the requests that do not last long.
+// calls returns the number of requests that do not wait in the store.
 func (l *load) calls() int { return l.all - l.of[kindWait] }
 
-// message is the content of a request besides its id. Each kind reads the
-// fields that its operation reads.
+// message is the content of a request except its id. Which fields are used
+// depends on the kind.
 type message struct {
 	kind    kind
 	budget  time.Duration // time left until the caller's deadline; 0 if it has none
@@ -53,15 +53,15 @@ type message struct {
 	ops     []driver.Op   // for kindBatch
 }
 
-// append writes the payload of a request.
+// append appends the payload of a request to b.
 func (m *message) append(b []byte, id uint64) []byte {
 	c := coder{b: b}
 	c.message(&id, m)
 	return c.b
 }
 
-// readRequest fills in m from a payload and returns the request's id.
-// Nothing in m points into p. One coder serves all requests of a host.
+// readRequest sets m from the payload p and returns the request's id.
+// Nothing in m points into p. One coder reads all requests of a host.
 func (c *coder) readRequest(p []byte, m *message) (id uint64, err error) {
 	c.b, c.reads, c.bad = p, true, false
 	c.message(&id, m)

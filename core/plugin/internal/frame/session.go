@@ -20,7 +20,7 @@ type session struct {
 	conn    *net.UnixConn // the connection of the requests
 	in      *rawio.Reader
 	backend capabilities
-	starter driver.Starter // nil: every request needs a worker
+	starter driver.Starter // if nil, every request needs a worker
 	redact  *wire.Redactor
 	out     outbox
 
@@ -32,26 +32,26 @@ type session struct {
 	deadlines deadlines
 
 	workers sync.WaitGroup
-	started sync.WaitGroup // counts requests that the starter has
+	started sync.WaitGroup // counts requests that were passed to the starter
 	flusher sync.WaitGroup
 	queued  chan struct{} // wakes the flusher
 }
 
-// capabilities are a backend's methods, nil where it has none.
+// capabilities is a backend with its optional interfaces, which are nil if not declared.
 type capabilities struct {
 	driver.Backend
 	waiter  driver.Waiter
 	batcher driver.Batcher
 }
 
-// request is one request under way. It is its own context, which ends when the
-// host cancels, when its deadline passes, or with the connection.
+// request is one request under way. request implements context.Context, and ends
+// when the host cancels it, when its deadline passes, or with the connection.
 //
-// Note: context.WithDeadline would do, with a timer for each request, which
-// hardly ever fires. Here the session has one timer for all; see deadlines.
+// Note: context.WithDeadline would need a timer for each request, which hardly
+// ever fires. Here the session has one timer for all requests; see deadlines.
 type request struct {
 	cancellation.Signal
-	deadline time.Time // zero: none
+	deadline time.Time // zero if there is none
 	session  *session
 	id       uint64
 	message
@@ -63,11 +63,11 @@ func (r *request) Deadline() (time.Time, bool) { return r.deadline, !r.deadline.
 // Value implements context.Context.
 func (*request) Value(any) any { return nil }
 
-// errBusy refuses a host's requests beyond the bounds. Requests that the
-// host has given up, but that the backend still works on, count.
+// errBusy is the answer to a request above maxUnderWay. Requests that the
+// host has given up count as long as the backend works on them.
 var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavailable, driver.ErrNotSent)
 
-// newSession takes the connections over.
+// newSession makes a session, which owns the connections unless newSession returns an error.
 func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.Redactor) (*session, error) {
 	s := &session{
 		conn: requests, redact: redact, requests: map[uint64]*request{},
@@ -82,8 +82,8 @@ func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.
 	return s, s.out.init(replies, func(error) { requests.Close() })
 }
 
-// serve answers requests until the connection ends. It returns the reason
-// for the end after the last request.
+// serve answers requests until the connection ends. After the last request has
+// ended, it returns why the connection ended, or nil if the host closed it.
 func (s *session) serve() error {
 	s.flusher.Go(s.flush)
 	err := s.read()
@@ -101,7 +101,6 @@ func (s *session) serve() error {
 	return err
 }
 
-// close ends both connections.
 func (s *session) close() {
 	s.conn.Close()
 	s.out.end.Close()
@@ -164,7 +163,7 @@ func (s *session) read() error {
 }
 
 // admit starts the requests of batch. While the host does not read its
-// replies, admit waits, and so the session reads no more requests.
+// replies, admit waits, so that the session reads no further requests.
 func (s *session) admit(batch []*request) error {
 	s.out.mu.Lock()
 	for {
@@ -207,8 +206,8 @@ func (s *session) admit(batch []*request) error {
 	return nil
 }
 
-// enter counts r, and returns false when there are too many. The caller of
-// enter and of the functions below holds out.mu.
+// enter records r as under way, or returns false if there are too many of
+// its kind. The caller of enter, leave and reply must hold out.mu.
 func (s *session) enter(r *request) bool {
 	if s.under.of[r.kind] >= maxUnderWay {
 		return false
@@ -224,7 +223,7 @@ func (s *session) leave(r *request) {
 	s.under.add(r.kind, -1)
 }
 
-// reply queues the reply to r, and returns true for the caller to flush.
+// reply queues the reply to r. If it returns true, the caller must flush.
 func (s *session) reply(r *request, a *answer) (write bool) {
 	return s.out.queue(func(b []byte) []byte { return appendAnswer(b, r.id, r.kind, a, s.redact) })
 }

@@ -2,19 +2,19 @@ package frame
 
 import "github.com/lockbench/lockbench/core/driver"
 
-// opKinds are the kinds that a driver.Starter can do.
+// opKinds maps kinds of requests to operations of a driver.Starter, or to 0 for none.
 var opKinds = [kinds]driver.OpKind{
 	kindAcquire: driver.OpAcquire, kindRenew: driver.OpRenew, kindRelease: driver.OpRelease, kindWithdraw: driver.OpWithdraw,
 }
 
-// startOp hands r to the backend, which calls finish.
+// startOp passes r to the backend, which will call finish.
 func (s *session) startOp(r *request) {
 	s.started.Add(1)
 	s.starter.Start(r, driver.Op{Kind: opKinds[r.kind], Request: r.request}, r.finish)
 }
 
-// finish replies. Its caller may have more requests to finish, so it leaves
-// the writing to the flusher, which writes afterwards.
+// finish queues the reply to r. It does not write, because its caller may
+// have more requests to finish. The flusher writes afterwards.
 func (r *request) finish(result driver.Result) {
 	s := r.session
 	a := answer{token: result.Token, err: result.Err}
@@ -23,12 +23,12 @@ func (r *request) finish(result driver.Result) {
 	write := s.reply(r, &a)
 	s.out.mu.Unlock()
 	if write {
-		s.queued <- struct{}{} // there is one writer at a time: it has room
+		s.queued <- struct{}{} // does not block: only one goroutine at a time is the writer
 	}
 	s.started.Done()
 }
 
-// flush writes queued replies; it is the flusher.
+// flush is the flusher, a goroutine that writes queued replies.
 func (s *session) flush() {
 	for range s.queued {
 		s.out.flush(false)

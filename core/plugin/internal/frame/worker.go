@@ -6,20 +6,20 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// maxIdle is how many workers wait for requests and keep the stacks that
-// they have grown. Other workers end with their request.
+// maxIdle is how many idle workers are kept, because their stacks have
+// already grown. Further workers end after their request.
 const maxIdle = 256
 
-// worker is a goroutine that serves one request after the other.
+// worker is a goroutine that executes one request after the other.
 //
-// Note: one Batch call for all requests that come together would need fewer
-// goroutines, but none of their replies would leave before the slowest: one
-// slow request would block others. A backend that can do several at once
-// combines the requests of its workers.
+// Note: one Batch call for all requests that arrive together would need
+// fewer goroutines. But no reply would be sent before the slowest request
+// had ended, so one slow request would delay others. A backend that can
+// batch combines the requests of its workers itself.
 type worker struct{ next chan *request }
 
-// start hands each request to a worker, and leaves in batch the requests
-// that need no worker. The caller holds out.mu.
+// start passes each request to a worker and sets it to nil in batch.
+// Requests that need no worker stay in batch. The caller must hold out.mu.
 func (s *session) start(batch []*request) {
 	for i, r := range batch {
 		if r == nil || s.starter != nil && opKinds[r.kind] != 0 {
@@ -29,7 +29,7 @@ func (s *session) start(batch []*request) {
 		if last := len(s.idle) - 1; last >= 0 {
 			w := s.idle[last]
 			s.idle = s.idle[:last]
-			w.next <- r // it has room for one
+			w.next <- r // next has room for one request
 			continue
 		}
 		w := &worker{next: make(chan *request, 1)}
@@ -58,12 +58,12 @@ func (s *session) work(w *worker, r *request) {
 		if home {
 			return
 		}
-		r = <-w.next // nil when the session is over
+		r = <-w.next // nil if the session is over
 	}
 }
 
-// rest makes w idle, and returns false when it is not needed any more. The
-// caller holds out.mu.
+// rest makes w idle, or returns false if w is not needed any more. The
+// caller must hold out.mu.
 func (s *session) rest(w *worker) bool {
 	if s.over || len(s.idle) >= maxIdle {
 		return false
@@ -72,7 +72,6 @@ func (s *session) rest(w *worker) bool {
 	return true
 }
 
-// do asks the backend.
 func (s *session) do(r *request) (a answer) {
 	b := &s.backend
 	switch r.kind {

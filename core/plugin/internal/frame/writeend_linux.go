@@ -9,8 +9,8 @@ import (
 // unpolled is a socket that Go's poller does not watch.
 type unpolled struct{ *os.File }
 
-// newWriteEnd takes conn over. Go's poller would be woken each time the peer
-// has read something, because there is room to write then.
+// newWriteEnd returns the write end of conn, and closes conn. Go's poller does not watch the write
+// end: it would be woken each time the peer has read something.
 func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	defer conn.Close()
 	raw, err := conn.SyscallConn()
@@ -27,18 +27,18 @@ func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	if errno != 0 {
 		return nil, os.NewSyscallError("fcntl", errno)
 	}
-	// The poller would watch a File of a descriptor that does not block.
+	// The poller watches the File of any descriptor in non-blocking mode.
 	if err := syscall.SetNonblock(int(fd), false); err != nil {
-		_ = syscall.Close(int(fd)) // it was never used
+		_ = syscall.Close(int(fd)) // the descriptor was never used
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return unpolled{os.NewFile(fd, "data socket")}, nil
 }
 
-// Close also ends a Write that waits.
+// Close closes the socket. Close also ends a Write that waits.
 func (u unpolled) Close() error {
 	if raw, err := u.SyscallConn(); err == nil {
-		// Shutdown fails when the peer is gone, which ends a Write as well.
+		// Shutdown fails if the peer is gone, which also ends a Write.
 		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
 	}
 	return u.File.Close()

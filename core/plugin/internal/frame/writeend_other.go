@@ -4,5 +4,4 @@ package frame
 
 import "net"
 
-// newWriteEnd takes conn over.
 func newWriteEnd(conn *net.UnixConn) (writeEnd, error) { return conn, nil }

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// No text of an error that a plugin sends is longer than 2 KiB, whichever of
-// the two ends is another program.
+// No error text from a plugin is longer than 2 KiB, even if the host or the
+// plugin is another program.
 func TestErrorTextsAreBounded(t *testing.T) {
 	const size = 16 << 20
 	long := "lock jobs: " + strings.Repeat("é", size/2) + ": out of memory"

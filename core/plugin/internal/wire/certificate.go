@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// EnvClientCert is the variable in which go-plugin passes the host's
-// certificate to a plugin, in PEM. Without it there is no mutual TLS.
+// EnvClientCert is the environment variable in which go-plugin passes the host's
+// certificate to a plugin, in PEM. If it is not set, there is no mutual TLS.
 const EnvClientCert = "PLUGIN_CLIENT_CERT"
 
 // serverName is the name in the certificates of both ends.
 const serverName = "localhost"
 
-// Certificate is the identity of one end of a connection. It is a key pair
-// made for that end alone; the other end trusts its certificate and no other.
+// Certificate is the identity of one end of a connection: a key pair that was
+// made for that end alone. The other end trusts only that certificate.
 //
-// Note: go-plugin's AutoMTLS makes such pairs too, but on the curve P-521,
-// for which Go has no assembly: they take more than half of a plugin's start.
+// Note: go-plugin's AutoMTLS makes such key pairs too, but on the curve P-521, for which Go has
+// no assembly. Making P-521 keys would take more than half of the time of a plugin's start.
 type Certificate struct{ pair tls.Certificate }
 
 // NewCertificate makes a key pair on P-256.
@@ -42,8 +42,8 @@ func NewCertificate() (*Certificate, error) {
 		Subject:      pkix.Name{CommonName: serverName},
 		DNSNames:     []string{serverName},
 		SerialNumber: serial,
-		// Both ends read the same clock, which may be set back. The certificate ends
-		// with the process.
+		// Both ends read the same clock, which may be set back. The certificate is
+		// used no longer than the process lives.
 		NotBefore:             now.AddDate(-1, 0, 0),
 		NotAfter:              now.AddDate(30, 0, 0),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
@@ -58,22 +58,22 @@ func NewCertificate() (*Certificate, error) {
 	return &Certificate{tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}}, nil
 }
 
-// DER is the certificate without its key.
+// DER returns the certificate without its key.
 func (c *Certificate) DER() []byte { return c.pair.Certificate[0] }
 
-// PEM is the certificate without its key, as text.
+// PEM returns the certificate without its key, as text.
 func (c *Certificate) PEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.DER()}))
 }
 
-// Client is the configuration of the end that connects. The caller sets
-// RootCAs to the other end's certificate.
+// Client returns the TLS configuration of the end that connects. The caller
+// must set RootCAs to the other end's certificate.
 func (c *Certificate) Client() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{c.pair}, MinVersion: tls.VersionTLS12, ServerName: serverName}
 }
 
-// Server is the configuration of the end that accepts only a client with the
-// key of the certificate clientPEM.
+// Server returns the TLS configuration of the end that accepts connections.
+// It accepts only a client that has the key of the certificate clientPEM.
 func (c *Certificate) Server(clientPEM string) (*tls.Config, error) {
 	clients := x509.NewCertPool()
 	if !clients.AppendCertsFromPEM([]byte(clientPEM)) {

@@ -51,8 +51,8 @@ func FromHolder(h driver.Holder) *lockpb.Holder {
 	}
 }
 
-// ToHolder returns the zero Holder for nil. It bounds the holder's texts,
-// which errors show.
+// ToHolder returns the zero Holder for nil. It shortens the holder's texts,
+// because they become part of error texts.
 func ToHolder(h *lockpb.Holder) driver.Holder {
 	return driver.Holder{
 		Name:    Bound(string(h.GetName())),
@@ -109,7 +109,7 @@ func toProperties(p *lockpb.Properties) driver.Properties {
 
 func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	return &lockpb.Notice{
-		Kind:  lockpb.Notice_Kind(n.Kind), // both have the same numbers
+		Kind:  lockpb.Notice_Kind(n.Kind), // both types have the same numbers
 		Name:  n.Name,
 		Owner: n.Owner,
 		Token: n.Token,
@@ -125,7 +125,7 @@ func toNotice(n *lockpb.Notice) driver.Notice {
 	}
 }
 
-// fromOp relies on equal numbers for the kinds of operations in both packages.
+// fromOp relies on the kinds of operations having the same numbers in both packages.
 func fromOp(op driver.Op) *lockpb.Op {
 	return &lockpb.Op{Kind: lockpb.Op_Kind(op.Kind), Request: fromRequest(op.Request)}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// filled gives every field of a struct a value: a new field that the wire
-// forgets then fails these tests.
+// filled returns a struct in which every field has a value. A new field
+// that the protocol omits then makes these tests fail.
 func filled[V any](t *testing.T) V {
 	t.Helper()
 	var v V
@@ -48,7 +48,7 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// sent puts a message through its encoding.
+// sent encodes m, decodes it into empty, and returns that.
 func sent[M proto.Message](t *testing.T, m, empty M) M {
 	t.Helper()
 	b, err := proto.Marshal(m)
@@ -87,7 +87,7 @@ func TestNoFieldIsLost(t *testing.T) {
 		driver.NoticeLost: lockpb.Notice_LOST, driver.NoticeDown: lockpb.Notice_DOWN, driver.NoticeUp: lockpb.Notice_UP,
 	} {
 		notice := filled[driver.Notice](t)
-		notice.Kind, notice.Plugin = kind, false // Plugin is the host's to say
+		notice.Kind, notice.Plugin = kind, false // only the host sets Plugin
 		m := sent(t, fromNotice(notice, nil), &lockpb.Notice{})
 		if got := toNotice(m); !reflect.DeepEqual(got, notice) || m.Kind != want {
 			t.Errorf("notice: got %+v as %v, want %+v as %v", got, m.Kind, notice, want)
@@ -113,7 +113,7 @@ func TestValuesThatAreEasilyConfused(t *testing.T) {
 }
 
 func TestInvalidNamesAreNotSent(t *testing.T) {
-	u := NewUnary(nil) // would panic if it were used
+	u := NewUnary(nil) // a call that sends anything would panic
 	_, err := u.TryAcquire(t.Context(), driver.Request{Name: "\xff"})
 	if !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("got %v", err)

@@ -2,20 +2,20 @@ package wire
 
 import "github.com/lockbench/lockbench/core/driver"
 
-// Description is the output of "lockplugin-NAME describe --json": the claims
-// of a backend and the configuration that it takes, without a server.
+// Description is the output of "lockplugin-NAME describe --json": the claims of a
+// backend and its configuration keys, as far as they are known without a server.
 type Description struct {
 	Name       string        `json:"name"`
 	Doc        string        `json:"doc"`
-	Version    string        `json:"version"`   // of the binary
-	Protocols  []int         `json:"protocols"` // versions that it speaks
+	Version    string        `json:"version"`   // version of the binary
+	Protocols  []int         `json:"protocols"` // protocol versions that it supports
 	Properties PropertiesDoc `json:"properties"`
-	// Keys that are secret have no default here.
+	// The default of a secret key is left out.
 	Keys     []driver.Key     `json:"keys"`
 	Commands []driver.Command `json:"commands"`
 }
 
-// PropertiesDoc shows driver.Properties; durations are text such as "10ms".
+// PropertiesDoc has the fields of driver.Properties, with durations as text such as "10ms".
 type PropertiesDoc struct {
 	Fencing        driver.Fencing      `json:"fencing"`
 	Scope          driver.Scope        `json:"scope"`
@@ -30,7 +30,7 @@ type PropertiesDoc struct {
 	Capabilities   []driver.Capability `json:"capabilities"`
 }
 
-// Describe makes the description of spec for a binary of that version.
+// Describe returns the description of spec for a binary of that version.
 func Describe(spec driver.Spec, version string) Description {
 	p := spec.Properties
 	d := Description{

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// table maps each sentinel to its wire code, and back.
+// table maps sentinel errors to wire codes, and wire codes to sentinel errors.
 var table = []struct {
 	sentinel error
 	code     lockpb.Error_Code
@@ -31,15 +31,15 @@ var table = []struct {
 	{context.DeadlineExceeded, lockpb.Error_DEADLINE},
 }
 
-// MaxText bounds the text of one error, in bytes. A store may answer with
-// megabytes, and callers keep and log error texts.
+// MaxText is the largest size of an error text, in bytes. A store may
+// answer with megabytes, and callers keep and log error texts.
 const MaxText = 2 << 10
 
-// Bound returns text, or its beginning and end when it has more than
-// [MaxText] bytes: the beginning names the failure, and the end the cause.
+// Bound returns text, or only its beginning and end if it has more than [MaxText]
+// bytes. The beginning usually names the failure, and the end its cause.
 func Bound(text string) string { return BoundTo(text, MaxText) }
 
-// BoundTo is Bound for texts of at most most bytes, 100 or more.
+// BoundTo is Bound with the limit most instead of MaxText. most must be at least 100.
 func BoundTo(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -48,9 +48,8 @@ func BoundTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:half], "") + fmt.Sprintf(" ... [%d bytes] ... ", len(text)-2*half) + strings.ToValidUTF8(text[len(text)-half:], "")
 }
 
-// EncodeError turns an error into its message, nil into nil. It removes the
-// secrets that redact knows from the text. Every sentinel that the error
-// wraps keeps its identity.
+// EncodeError returns the message for an error, or nil for nil. It removes the secrets that redact
+// knows from the text. Every sentinel that the error wraps is kept as a code.
 func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	if err == nil {
 		return nil
@@ -72,7 +71,7 @@ func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	return e
 }
 
-// DecodeError turns a message into an error, nil into nil.
+// DecodeError returns the error in a message, or nil for nil.
 func DecodeError(e *lockpb.Error) error {
 	if e == nil {
 		return nil
@@ -83,7 +82,7 @@ func DecodeError(e *lockpb.Error) error {
 			err.causes = append(err.causes, cause(row.sentinel, e.Holder))
 		}
 	}
-	// The common answers come back as they were sent, without a wrapper.
+	// A sentinel that was sent alone is returned without a wrapper.
 	if len(err.causes) == 1 && err.causes[0].Error() == err.text {
 		return err.causes[0]
 	}
@@ -100,7 +99,8 @@ func cause(sentinel error, h *lockpb.Holder) error {
 	return sentinel
 }
 
-// remoteError has the text that the plugin sent, and errors.Is finds each of its causes.
+// remoteError has the text that the plugin sent. remoteError wraps each cause, so that errors.Is
+// finds them.
 type remoteError struct {
 	text   string
 	causes []error

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// overTheWire returns err as the other end sees it.
+// overTheWire encodes and decodes err, and returns it as the other end gets it.
 func overTheWire(t *testing.T, err error) error {
 	t.Helper()
 	b, marshalErr := proto.Marshal(&lockpb.Reply{Error: EncodeError(err, nil)})
@@ -84,7 +84,7 @@ func TestErrorsWithoutIdentity(t *testing.T) {
 	if got == nil || got.Error() != "bad \uFFFD text" {
 		t.Errorf("got %v", got)
 	}
-	// A code that this version does not know is still an error.
+	// An error with an unknown code is still an error.
 	if err := DecodeError(&lockpb.Error{Codes: []lockpb.Error_Code{99}, Text: "new"}); err == nil || err.Error() != "new" {
 		t.Errorf("got %v", err)
 	}

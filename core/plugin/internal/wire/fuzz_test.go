@@ -10,9 +10,9 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// FuzzMessages checks that reading never panics in a plugin or a host of
-// protocol version 1, and that a message that was understood is understood
-// in the same way when it is sent on.
+// FuzzMessages checks that converting any message of protocol version 1
+// does not panic, and that a converted message has the same meaning after
+// it is sent again.
 func FuzzMessages(f *testing.F) {
 	full := []proto.Message{
 		fromRequest(driver.Request{Name: "n", Owner: "o", Label: "l", Value: []byte("v"), Token: 1, TTL: 2, Keep: 3}),

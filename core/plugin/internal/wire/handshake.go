@@ -4,36 +4,36 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 )
 
-// The protocol versions. VersionUnary is lock.proto alone; in VersionFramed the
-// operations go over a second socket.
+// The protocol versions. VersionUnary uses only lock.proto. In VersionFramed, a
+// second socket carries the operations.
 const (
 	VersionUnary  = 1
 	VersionFramed = 2
 )
 
-// Versions are the versions that this module speaks, the preferred one last.
+// Versions returns the protocol versions that this module supports, with the preferred version
+// last.
 func Versions() []int { return []int{VersionUnary, VersionFramed} }
 
-// Prefix comes before a backend's name in the name of its plugin binary.
+// Prefix and a backend's name make the name of its plugin binary.
 const Prefix = "lockplugin-"
 
-// A host starts a plugin with these environment variables, beside those of
-// go-plugin.
+// A host starts a plugin with these environment variables, in addition to those of go-plugin.
 const (
-	EnvLifeline  = "LOCKPLUGIN_LIFELINE"   // number of the descriptor that ends with the host
+	EnvLifeline  = "LOCKPLUGIN_LIFELINE"   // number of the descriptor of a pipe that the host's death closes
 	EnvHostPid   = "LOCKPLUGIN_HOST_PID"   // process id of the host
-	EnvHostStart = "LOCKPLUGIN_HOST_START" // when the host started, as its /proc/PID/stat says; unset without /proc
-	EnvDir       = "LOCKPLUGIN_DIR"        // directory for sockets, to remove when the host is dead
+	EnvHostStart = "LOCKPLUGIN_HOST_START" // when the host started, as in its /proc/PID/stat; unset without /proc
+	EnvDir       = "LOCKPLUGIN_DIR"        // directory for sockets; the plugin removes it when the host is dead
 
-	// Files into which a plugin written in Go puts a CPU profile and an
-	// execution trace of its whole life. A new process overwrites them.
+	// Files into which a plugin written in Go writes a CPU profile and an
+	// execution trace of its whole life. A new process overwrites the files.
 	EnvCPUProfile = "LOCKPLUGIN_CPUPROFILE"
 	EnvTrace      = "LOCKPLUGIN_TRACE"
 )
 
-// maxMessage bounds one message. A value is at most 64 KiB, the host splits
-// a batch into messages of about maxBatch, and a List or Observe sends one
-// holder a message. So an honest peer never needs 16 MiB.
+// maxMessage bounds one message, in bytes. An honest peer never needs 16
+// MiB: a value is at most 64 KiB, the host splits a batch into messages of
+// about maxBatch, and List and Observe send one holder per message.
 const maxMessage = 16 << 20
 
 // maxBatch and maxBatchOps bound one Batch message, in bytes and operations.
@@ -42,7 +42,7 @@ const (
 	maxBatchOps = 1024
 )
 
-// Handshake tells a plugin that a host started it. It is no secret.
+// Handshake returns the values by which a plugin knows that a host started it. They are not secret.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{
 		MagicCookieKey:   "LOCKBENCH_PLUGIN",

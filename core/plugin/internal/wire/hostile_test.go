@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// These targets put any message into a whole end of protocol version 1. gRPC
-// itself, which takes the bytes off the connection, is not tested here.
+// These fuzz targets pass any message to a whole end of protocol version 1.
+// They do not test gRPC itself, which reads the bytes from the connection.
 
-// echo is a backend with every capability. Its answers show the request that
-// it got, and so do its errors if the name says so.
+// echo is a backend with every capability. An answer of echo contains the
+// request. The lock's name says whether it returns an error.
 type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {
@@ -86,7 +86,7 @@ func (echo) Batch(_ context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// outlet is the server's end of a stream that takes every message.
+// outlet is the server's end of a stream that accepts every message.
 type outlet[M any] struct {
 	grpc.ServerStream
 	t    *testing.T
@@ -108,8 +108,8 @@ func sendable(t *testing.T, m proto.Message) {
 	}
 }
 
-// FuzzServer checks that, for any message of a host, its plugin has an
-// answer that can be sent.
+// FuzzServer checks that, for any message of a host, the plugin returns an
+// answer that can be encoded.
 func FuzzServer(f *testing.F) {
 	r := fromRequest(driver.Request{Name: "held", Owner: "o", Label: "l", Value: []byte{}, Token: 1, TTL: 2})
 	for i, m := range []proto.Message{
@@ -181,12 +181,11 @@ func serveStream[Q proto.Message, A any](t *testing.T, method func(Q, grpc.Serve
 	}
 }
 
-// canned is a connection over which every call, and every message of a stream,
-// comes back with the same bytes.
+// canned is a connection on which every reply, and every message of a stream, has the same bytes.
 type canned struct {
 	grpc.ClientStream
 	reply []byte
-	left  int // messages of the stream
+	left  int // messages left in the stream
 }
 
 func (c *canned) Invoke(_ context.Context, _ string, _, reply any, _ ...grpc.CallOption) error {
@@ -207,7 +206,7 @@ func (c *canned) RecvMsg(m any) error {
 	return proto.Unmarshal(c.reply, m.(proto.Message))
 }
 
-// FuzzUnary checks that, for any message of a plugin, its host's call ends,
+// FuzzUnary checks that, for any message of a plugin, the host's call returns,
 // and that the outcome of an acquire whose answer cannot be read is unknown.
 func FuzzUnary(f *testing.F) {
 	h := FromHolder(driver.Holder{Name: "n\xff", Owner: "o", TTL: -1})
@@ -261,7 +260,8 @@ func FuzzUnary(f *testing.F) {
 	})
 }
 
-// ended fails when a stream that only the caller ends is over without an error.
+// ended fails the test if err is nil: a stream that only the caller may end must not end without an
+// error.
 func ended(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Link is the data path to one plugin process, with every operation of a
-// backend. Unary is the Link of protocol version 1. A failed transport is
-// driver.ErrUnavailable, with driver.ErrNotSent only if that is certain.
+// Link is the data path to one plugin process, with every operation of a backend. Unary is the
+// Link of protocol version 1. If the transport fails, the error wraps driver.ErrUnavailable.
+// That error also wraps driver.ErrNotSent only if it is certain that nothing was sent.
 type Link interface {
 	driver.Lock
 	driver.Observer
@@ -26,20 +26,19 @@ type Link interface {
 	driver.Watcher
 	driver.Batcher
 	driver.Admin
-	// Check returns what is known about the store, even together with an error.
+	// Check returns the properties that are known, even together with an error.
 	Check(ctx context.Context) (driver.Properties, error)
 }
 
-// ErrNoAnswer marks failures of the transport, as opposed to the plugin's own
-// answers.
+// ErrNoAnswer marks failures of the transport, in contrast to errors that the plugin returned.
 var ErrNoAnswer = errors.New("no answer from the plugin")
 
-// Setup holds the settings that a host tells its plugin once.
+// Setup holds the settings that a host sends to its plugin once.
 type Setup struct {
 	Config  driver.Config
-	Host    string        // for the plugin's log
+	Host    string        // names the host in the plugin's log
 	Abandon bool          // leave the leases of a dead host to their TTL
-	Delay   time.Duration // release them that much later
+	Delay   time.Duration // how long after the host's death to release them
 }
 
 // Unary makes one gRPC call per operation.
@@ -49,22 +48,22 @@ type Unary struct {
 
 var _ Link = (*Unary)(nil)
 
-// NewUnary returns the data path over conn, which stays the caller's.
+// NewUnary returns the data path over conn. The caller still owns conn.
 func NewUnary(conn grpc.ClientConnInterface) *Unary {
 	return &Unary{rpc: lockpb.NewPluginClient(conn)}
 }
 
-// DialOptions are the options of a connection for [NewUnary].
+// DialOptions returns the options of a connection for [NewUnary].
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		// A retry inside gRPC would hide which requests were sent.
+		// If gRPC retried, the host could not know whether a request was sent.
 		grpc.WithDisableRetry(),
 		grpc.WithIdleTimeout(0),
 	}
 }
 
-// ServerOptions are the options of a server for [Register].
+// ServerOptions returns the options of a server for [Register].
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage)}
 }
@@ -73,10 +72,10 @@ func ServerOptions() []grpc.ServerOption {
 type Configured struct {
 	Properties driver.Properties
 	SecretKeys []string
-	DataSocket string // path; "" in version 1
+	DataSocket string // path of the data socket; "" in version 1
 }
 
-// Configure opens the backend.
+// Configure makes the plugin open its backend with these settings.
 func (u *Unary) Configure(ctx context.Context, s Setup) (Configured, error) {
 	reply, err := u.rpc.Configure(ctx, &lockpb.ConfigureRequest{
 		Config:      s.Config,
@@ -89,7 +88,7 @@ func (u *Unary) Configure(ctx context.Context, s Setup) (Configured, error) {
 	return Configured{toProperties(reply.Properties), reply.SecretKeys, reply.DataSocket}, nil
 }
 
-// Close ends the plugin's backend; the process then exits.
+// Close makes the plugin close its backend and then exit.
 func (u *Unary) Close(ctx context.Context) error {
 	reply, err := u.rpc.Close(ctx, &lockpb.CloseRequest{})
 	return outcome(ctx, reply.GetError(), err)
@@ -153,10 +152,11 @@ func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
 	return err
 }
 
-// withError is a message that carries the plugin's own error.
+// withError is a reply that can carry the plugin's own error.
 type withError interface{ GetError() *lockpb.Error }
 
-// ask makes one call about name; name is "" where the message allows any bytes.
+// ask makes one call. name is the lock's name in the request, or "" if the message accepts names
+// that are not valid UTF-8.
 func ask[Q any, A withError](
 	ctx context.Context, do func(context.Context, Q, ...grpc.CallOption) (A, error), name string, request Q,
 ) (reply A, err error) {
@@ -167,8 +167,8 @@ func ask[Q any, A withError](
 	return reply, outcome(ctx, reply.GetError(), err)
 }
 
-// unsent returns an error, before anything is sent, if ctx has ended or name
-// cannot be put into a message.
+// unsent returns an error if ctx has ended or name cannot be put into a
+// message. unsent is called before anything is sent.
 func unsent(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w (%w): %w", driver.ErrUnavailable, driver.ErrNotSent, err)
@@ -179,8 +179,8 @@ func unsent(ctx context.Context, name string) error {
 	return nil
 }
 
-// outcome joins both ways in which a call can fail: the plugin's answer and
-// the transport. Once a call was made, nothing proves that it was not sent.
+// outcome returns the error of a call: the plugin's answer, or the failure of the transport.
+// The error never wraps ErrNotSent, because gRPC does not prove that a call was not sent.
 func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	if transport == nil {
 		err := DecodeError(answer)
@@ -203,18 +203,18 @@ func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 }
 
 // deadlineSkew bounds how much earlier than the host's timer the timers of
-// gRPC and the plugin run out. All are set from the same deadline.
+// gRPC and of the plugin fire, although all are set from the same deadline.
 const deadlineSkew = 100 * time.Millisecond
 
-// AwaitDeadline waits until ctx has ended after an answer that says that its
-// deadline has passed: a caller that looks at ctx must see the same.
+// AwaitDeadline waits until ctx has ended, if its deadline is near. It is called after an answer
+// that says that the deadline has passed, so that ctx says the same.
 func AwaitDeadline(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSkew {
 		<-ctx.Done()
 	}
 }
 
-// Ended returns ctx's own error for the calls that are documented to return it.
+// Ended returns ctx.Err() if err wraps it, and otherwise err, for calls documented to do so.
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ctx.Err()

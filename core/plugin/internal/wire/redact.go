@@ -7,21 +7,21 @@ import (
 	"sync/atomic"
 )
 
-// Redacted replaces a secret in a text.
+// Redacted is the text that replaces a secret.
 const Redacted = "[secret]"
 
-// minSecret is the length below which a value is not searched for: it would
-// match everywhere, and is too short for a secret.
+// minSecret is the length of the shortest value that is removed. A shorter
+// value would match in many places, and is too short to be a secret.
 const minSecret = 4
 
-// Redactor removes secret values from text for people. It may be used from any
-// number of goroutines; a nil Redactor changes nothing.
+// Redactor removes secret values from texts that people read. Any number of
+// goroutines may use it. A nil Redactor removes nothing.
 type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// SetConfig makes the Redactor remove the secret values of cfg, in place of
-// the earlier ones.
+// SetConfig makes the Redactor remove the secret values of cfg, and no
+// longer those of an earlier call. secret reports whether a key is secret.
 func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value string) bool) {
 	var values []string
 	for key, v := range cfg {
@@ -29,7 +29,7 @@ func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value strin
 			values = append(values, v)
 		}
 	}
-	// The longest first: one secret may be part of another.
+	// The longest value comes first, because one secret may be part of another.
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, v := range values {

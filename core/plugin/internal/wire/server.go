@@ -11,13 +11,13 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Host is the part of a plugin process beside its backend.
+// Host is the part of a plugin process that is not its backend.
 type Host interface {
-	// Configure opens the backend. It is called at most once at a time, and
-	// not again after it succeeded.
+	// Configure opens the backend. Calls do not overlap, and none follows a
+	// call that succeeded.
 	Configure(ctx context.Context, s Setup) (Opened, error)
 	// SessionBegan is called when a heartbeat stream has begun. ended is called
-	// when the stream has ended. A host keeps one open.
+	// when that stream has ended. A live host keeps one stream open.
 	SessionBegan() (ended func())
 	// Close closes the backend and lets the process end after the reply.
 	Close(ctx context.Context) error
@@ -25,10 +25,10 @@ type Host interface {
 
 // Opened is the result of configuring a plugin.
 type Opened struct {
-	Name       string // of the backend, "redis"
+	Name       string // name of the backend
 	Backend    driver.Backend
-	SecretKeys []string // of the configuration
-	DataSocket string   // path, for version 2
+	SecretKeys []string // secret keys of the configuration
+	DataSocket string   // path of the data socket, for version 2
 }
 
 // Server serves protocol version 1 for one backend.
@@ -42,14 +42,14 @@ type Server struct {
 	backend driver.Backend
 }
 
-// Register adds the service to s. Streams end when done is closed.
+// Register registers the service for host with s. Streams end when done is closed.
 func Register(s grpc.ServiceRegistrar, host Host, redact *Redactor, done <-chan struct{}) {
 	lockpb.RegisterPluginServer(s, &Server{host: host, redact: redact, done: done})
 }
 
 func (s *Server) encode(err error) *lockpb.Error { return EncodeError(err, s.redact) }
 
-// open returns the backend, or before Configure a backend that refuses everything.
+// open returns the backend. Before Configure it returns a backend that refuses every operation.
 func (s *Server) open() driver.Backend {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

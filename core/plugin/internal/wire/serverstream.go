@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Session implements the protocol: every heartbeat goes back at once.
+// Session implements the protocol. It sends every heartbeat back at once.
 func (s *Server) Session(stream grpc.BidiStreamingServer[lockpb.Heartbeat, lockpb.Heartbeat]) error {
 	broken := make(chan error, 1)
 	ended := s.host.SessionBegan()
@@ -26,7 +26,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[lockpb.Heartbeat, lockp
 			}
 		}
 	}()
-	// When this returns, gRPC ends the stream and with it the Recv above.
+	// When Session returns, gRPC ends the stream, which ends the Recv above.
 	select {
 	case err := <-broken:
 		return err
@@ -103,7 +103,7 @@ func (s *Server) List(m *lockpb.ListRequest, stream grpc.ServerStreamingServer[l
 	return stream.Send(&lockpb.InspectReply{Error: s.encode(err)})
 }
 
-// untilDone returns a ctx that also ends with the server.
+// untilDone returns a child of ctx that also ends when the server is done.
 func (s *Server) untilDone(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

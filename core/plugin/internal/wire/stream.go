@@ -41,7 +41,8 @@ func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return Ended(ctx, endless(err))
 }
 
-// endless returns the outcome of a stream that only the caller ends.
+// endless returns the error of a stream that only the caller may end: it is an error that the
+// plugin ended the stream.
 func endless(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %w: it ended the stream", driver.ErrUnavailable, ErrNoAnswer)
@@ -56,8 +57,8 @@ func (u *Unary) List(ctx context.Context, prefix string, emit func(driver.Holder
 	})
 }
 
-// receive is ask for a stream. It passes messages to each until each returns
-// false, the stream ends, or a message carries an error.
+// receive is ask for a stream. It calls each with every message until each
+// returns false, the stream ends, or a message carries an error.
 func receive[Q, M any, A interface {
 	*M
 	withError
@@ -91,9 +92,8 @@ func receive[Q, M any, A interface {
 	}
 }
 
-// Batch implements [driver.Batcher]. It splits a batch that is too large for
-// a message and sends the parts one after the other, which keeps the order
-// of operations on one name.
+// Batch implements [driver.Batcher]. It splits a batch that is too large for one message and sends
+// the parts one after the other, so that operations on one name keep their order.
 func (u *Unary) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, 0, len(ops))
 	for len(ops) > 0 {
@@ -126,16 +126,16 @@ func (u *Unary) batch(ctx context.Context, request *lockpb.BatchRequest) []drive
 	return results
 }
 
-// FailAll returns the results of n operations, none of which was done.
+// FailAll returns the results of n operations that all failed with err.
 func FailAll(n int, err error) []driver.Result {
 	return slices.Repeat([]driver.Result{{Err: err}}, n)
 }
 
-// Session is the stream of heartbeats, each of which comes back. Send and Recv
-// may run concurrently.
+// Session is the stream of heartbeats. The plugin sends each heartbeat back.
+// Send and Recv may run concurrently.
 type Session = grpc.BidiStreamingClient[lockpb.Heartbeat, lockpb.Heartbeat]
 
-// OpenSession opens the heartbeat stream; it lasts until ctx ends.
+// OpenSession opens the heartbeat stream, which lasts until ctx ends.
 func (u *Unary) OpenSession(ctx context.Context) (Session, error) {
 	stream, err := u.rpc.Session(ctx)
 	return stream, outcome(ctx, nil, err)
