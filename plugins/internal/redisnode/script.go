@@ -14,7 +14,7 @@ import (
 //go:embed lua
 var luaFiles embed.FS
 
-// lua is the text of a file.
+// lua returns the text of the file lua/NAME.lua.
 func lua(name string) string {
 	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
@@ -37,7 +37,7 @@ var (
 // Rights is the function use_all for a slow path.
 var Rights = lua("rights")
 
-// Script is the text of a script and the digest under which the server has it.
+// Script is the text of a script and the digest by which the server knows it.
 type Script struct{ Text, SHA string }
 
 // newScript makes a script whose functions are always made, of the library and files.
@@ -55,7 +55,7 @@ func QueueScript(head, queue, body string) *Script {
 	return wholeScript(lua("head") + head + "local " + known + "\n" + queue + lua("read") + lua("state") + body)
 }
 
-// known is what lua/read.lua reads.
+// known are the variables that lua/read.lua sets.
 const known = "now, last, tombstones_until, queued, observed"
 
 // NewScript makes a script whose usual way makes no functions: what slowPath returns is
@@ -68,8 +68,8 @@ func NewScript(head, queue, handoff, slowPath, body string) *Script {
 		lua("read") + lua("state") + slowPath + "end\n" + head + body)
 }
 
-// wholeScript makes a script with its digest. The server names scripts by SHA-1,
-// which protects nothing here and so is used even where only FIPS 140 is allowed.
+// wholeScript makes a script with its digest. The server names scripts by SHA-1.
+// It protects nothing here, so it is used even where only FIPS 140 is allowed.
 func wholeScript(text string) *Script {
 	var sum [sha1.Size]byte
 	fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(text)) })
@@ -84,8 +84,8 @@ type invocation struct {
 	cmd    onceCmd
 }
 
-// onceCmd is a command that the client must never send again by itself: its
-// first sending may have been executed. Redirections of a Cluster are followed,
+// onceCmd is a command that the client must never repeat by itself, because the
+// server may have executed it already. Redirections of a Cluster are followed,
 // because a redirected command was not executed.
 type onceCmd struct{ *goredis.Cmd }
 
@@ -100,7 +100,7 @@ func (v *invocation) send(ctx context.Context, p processor, whole bool) {
 		args = append(args, "evalsha", v.script.SHA, len(v.keys))
 	}
 	for i := range v.keys {
-		if i == 0 { // by which a Cluster client finds the node
+		if i == 0 { // a Cluster client finds the node by this key
 			args = append(args, v.keys[0])
 			continue
 		}
