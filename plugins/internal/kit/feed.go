@@ -51,8 +51,8 @@ func (fs *Feeds) Announce(n driver.Notice) {
 	}
 }
 
-// More returns a channel that receives when there are notices to take. The
-// watcher's other goroutines may send to it too, to make the watcher look.
+// More returns a channel that receives when there are notices to take. Other
+// goroutines may send to it too, to make the watcher look.
 func (f *Feed) More() chan struct{} { return f.more }
 
 // Take removes and returns the notices announced so far.
