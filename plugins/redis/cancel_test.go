@@ -73,7 +73,7 @@ func TestLateAcquireIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
 	must(t, b.Check(t.Context()))
-	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "first")))) // from now on the server knows the script
+	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "first")))) // the server knows the script now
 	must(t, s.Freeze())
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

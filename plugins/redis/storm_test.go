@@ -37,7 +37,7 @@ func TestServerClockSteps(t *testing.T) {
 	for i, by := range []time.Duration{-time.Minute, time.Minute, 0} {
 		turn := queue(t, b, lease("a", fmt.Sprint("next", i)))
 		must(t, clock.Shift(by))
-		eventually(t, "the server sees it", func() bool { // some threads read the clock a moment later
+		eventually(t, "the server sees it", func() bool { // not at once in all threads
 			now, err := c.Time(t.Context()).Result()
 			must(t, err)
 			return (time.Until(now) - by).Abs() < 10*time.Second

@@ -205,7 +205,7 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 	acquire(t, b, lease("busy", "first"))
 	must(t, backendtest.Err(b.Wait(ctx, lease("busy", "w"), time.Millisecond)))
 	must(t, b.Withdraw(ctx, "busy", "gave up"))
-	must(t, b.Release(ctx, acquire(t, b, lease("a", "o")))) // from now on the server knows the script
+	must(t, b.Release(ctx, acquire(t, b, lease("a", "o")))) // now the server knows it
 	must(t, c.ConfigResetStat(ctx).Err())
 	const cycles = 20
 	for i := range cycles {
