@@ -11,8 +11,8 @@ import (
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
-// TestMaxTxnOps: a server that allows few operations in a transaction keeps the
-// leases of a host that has many more, and does everything else as well.
+// TestMaxTxnOps checks a server that allows few operations in a transaction. A
+// host with many more leases must keep them, and everything else must work too.
 func TestMaxTxnOps(t *testing.T) {
 	for _, most := range []int{64, 32, 8} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestMaxTxnOps(t *testing.T) {
 					return l.Deadline().After(began.Add(12 * time.Second))
 				})
 			}
-			b := connect(t, on(s)) // it has not learned of the limit yet
+			b := connect(t, on(s)) // it does not know the limit yet
 			ops := make([]driver.Op, len(leases)+1)
 			for i := range ops {
 				ops[i] = driver.Op{Kind: driver.OpAcquire, Request: lock(fmt.Sprint("job ", i), "b")}

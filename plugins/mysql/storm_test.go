@@ -199,7 +199,7 @@ func TestDialsEndByThemselves(t *testing.T) {
 	before := status(t, db, "Aborted_connects")
 	far := changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })
 	for round := range 3 {
-		name := fmt.Sprint("jobs ", round) // a dial that no caller waits for still grants the lock
+		name := fmt.Sprint("jobs ", round) // an abandoned acquire may still take the lock
 		b := open(t, mysql.Options{Address: far})
 		holder := want(name, time.Minute)
 		holder.Token, _ = b.TryAcquire(t.Context(), holder)

@@ -18,7 +18,7 @@ func TestLockIsOnEveryNode(t *testing.T) {
 	must(t, b.Release(t.Context(), r))
 	eventually(t, "the lock is on no node", func() bool { return keyCount(t, nodes, "a") == 0 })
 	gone := lease("a", "gone")
-	must(t, b.Withdraw(t.Context(), gone.Name, gone.Owner)) // nothing is there yet, but the acquire may be under way
+	must(t, b.Withdraw(t.Context(), gone.Name, gone.Owner)) // the acquire may be on its way
 	if _, err := b.TryAcquire(t.Context(), gone); !errors.Is(err, driver.ErrWithdrawn) {
 		t.Fatalf("acquire after the withdrawal: %v", err)
 	}
