@@ -130,7 +130,8 @@ func (n *Node) parts(items []*item) []*part {
 	return parts
 }
 
-// keys would have to share a slot, and be on one node while that slot moves.
+// perScript returns how many locks a script may name. In a Cluster it is one, because more keys
+// would have to share a slot, and be on one node while that slot moves.
 func (n *Node) perScript() int {
 	if n.opts.Keys.cluster {
 		return 1

@@ -1,7 +1,9 @@
--- A script that frees the lock, or finds it free, grants it in the same step to
--- the first waiter whose process lives. Such a grant has "+" behind the token and
--- ends soon, unless its owner uses it. The owner learns of it by a push, or by
--- asking.
+-- The queue of a lock, a string that exists only while an owner waits. For each waiter, in order,
+-- it has a newline and an entry: owner, process, for how many milliseconds the store may grant the
+-- lock, and the lock's value after the token, with %0 for "%" and %1 for a newline. A script that
+-- frees the lock, or finds it free, grants it in the same step to the first waiter whose process
+-- lives. Such a grant has "+" behind the token and ends soon, unless its owner uses it. The owner
+-- learns of it by a push, or by asking.
 --
 -- Why two never hold it: a process lives while the key of its last sign of life
 -- exists. That key has the instant at which the process sent the sign, by its own
