@@ -82,7 +82,6 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	apart.Wait()
 }
 
-// one does a single operation.
 func (b *Backend) one(ctx context.Context, kind driver.OpKind, r driver.Request) driver.Result {
 	var results [1]driver.Result
 	b.do(ctx, []driver.Op{{Kind: kind, Request: r}}, []int{0}, results[:])

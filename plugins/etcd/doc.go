@@ -20,8 +20,8 @@
 //     acknowledged; no client can detect this.
 //   - Addresses that lead to two clusters. A host that sees both grants nothing (see
 //     cluster.Cluster.Certain); two hosts that see one cluster each do not notice.
-//   - grpc-proxy, which answers keepalives at its own pace, and so perhaps
-//     for an earlier one than the last.
+//   - grpc-proxy, which answers keepalives at its own pace. Its answer may be
+//     for an earlier keepalive than the last one.
 //   - A restored older snapshot brings back old leases and old tokens, unless
 //     its revisions are bumped (etcdutl snapshot restore --bump-revision). After
 //     a cluster was set up anew, without data, the leases are gone. Its tokens
@@ -34,7 +34,7 @@
 //
 // # What it costs
 //
-// Round trips, and consensus entries, each of which is an fsync on a majority:
+// The costs are round trips and consensus entries. Each entry is an fsync on a majority:
 //
 //	acquire             1 and 1; besides, a keepalive, which is no entry;
 //	                    all acquires of one transaction share it
@@ -46,7 +46,7 @@
 //	release, proclaim   1 and 1
 //	withdraw            1 and 1; 2 and 2 if another process put it; and a
 //	                    LeaseGrant for every 256, or every 10 s
-//	release with Keep   1 and 1, and a LeaseGrant if there is none of that TTL
+//	release with Keep   1 and 1, and a LeaseGrant if no lease has that TTL
 //	inspect             1 read, and 1 for the TTL
 //	wait                1 and 1 for the queue entry; 1 watch, unless one of the same key
 //	                    ended within the last second; 1 read if the watch may have missed
@@ -71,8 +71,8 @@
 //
 //   - No two owners hold the lock at once: a new entry comes behind all others, and a compare
 //     of create revision and generation keeps a former holder from touching another entry.
-//   - Tokens are create revisions, and rise, because an entry that becomes the first was
-//     put later than all that were first before it.
+//   - Tokens are create revisions. They rise, because each entry that becomes the lock
+//     was put after every entry that was the lock before.
 //   - A waiter that sees the end of the entry before its own, and knows that this
 //     entry was the lock, is the first. It knows it by the mark, or because no entry was
 //     before that one when it came. Otherwise it asks.

@@ -59,7 +59,7 @@ func ownerOf(kv *mvccpb.KeyValue) string {
 	return rec.owner
 }
 
-// entries returns the read of the oldest entries of name, of which the first is the lock.
+// entries returns an operation that reads the oldest entries of name. The first is the lock.
 func entries(s space, name string, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -110,8 +110,8 @@ func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) 
 	return v, nil
 }
 
-// listPage is how many keys are read at a time. So many of the largest values
-// fit into one answer.
+// listPage is how many keys are read at a time. That many keys with the largest
+// values fit into one answer.
 const listPage = 48
 
 // List reads one page at a time, and may miss a change made between two pages.
@@ -146,7 +146,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break reads who holds the lock, and then deletes that entry if its token is token.
+// Break reads who holds the lock, and then deletes that holder's entry if it has the token.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	v, err := b.readLock(ctx, name)
 	if err != nil {

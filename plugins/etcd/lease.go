@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether l may take another key. It has no room if it is full,
-// and it is not usable if it may end before the keepalive arrives.
+// usable reports whether l may take another key. It may not if it is full, or
+// may end before the next keepalive arrives.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:

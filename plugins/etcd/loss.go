@@ -163,7 +163,7 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	}
 }
 
-// change is the notice that the store is down, or up when down is nil.
+// change returns the notice that the store is down, or up when down is nil.
 func change(down error) driver.Notice {
 	if down == nil {
 		return driver.Notice{Kind: driver.NoticeUp}

@@ -37,7 +37,6 @@ type renewal struct {
 	keepalive *keepalive.Keepalive
 }
 
-// renew does all renewals together.
 func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 	var staying, moving []*renewal
 	b.adoptAll(ctx, all)
@@ -156,7 +155,6 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 // lease than this process believed. The next try knows the right one.
 var errElsewhere = fmt.Errorf("etcd: %w: the lock was moved to another lease meanwhile", driver.ErrUnavailable)
 
-// awaitMove waits for a move.
 func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	if err := b.txns.Wait(ctx, re.step); err != nil {
 		return err

@@ -115,7 +115,7 @@ func (t *table) remove(e *entry) bool {
 	return t.detach(e)
 }
 
-// detach is remove, except that e's key stays in use. The caller holds mu.
+// detach is like remove, but e's key stays in use. The caller holds mu.
 func (t *table) detach(e *entry) bool {
 	if e == nil || t.entries[e.who()] != e {
 		return false

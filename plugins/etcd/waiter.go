@@ -17,8 +17,8 @@ import (
 
 const (
 	// entryFor is for how long a waiting entry outlives its last Wait or TryAcquire. It is also the
-	// TTL of its lease, if the server grants one so short. So a lock that no owner renews or
-	// confirms lives as long.
+	// TTL of its lease, if the server grants one so short. A lock that no owner renews or confirms
+	// also lives for so long.
 	entryFor = 2 * time.Second
 	// entryRenewal is how often the waiters' lease is renewed.
 	entryRenewal = entryFor / 4
@@ -50,7 +50,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	if err != nil || e == nil {
 		return driver.Grant{}, err
 	}
-	many := p != nil && !p.first // e came before p was the lock, and others behind e
+	many := p != nil && !p.first // e came before p was the lock
 	t.guard(e)
 	p, err = t.turn(limited, e, p)
 	t.unpin(e, p)
@@ -321,7 +321,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	return e, before, err
 }
 
-// ahead returns the read of the newest entries of name that were created before rev (0: all).
+// ahead returns an operation that reads the newest entries of name created before rev (0: all).
 func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{

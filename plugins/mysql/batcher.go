@@ -105,7 +105,6 @@ func (l *batcher) send(ctx context.Context, ops ...statement.Operation) []*pendi
 	return all
 }
 
-// enter queues operations.
 func (l *batcher) enter(ps []*pending) {
 	if !l.batches.Add(ps...) {
 		refuseAll(ps, driver.ErrClosed)

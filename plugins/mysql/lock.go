@@ -282,7 +282,6 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return b.observers.Follow(ctx, name, emit)
 }
 
-// look returns the holders of names.
 func (b *Backend) look(names []string) map[string]kit.Seen {
 	ctx, cancel := b.statement(b.background)
 	defer cancel()

@@ -125,7 +125,6 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return b.observers.Follow(ctx, name, emit)
 }
 
-// look returns the holders of names.
 func (b *Backend) look(names []string) map[string]kit.Seen {
 	holders, ops := make([]driver.Holder, len(names)), make([]*operation, len(names))
 	for i, name := range names {

@@ -53,7 +53,6 @@ type Options struct {
 // rounds, and enough of the TTL must be left after them.
 const leastTTL = 20
 
-// ttlMin is the shortest TTL.
 func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }
 
 // resolve checks what can be checked without a server, and returns the nodes.

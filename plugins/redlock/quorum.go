@@ -234,7 +234,7 @@ func (b *quorumRequest) complete() bool {
 	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {
 		return false
 	}
-	// While it still may, wait: more votes may make the round that writes the token unnecessary.
+	// If a quorum may still form, wait: it may make the round that writes the token unnecessary.
 	return yes >= b.quorum || yes+late >= b.quorum && yes+open < b.quorum
 }
 

@@ -187,9 +187,9 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Links are the connections of one client. The client keeps no list of them, and closes a
-// connection only when it breaks or says READONLY outside of a script. But what one reply says
-// about a server is true of every connection to it. An address may long have led new connections to
+// Links are the connections of one client. The client keeps no list of them, and closes one only
+// when it breaks or the server answers READONLY outside of a script. But what one reply says about
+// a server is true of every connection to it. An address may long have led new connections to
 // another server without cutting the old ones.
 //
 // Leaving a connection marks it as not to be used again. The client closes it when it next looks

@@ -41,7 +41,7 @@ const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@co
 
 // verdicts has the meaning of each code that an error reply starts with. A
 // connection whose login is refused has sent no request. A script is refused
-// before it starts or at its first write, except for missing rights.
+// before it starts or at its first write, but a missing right may show later.
 var verdicts = map[string]verdict{
 	"NOAUTH":      {sentinel: driver.ErrDenied, notSent: true, advice: "the server wants a password: set username and password"},
 	"WRONGPASS":   {sentinel: driver.ErrDenied, notSent: true, advice: "wrong username or password"},

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Observe follows the holder of name; see [kit.Follow]. Changes made through this
-// package, by any host, are pushed; others are found by looking every so often.
+// Observe follows the holder of name; see [kit.Follow]. Changes made through this package, by
+// any host, are pushed. Other changes are found by reading the lock at the interval every.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()

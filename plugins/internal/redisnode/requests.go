@@ -40,7 +40,7 @@ type item struct {
 // stay in their order.
 func (it *item) size() int { return max(1, len(it.ops)) }
 
-// end passes the replies on: the item was answered.
+// end tells the caller that the item was answered.
 func (it *item) end() {
 	if it.finish != nil {
 		it.finish(it.replies[0])
@@ -160,7 +160,7 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 // exec sends calls, and sends those whose script the server does not know once
 // more with the whole text. Calls whose reply says that the server does not
 // serve, which therefore did nothing, are sent once more over other connections.
-// The returned error is about the replicas alone; each call has its own.
+// The returned error is only about the replicas; each call has its own.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
 	var before error // from the calls that are not repeated
 	for again := false; ; again = true {

@@ -20,7 +20,7 @@ import (
 // Server is what a Redis server says about itself.
 type Server struct {
 	Version    string // product and version: "Redis 7.2.4"
-	Durability string // what a grant survives: "appendfsync everysec"
+	Durability string // the setting that decides it: "appendfsync everysec"
 	RunID      string // changes with every start
 	role       string
 	master     string

@@ -24,7 +24,7 @@ const pingEvery = 2 * time.Second
 // say that it has the lock or should ask. Each observed lock has one more
 // channel, for its changes.
 //
-// When the connection breaks, all of them are woken, because a push may have been lost.
+// When the connection breaks, every waiter and observer is woken: a push may be lost.
 type Wakeups struct {
 	client    goredis.UniversalClient
 	channel   string

@@ -159,10 +159,10 @@ function other.d(key, keep_ms, text)
   return DONE
 end
 
--- u: undo whatever an owner that is done with holds. Here and below, the text is
--- the owner and a space. The owner gets a tombstone too, because its request may
--- still be on its way. The undo of one attempt, which has no milliseconds, is in
--- vote.lua.
+-- u: undo what an owner still holds after its release or withdrawal. Here and
+-- below, the text is the owner and a space. The owner gets a tombstone too,
+-- because its request may still be on its way. The undo of one attempt, which
+-- has no milliseconds, is in vote.lua.
 function other.u(key, tombstone_ms, text)
   put_tombstone(string.sub(text, 1, -2), tonumber(tombstone_ms))
   if not holds(key, text) then return DONE end

@@ -85,7 +85,6 @@ func (c *Cluster) Close(ctx context.Context, last func()) error {
 // RequestTimeout returns how long one request may take.
 func (c *Cluster) RequestTimeout() time.Duration { return c.opts.RequestTimeout }
 
-// several reports whether there is more than one member.
 func (c *Cluster) several() bool { return len(c.all) > 1 }
 
 // answered reports whether a member has ever answered.

@@ -26,10 +26,10 @@ type health struct {
 
 	mu          sync.Mutex
 	heard       time.Time // when the last answer came
-	down        error     // why it is down; nil when it is up
+	down        error     // why the store is down; nil when it is up
 	changes     int       // number of changes between up and down
 	subscribers map[chan struct{}]bool
-	silent      func() // called after each question without an answer
+	silent      func() // called after each check without an answer
 }
 
 func (h *health) init() {
@@ -130,7 +130,6 @@ func (h *health) stale() bool {
 	return h.down != nil || h.late.Load() > 0 || len(h.subscribers) > 0 && time.Since(h.heard) >= quiet
 }
 
-// ask asks the store.
 func (c *Cluster) ask() {
 	ctx, cancel := context.WithTimeout(c.background, timeout)
 	defer cancel()

@@ -28,7 +28,7 @@ type identity struct {
 	looked time.Time // when all members were last looked at
 }
 
-// header is what every answer of a member has.
+// header is implemented by every answer of a member.
 type header interface{ GetHeader() *pb.ResponseHeader }
 
 // admit compares the cluster of an answer that came over conn with the one in use.
@@ -87,7 +87,7 @@ func (c *Cluster) serves() bool {
 	return false
 }
 
-// question returns the read that shows whether the store answers.
+// question returns the request that shows whether the store answers.
 func (c *Cluster) question() *pb.RangeRequest {
 	return &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true}
 }

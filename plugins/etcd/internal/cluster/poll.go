@@ -75,7 +75,6 @@ type answer struct {
 	err  error // an error of the client library
 }
 
-// next asks the next member.
 func (p *poll) next(ctx context.Context) {
 	if p.asked == len(p.order) {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// ErrGone is the answer to a keepalive when the server does not know the lease,
-// or no longer.
+// ErrGone is the answer to a keepalive when the server does not, or no longer,
+// know the lease.
 var ErrGone = errors.New("etcd: lease has expired or was revoked")
 
 // Keepalive is one keepalive under way. Sent and Err are valid once Done is

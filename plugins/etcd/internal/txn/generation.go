@@ -32,7 +32,6 @@ type Generation struct {
 // they refuse everything, and the keys that they have left end with their leases.
 const format = "2:"
 
-// value returns the value of the generation's key.
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
 
 // Token returns the token of a lock whose key was created at rev.
@@ -63,7 +62,7 @@ func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	return gs.fetch(ctx, 0)
 }
 
-// fetch reads the generation, or begins one with a base of at least least. It
+// fetch reads the generation, or begins one whose base is not below least. It
 // first only reads, because a store without space refuses a Txn that might write.
 func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, error) {
 	look := []*pb.RequestOp{Range(&pb.RangeRequest{Key: []byte(gs.key)})}
@@ -84,7 +83,7 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 		if g.Base, err = strconv.ParseUint(base, 10, 62); err != nil {
 			return nil, fmt.Errorf("etcd: key %q: %w", gs.key, err)
 		}
-		if !present { // only the first caller here does this
+		if !present { // done once, by whichever host is first
 			if _, err := gs.send(ctx, true, &pb.TxnRequest{
 				Compare: []*pb.Compare{HasValue(gs.key, kvs[0].Value)}, Success: []*pb.RequestOp{Put(gs.key, g.value(), 0)},
 			}); err != nil {

@@ -28,9 +28,9 @@ type Step struct {
 	// Repeatable reports whether a repetition does no harm, even if the first
 	// sending arrives late. Such a step is sent once more if no answer comes.
 	Repeatable bool
-	// Done is called when the compares do not hold, or the answer does not show it.
-	// It reports whether an earlier try has done the step; see Doubt. It may read
-	// Ops, those of Failure, and correct Rev. If it is nil, that cannot be known.
+	// Done is called when the compares do not hold, or the answer does not say whether
+	// they did. It reports whether an earlier try has done the step; see Doubt. It may
+	// read Ops, those of Failure, and correct Rev. If it is nil, that cannot be known.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()

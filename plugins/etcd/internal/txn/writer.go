@@ -53,7 +53,6 @@ func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	return w
 }
 
-// most returns how many steps, or reads, may share a Txn.
 func (w *Writer) most() int { return int(w.limit.Load()) }
 
 // tooMany reports whether the server has refused a Txn of n steps, or reads,

@@ -112,7 +112,7 @@ func Unserved(err error) bool {
 
 // RolledBack reports whether err says that the server has rolled a statement back,
 // because others were in its way or because it was killed to make way for the rest of
-// a batch. The statement may be sent again: an acquire is recognized by its nonce.
+// a batch. The statement may be sent again: an acquire is identified by its nonce.
 func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// Dial connects to addr. If [Open] made ctx, Open gets to know the connection below TLS too.
+// Dial connects to addr. If ctx comes from [Open], Open also learns the connection below TLS.
 func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, addr)
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok && err == nil {

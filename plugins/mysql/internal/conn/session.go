@@ -260,7 +260,7 @@ func (s *Session) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (s *Session) Close() { _ = s.Conn.Close() }
 
 // The driver's text protocol returns a number either as a number or as text.

@@ -23,7 +23,7 @@ import (
 const Now = "UTC_TIMESTAMP(6)"
 
 // micros is the server's clock as a token: microseconds since 1970. Because no
-// token is below it, rows can be purged, and even tables be lost.
+// new token is below it, rows can be purged, and even tables be lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
 // A queue is a text of entries, in the order of arrival. Tombstones are a text
@@ -43,7 +43,7 @@ const (
 	// head is the first entry of the queue, and headWakeID the wake id in it.
 	head       = "SUBSTRING_INDEX(SUBSTRING(queue,2),',',1)"
 	headWakeID = "CAST(SUBSTRING_INDEX(" + head + ",'.',-1) AS UNSIGNED)"
-	// replyWakeID makes the reply to an UPDATE carry that number, or 0 when the queue
+	// replyWakeID makes the reply to an UPDATE carry headWakeID, or 0 when the queue
 	// is empty, as the "last insert id". The value of the expression is always 1.
 	replyWakeID = "IF(LAST_INSERT_ID(IF(queue='',0," + headWakeID + "))>=0,1,1)"
 	// replyLook makes the reply [Look] if a row among many has a waiter.
