@@ -70,7 +70,7 @@ type ticking struct {
 	// The store's answers, which belong to one goroutine:
 	holds  []away            // periods in which the job's lock was held
 	taken  map[string]string // the host that took each tick, by its time
-	stalls []away            // periods in which the busy machine could not ask the store every 20 ms
+	stalls []away            // periods in which this busy machine asked too rarely
 }
 
 // behind starts the server of a backend with a proxy before it.

@@ -40,7 +40,7 @@ type pending struct {
 	done func(driver.Result) // gets the result if no goroutine waits for it
 	stay time.Duration       // for how long a place in the queue stays
 
-	sent   time.Time     // an instant shortly before it was sent
+	sent   time.Time     // an instant before it was sent
 	state  int64         // the number that the function replied for it
 	left   time.Duration // time left of a grant to another waiter; 0 for none
 	result driver.Result

@@ -24,9 +24,9 @@ CREATE TABLE IF NOT EXISTS lockbench.locks (
 	name   bytea PRIMARY KEY,                       -- PREFIX/NAME
 	owner  text COLLATE "C" NOT NULL DEFAULT '',    -- empty when free
 	token  bigint NOT NULL DEFAULT 0,               -- token of the last grant
-	ends   timestamptz NOT NULL DEFAULT clock_timestamp(), -- its end; of a free row, since when
+	ends   timestamptz NOT NULL DEFAULT clock_timestamp(), -- end of the lease, or since when free
 	ttl_us bigint NOT NULL DEFAULT 0,               -- TTL of the last lease
-	given  boolean NOT NULL DEFAULT false,          -- the store granted it, unconfirmed yet
+	given  boolean NOT NULL DEFAULT false,          -- granted by the store, not confirmed
 	marked timestamptz NOT NULL DEFAULT '-infinity', -- until then it may have a waiter or a tombstone
 	label  bytea,
 	value  bytea
@@ -408,7 +408,7 @@ BEGIN
 	FROM lockbench.locks l WHERE l.name = ANY (names) AND l.owner <> '' AND l.ends > clock_timestamp();
 END $$;
 
--- list1 returns at most most names of held locks, with prefix, that come after the name after.
+-- list1 returns a page of names of held locks: those with prefix that come after the name after.
 CREATE OR REPLACE FUNCTION lockbench.list1(prefix bytea, after bytea, most int) RETURNS bytea[] LANGUAGE sql STABLE SET lock_timeout = '1s' AS $$
 	SELECT coalesce(array_agg(p.name ORDER BY p.name), '{}') FROM (SELECT l.name FROM lockbench.locks l
 		WHERE l.name > after AND l.name >= prefix AND substring(l.name FROM 1 FOR octet_length(prefix)) = prefix

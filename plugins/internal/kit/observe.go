@@ -11,8 +11,8 @@ import (
 
 // Follow calls emit with the holder that look finds, and again after each change;
 // see driver.Observer. It calls look again when the channel that look returns is
-// filled or closed, once in every, and when the holder's TTL runs out. If every
-// is 0, it waits only for the channel. It returns when ctx ends or look fails.
+// filled or closed, at the interval every, and when the holder's TTL runs out. If
+// every is 0, it waits only for the channel. It returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -51,8 +51,8 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	return time.After(every)
 }
 
-// Poller follows locks for a backend that is not told of changes. It asks about all
-// locks together, once in Every, so that many locks need no more requests than one.
+// Poller follows locks for a backend that is not told of changes. It asks about all locks
+// together, at the interval Every, so that many locks need no more requests than one.
 type Poller struct {
 	Every time.Duration
 	// Look returns the holders of names. A name that it leaves out is not held.

@@ -46,7 +46,7 @@ local function enter(key, text, owner, entry)
   elseif not from then
     call('SETRANGE', q, #text, line)
     text = text .. line
-  elseif line and string.sub(text, from, from + #line - 1) ~= line then -- another plugin process now
+  elseif line and string.sub(text, from, from + #line - 1) ~= line then -- a new plugin process
     text = string.sub(text, 1, from - 1) .. line .. string.sub(text, string.find(text, '\n', from + 1, true) or #text + 1)
     call('SET', q, text, 'KEEPTTL')
   end
