@@ -120,7 +120,7 @@ func leftovers(t drivertest.T, address, bucket string) (left []string) {
 	for subject := range info.State.Subjects {
 		m, err := stream.GetLastMsgForSubject(t.Context(), subject)
 		if err != nil {
-			continue // it has expired
+			continue // the message has expired
 		}
 		ttl, err := time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader))
 		if err != nil || m.Time.Add(ttl).Sub(info.TimeStamp) > 2*time.Minute {

@@ -87,7 +87,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended already
+		_ = cmd.Process.Kill() // the process may have ended already
 		_ = cmd.Wait()
 	})
 	a.await(t, from, "ready") // earlier, SIGTERM would just end it
@@ -109,7 +109,7 @@ func (a *application) play(t *testing.T) {
 			if err := w.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = w.Wait() // it was killed
+			_ = w.Wait() // the process was killed
 			a.await(t, len(a.lines(t)), "start")
 			a.workers[i] = a.start(t)
 		}

@@ -24,7 +24,7 @@ type entry struct {
 	unsure     bool            // the key may be on another lease, because a move had no answer
 	deadline   time.Time       // when this process deletes it
 	busy       int             // waits, acquires and renewals under way, which delay the delete
-	ending     bool            // this process is deleting it
+	ending     bool            // this process is deleting the entry
 
 	before *predecessor // the state that the last Wait left; nil while a Wait runs
 	held   bool         // the entry is known to be the lock
@@ -224,8 +224,8 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// withdrawing is end for an owner whose entry may be unknown here; then e is
-// nil. put reports whether the entry's key is known to have been created.
+// withdrawing is like end, for an owner whose entry may be unknown here; then e
+// is nil. put reports whether the entry's key is known to have been created.
 func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

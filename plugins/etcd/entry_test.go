@@ -174,7 +174,7 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 		t.Errorf("after the withdrawal: %+v, %v", h, err)
 	}
 	third := acquire(t, b, lock("jobs", "d"))
-	must(t, stranger.Release(t.Context(), third)) // it reads the lock first, then releases it
+	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
 // TestWithdrawBehindMany checks that an entry that an owner has put without an answer

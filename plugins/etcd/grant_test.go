@@ -108,7 +108,7 @@ func TestNoQuestion(t *testing.T) {
 		}()
 		eventually(t, "it waits", func() bool {
 			h, err := other.Inspect(t.Context(), "jobs")
-			return err == nil && h.Waiters == i+1 && watchers(t, s) >= watched+2 // else the next comes before them
+			return err == nil && h.Waiters == i+1 && watchers(t, s) >= watched+2 // its watches are open
 		})
 	}
 	before := reads.Load()

@@ -55,7 +55,7 @@ func (w *warnings) Write(line []byte) (int, error) {
 // TestOtherClusterIsNotUsed checks that leases are not moved when the member in
 // use is gone and the next one in the list belongs to another cluster.
 func TestOtherClusterIsNotUsed(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // most of its time is waiting
 	members, _ := three(t)
 	other := start(t, nil)
 	must(t, other.Stop())

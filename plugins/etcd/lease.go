@@ -283,7 +283,7 @@ type expiry struct {
 }
 
 const (
-	rememberTTL = 250 * time.Millisecond // at least, and at most twice that
+	rememberTTL = 250 * time.Millisecond // remembered for at least this, at most twice this
 	maxTTLs     = 1000
 )
 

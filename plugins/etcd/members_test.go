@@ -144,7 +144,7 @@ func rotated(members servers.Nodes, first int) []string {
 // leads to one that has lost the others. Before a lease ends, the host must change
 // to a member to which a new connection leads.
 func TestBalancer(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // most of its time is waiting
 	peers := &etcdserver.Peers{}
 	t.Cleanup(func() { must(t, peers.Close()) })
 	members, err := etcdserver.StartCluster(t.Context(), 3, &etcdserver.Options{Peers: peers})

@@ -21,7 +21,7 @@ import (
 // that it has forgotten, and passes new ones. No lease may be lost: a new
 // connection is made long before grpc's pings notice.
 func TestForgottenConnections(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // most of its time is waiting
 	p := backendtest.NewProxy(t, start(t, nil).Addr())
 	c := core.New(connect(t, Options{Address: []string{p.Addr()}}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	var held []*core.Lease

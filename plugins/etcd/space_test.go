@@ -287,7 +287,7 @@ func TestLateMove(t *testing.T) {
 		return r, &txn.Step{Name: s.Name, In: s.In, Req: s.Req}
 	}
 	r, late := lose("late")
-	b.leases.retireAll() // its lease has ended in the meantime
+	b.leases.retireAll() // as if the lock's lease had ended
 	must(t, b.Renew(t.Context(), r))
 	must(t, b.txns.Do(t.Context(), late))
 	if late.Err != nil || late.OK {
@@ -413,7 +413,7 @@ func TestSpaceRunsOut(t *testing.T) {
 // TestOrderWithoutSpace checks that owners who wait for a free lock while the
 // store has no space are granted it in the order in which they came.
 func TestOrderWithoutSpace(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // most of its time is waiting
 	f := startFilling(t)
 	watcher := f.connect(t)
 	first := acquire(t, watcher, lock("jobs", "first"))
@@ -453,7 +453,7 @@ func TestOrderWithoutSpace(t *testing.T) {
 func TestUnknownDeleteWithoutSpace(t *testing.T) {
 	for _, kind := range []driver.OpKind{driver.OpRelease, driver.OpAcquire} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
-			t.Parallel() // it waits
+			t.Parallel() // most of its time is waiting
 			s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 			operator := plain(t, s)
 			var lose atomic.Bool

@@ -11,7 +11,7 @@ import (
 // place is a waiter's place in the queue of one name.
 type place struct {
 	driver.Request
-	touched time.Time     // its last Wait or TryAcquire
+	touched time.Time     // when the owner last called Wait or TryAcquire
 	parked  int           // how many calls of Wait are asleep
 	left    chan struct{} // closed when the place is given up, with or without a grant
 }
@@ -24,7 +24,7 @@ func (e *entry) find(owner string) *place {
 	return e.queue[i]
 }
 
-// enter returns the place of r's owner, at the end of the queue if it has none.
+// enter returns the place of r's owner. It adds one at the end of the queue if there is none.
 func (e *entry) enter(r driver.Request, now time.Time) *place {
 	p := e.find(r.Owner)
 	if p == nil {

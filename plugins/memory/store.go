@@ -33,7 +33,7 @@ type grant struct {
 	driver.Request
 	expires     time.Time
 	made        time.Time // when the store itself granted it to a waiter
-	unconfirmed bool      // its owner has neither renewed it nor asked since
+	unconfirmed bool      // the owner has neither renewed it nor asked since
 }
 
 // extend lets g live for ttl from now.

@@ -43,7 +43,7 @@ const (
 // queue for so long. Until the first sign is given, a waiter's queue entry counts
 // as one, and the waiter polls as if it had found no connection to wait on.
 type signs struct {
-	process  string // its id in the queue
+	process  string // this process's id in the queue
 	distance kit.Distance
 
 	mu      sync.Mutex

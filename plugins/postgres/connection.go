@@ -151,7 +151,7 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 		case err == nil && c.Conn().PgConn().CustomData()[leadsTo] == b.identity.Current():
 			return c, nil
 		case err == nil:
-			_ = c.Conn().Close(ctx) // it leads to a server no longer in use
+			_ = c.Conn().Close(ctx) // c leads to a server no longer in use
 			c.Release()
 			continue
 		case sqlState(err) == protocolViolation && strings.Contains(err.Error(), "startup parameter") && !pooled:

@@ -96,7 +96,7 @@ func leftovers(t drivertest.T, s *servers.Server, prefix string) []string {
 	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	var said *pgconn.PgError
 	if errors.As(err, &said) && said.Code == "42P01" {
-		return nil // it has no table yet
+		return nil // the server has no table yet
 	}
 	must(t, err)
 	return left

@@ -300,7 +300,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), l.within())
 		defer cancel()
-		_ = conn.Close(ctx) // its error adds nothing: the server does not answer
+		_ = conn.Close(ctx) // the error adds nothing: the server does not answer
 	}()
 	sent := time.Now()
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.process}.Sanitize()); err != nil {

@@ -19,9 +19,9 @@ import (
 // methods may be called from any number of goroutines.
 type Backend struct {
 	target    target
-	sentinels *config.Source // of the sentinels' password; nil if no file has it
+	sentinels *config.Source // the source of the sentinels' password; nil if no file has it
 	node      *redisnode.Node
-	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before the first
+	server    atomic.Pointer[redisnode.Server] // the newest connection's; nil before the first
 	links     *redisnode.Links
 	identity  kit.Identity // used only for a single server, not with a Cluster or sentinels
 

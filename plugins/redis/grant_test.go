@@ -256,7 +256,7 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	released := time.Now()
 	must(t, b.Release(ctx, holder))
 	if g, err := b.Wait(ctx, next, time.Minute); err != nil || g.Token != 0 {
-		t.Errorf("the waiter is told %+v, %v", g, err) // it must only be told to ask
+		t.Errorf("the waiter is told %+v, %v", g, err) // the waiter must only be told to ask
 	}
 	receive(t, pursue(t, b, next), "after that")
 	if took := time.Since(released); took < holder.Keep {

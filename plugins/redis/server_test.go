@@ -211,7 +211,7 @@ func TestCloseWhileFrozen(t *testing.T) {
 	t.Cleanup(func() { _ = s.Resume() })
 	sent := make(chan error, 2)
 	go func() { _, err := b.TryAcquire(t.Context(), lease("a", "o1")); sent <- err }()
-	go func() { sent <- b.Watch(t.Context(), func(driver.Notice) {}) }() // it gets no answer
+	go func() { sent <- b.Watch(t.Context(), func(driver.Notice) {}) }() // Watch gets no answer
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()

@@ -27,7 +27,7 @@ func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	return turn
 }
 
-// pursue is queue for a lock that may be free, or in whose queue r may already be.
+// pursue is like queue, for a lock that may be free, or in whose queue r may already be.
 func pursue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	turn := make(chan driver.Request, 1)
@@ -189,7 +189,7 @@ func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	must(t, backendtest.Err(b.Wait(ctx, lease("a", "w2"), time.Millisecond)))
 	must(t, b.Release(ctx, holder)) // w1 is granted the lock
 	before := published(t, c)
-	must(t, b.Withdraw(ctx, "a", "w1")) // and now gives up
+	must(t, b.Withdraw(ctx, "a", "w1")) // w1 gives up
 	if n := published(t, c) - before; n != 1 {
 		t.Errorf("%.0f pushes, want one to the next", n)
 	}

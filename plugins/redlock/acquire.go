@@ -35,7 +35,7 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 type acquisition struct {
 	operation
 	first     *quorumRequest
-	votes     []vote // of the first round, as they were when it was decided
+	votes     []vote // the first round's votes when it was decided
 	queue     int    // the node with the queue; -1 for none
 	onlyQueue bool   // so far only the node with the queue was asked
 	undoing   bool
@@ -273,7 +273,7 @@ func (a *acquisition) valueHeads() string {
 // undone ends an undo. Nothing is left to clean up when every node that may
 // have got the request has confirmed the undo.
 func (a *acquisition) undone(votes []vote) (more bool) {
-	first := a.first.result() // with late votes
+	first := a.first.result() // including late votes
 	if count(first, vote.yes) > 0 && len(mostVotes(holders(a.r.Name, first))) >= a.b.quorum {
 		granted := make([]bool, len(first))
 		for i, v := range first {

@@ -24,7 +24,7 @@ import (
 type Backend struct {
 	opts   Options
 	keys   redisnode.Keys
-	id     string // of this instance
+	id     string // the id of this instance
 	nodes  []*node
 	quorum int
 	log    *slog.Logger

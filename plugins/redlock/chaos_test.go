@@ -22,7 +22,7 @@ const grantsVar = "LOCKBENCH_REDLOCK_GRANTS"
 // event is one operation on one name, in a history.
 type event struct {
 	acquire bool
-	token   uint64 // of the grant, or of the lease that is released
+	token   uint64 // the token of the grant, or of the released lease
 }
 
 // lockModel describes a lock with tokens: it has one holder at a time, and its tokens rise.

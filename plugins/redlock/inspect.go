@@ -88,8 +88,8 @@ func merge(hs []driver.Holder) (h driver.Holder) {
 	return h
 }
 
-// agree is merge, but with the value that most nodes have, and the time for
-// which a majority of all nodes will still have the lease.
+// agree is like merge, but with the value that most nodes have, and the time
+// for which a majority of all nodes will still have the lease.
 func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 	h := merge(hs)
 	seen := map[string]int{}

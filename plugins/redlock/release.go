@@ -111,7 +111,7 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 				}
 			}
 		})
-		_ = b.send(x) // it fails only after Close
+		_ = b.send(x) // send fails only after Close
 	}
 }
 

@@ -67,7 +67,7 @@ func (p *lateUndo) carry(client net.Conn) {
 	if held != nil {
 		<-p.arrives
 		_, _ = server.Write(held)
-		back.Wait() // it cannot pass the answer on
+		back.Wait() // the client is gone, so this cannot pass the answer on
 		close(p.arrived)
 	}
 	_ = server.Close()

@@ -43,7 +43,7 @@ func (f *Flags) Add(fs *flag.FlagSet) {
 
 // Instance is one participant. Instances in one process share only the store.
 type Instance struct {
-	Number int    // from 1
+	Number int    // counted from 1
 	Name   string // for people: the label
 	Client *core.Client
 	// Recorder records the metrics of this process; nil without --metrics.

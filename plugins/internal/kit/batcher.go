@@ -34,7 +34,7 @@ type Batcher[T any] struct {
 	senders int             // the senders not replaced, at most BatcherOptions.Senders
 	idle    []chan struct{} // wakes each idle sender
 	closed  bool
-	work    sync.WaitGroup // of the senders
+	work    sync.WaitGroup // counts the senders' goroutines
 }
 
 // NewBatcher returns a Batcher, whose goroutines are started as they are needed.

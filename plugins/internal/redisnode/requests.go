@@ -162,7 +162,7 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 // serve, which therefore did nothing, are sent once more over other connections.
 // The returned error is only about the replicas; each call has its own.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
-	var before error // from the calls that are not repeated
+	var before error // the replicas' error for the calls that are not repeated
 	for again := false; ; again = true {
 		sent := time.Now()
 		unsafe := errors.Join(before, n.send(ctx, calls, false, renewed))

@@ -54,14 +54,14 @@ type Conn interface {
 // hide CONFIG.
 func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer(ctx, c, nil, false) }
 
-// Probe is ReadServer, but fails when this client lacks a right that it needs
-// on the keys and channels of the prefix.
+// Probe is like ReadServer, but fails when this client lacks a right that it
+// needs on the keys and channels of the prefix.
 func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
 
-// Check is Probe over any connection. It tries a new connection if the first
-// leads to a server that does not serve. It may outlast a cancelled ctx.
+// Check is like Probe, over any connection of the client. It tries a new connection
+// if the first leads to a server that does not serve. It may outlast a cancelled ctx.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)

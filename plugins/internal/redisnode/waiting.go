@@ -27,10 +27,10 @@ const (
 // waiting is an owner's place in the queue as this instance knows it. It
 // outlives a single wait, so that a push that comes between two waits is not lost.
 type waiting struct {
-	lock   string        // its key
+	lock   string        // the lock's key
 	woken  chan struct{} // receives when the owner was granted the lock or should ask again
 	queued time.Time     // when the store was last known to have the place
-	epoch  int           // of the connection at that time
+	epoch  int           // the connection's epoch at that time
 	seen   time.Time     // the owner's last Wait or request
 	grant  pushed
 	later  *time.Timer // wakes the owner to ask later; nil if there is no need

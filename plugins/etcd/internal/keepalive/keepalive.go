@@ -29,7 +29,7 @@ type Keepalive struct {
 	Err  error // an error of the client library
 
 	id    int64
-	again bool // its first stream broke
+	again bool // sent a second time, because its first stream broke
 }
 
 // Sender sends keepalives. Its methods may be called from any number of

@@ -50,7 +50,7 @@ func (w *Writer) lookAfter(batch []*Step) {
 type Found struct {
 	Ops        []*pb.ResponseOp
 	Rev        int64       // the store's revision at that time
-	Generation *Generation // in which Rev counts
+	Generation *Generation // the generation in which Rev counts
 }
 
 // ReadEach does groups of reads, each group at one revision, and as many groups in one Txn

@@ -123,7 +123,7 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 // and the keys after it, must be the same.
 func FuzzShapes(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
-	for i := range 300 { // so that plain go test does these too
+	for i := range 300 { // seeds, so that plain go test runs these too
 		choices := make([]byte, 40)
 		_, _ = random.Read(choices)
 		f.Add(choices, i%10 == 0)

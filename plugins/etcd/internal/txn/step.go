@@ -39,10 +39,10 @@ type Step struct {
 	Then  func()
 	Until context.Context
 
-	Generation *Generation      // in which the step was done
+	Generation *Generation      // the generation in which the step was done
 	OK         bool             // the compares held
 	Rev        int64            // the store's, after the Txn or after the reads of Failure
-	Ops        []*pb.ResponseOp // of the branch taken; of Failure if Done made the step OK
+	Ops        []*pb.ResponseOp // answers of the branch taken; of Failure if Done made the step OK
 	Err        error            // an error of the client library
 	Doubt      error            // the error of a try that may have been done
 

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxBatch is how many operations share a Txn. The servers' default limit
-	// is 128, and a nested operation needs up to four more of that.
+	// maxBatch is how many operations may share a Txn. The servers' default
+	// limit is 128, and a nested operation needs up to four more of that.
 	maxBatch = 120
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
 	// answer well below the client's limit of 4 MB.

@@ -179,7 +179,7 @@ func TestDroppedWatchIsTakenUp(t *testing.T) {
 	s.send(changed(id, 7), 7)
 	expect(t, events, Event{Changed: 7})
 	m.Drop(second)
-	third := follow(6) // it must not lose revision 7
+	third := follow(6) // the third watch must not lose revision 7
 	if again := s.created(8); again.WatchId == id {
 		t.Errorf("asked for %v", again)
 	}

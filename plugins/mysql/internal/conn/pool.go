@@ -72,10 +72,10 @@ func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) 
 // use. Its error wraps ErrNotSent.
 func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx, p.slots) }
 
-// GetSpare is Get with the connections for withdrawals.
+// GetSpare is like Get, with the connections for withdrawals.
 func (p *Pool) GetSpare(ctx context.Context) (*Session, error) { return p.within(ctx, p.spare) }
 
-// GetKill is Get with the connections for statements that kill others.
+// GetKill is like Get, with the connections for statements that kill others.
 func (p *Pool) GetKill(ctx context.Context) (*Session, error) { return p.within(ctx, p.kills) }
 
 // within returns a connection after waiting for a place in slots.
@@ -95,8 +95,8 @@ func enter(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-// TryGet is Get for callers that have something else to do when all connections
-// are busy. It then returns nil and no error.
+// TryGet is like Get, for callers that have something else to do when all
+// connections are busy. It then returns nil and no error.
 func (p *Pool) TryGet(ctx context.Context) (*Session, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -165,7 +165,7 @@ func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	return false
 }
 
-// putBack is Put for a connection that has no place.
+// putBack is like Put, for a connection that has no place.
 func (p *Pool) putBack(s *Session) {
 	p.mu.Lock()
 	p.busy--

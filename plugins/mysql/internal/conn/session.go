@@ -30,7 +30,7 @@ type Session struct {
 
 	sent, heard time.Time // when the last statement was sent, and when the last answer came
 	changed     time.Time // when a statement that may change something was last answered
-	suspicious  bool      // it went silent or serves no client; connections as old may do so too
+	suspicious  bool      // the server went silent or serves no client; check older connections too
 }
 
 // WakePrefix begins the names of the user locks that stand for wake ids.

@@ -164,9 +164,9 @@ const byKey = " FORCE INDEX(PRIMARY)"
 // Operation is one operation on a row.
 type Operation struct {
 	driver.Request
-	Nonce     uint64 // of an acquire; distinguishes its grant from others of the owner
+	Nonce     uint64 // for acquires: distinguishes the grant from others of the owner
 	Again     bool   // an earlier statement without a reply may have done it
-	Tombstone bool   // of a withdrawal; the owner may still ask
+	Tombstone bool   // for withdrawals: the owner may still ask
 }
 
 // Names returns the names of ops.
@@ -278,9 +278,9 @@ func Release(table string, nonce uint64, ops []Operation, contended bool) string
 	return t.add(" WHERE ").leases(ops).String()
 }
 
-// ReleaseAndWake is Release for a contended lock on a server that knows blocks of
-// statements, MariaDB. It wakes the waiter too. It replies how many leases it found.
-// If it could wake no waiter, it adds the reply of Release.
+// ReleaseAndWake is like Release, for a contended lock on a server that knows blocks
+// of statements, MariaDB. It wakes the waiter too. It replies how many leases it
+// found. If it could wake no waiter, it adds the reply of Release.
 //
 // The waiter is woken after the commit, so that what it reads is on disk.
 func ReleaseAndWake(table string, nonce uint64, a Operation) string {
