@@ -45,7 +45,7 @@ func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client 
 	return root
 }
 
-// use runs through everything once: lock, wait, observe, list.
+// use does each kind of operation once: lock, wait, observe, list.
 func use(t *testing.T, b *Backend, name string) {
 	t.Helper()
 	must(t, b.Check(t.Context()))
@@ -92,7 +92,7 @@ func TestUsers(t *testing.T) {
 		b := connect(t, o)
 		use(t, b, "jobs")
 		r := acquire(t, b, lock("long", "a"))
-		// A change of password ends the user's logins so far, as expiry does.
+		// A change of password ends the user's earlier logins, as their expiry would.
 		_, err := root.UserChangePassword(t.Context(), "locks", secret)
 		must(t, err)
 		must(t, b.Renew(t.Context(), r))
@@ -210,7 +210,7 @@ func TestTLS(t *testing.T) {
 		config.Decode(full, &o)
 		use(t, connect(t, o), "jobs")
 		full["tls_cert_file"], full["tls_key_file"] = "", ""
-		// The end of the connection may overtake the alert that explains it.
+		// The client may see the end of the connection before the TLS alert that explains it.
 		eventually(t, "the server's reason arrives", func() bool {
 			err := tryConfig(t, full)
 			if !errors.Is(err, driver.ErrNotSent) {

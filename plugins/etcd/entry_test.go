@@ -177,7 +177,7 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
-// TestWithdrawBehindMany checks that an entry that an owner has put without an answer
+// TestWithdrawBehindMany checks that a waiting owner's entry whose put got no answer
 // is deleted, however many entries are before it.
 func TestWithdrawBehindMany(t *testing.T) {
 	s := start(t, nil)

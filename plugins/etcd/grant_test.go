@@ -101,7 +101,7 @@ func TestNoQuestion(t *testing.T) {
 		go func() {
 			r := lock("jobs", fmt.Sprint("o", i))
 			g, err := b.Wait(t.Context(), r, 20*time.Second)
-			if r.Token = g.Token; err != nil && t.Context().Err() == nil { // o3 waits to the end
+			if r.Token = g.Token; err != nil && t.Context().Err() == nil { // o3 waits to the test's end
 				t.Errorf("waiter %d: %v", i, err)
 			}
 			grants <- r
@@ -129,7 +129,7 @@ func TestNoQuestion(t *testing.T) {
 		}
 		return next
 	}
-	first := ends(holder, "o0", 0, 1) // not marked: o0 came when the holder was the lock
+	first := ends(holder, "o0", 0, 1) // no mark: o0 came when the holder had the lock
 	second := ends(ends(first, "o1", 1, 2), "o2", 1, 2)
 	must(t, other.Withdraw(t.Context(), "jobs", "o3"))
 	eventually(t, "the one behind it asks", func() bool { return reads.Load()-before > 1 })

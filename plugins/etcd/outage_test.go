@@ -33,7 +33,7 @@ func TestForgottenConnections(t *testing.T) {
 		held = append(held, lease)
 	}
 	must(t, p.ForgetServer())
-	over := time.Now().Add(12 * time.Second) // by then, everything confirmed before is over
+	over := time.Now().Add(12 * time.Second) // by then, every lease renewed before this has expired
 	for i, l := range held {
 		eventually(t, "a renewal after that", func() bool {
 			if err := l.Err(); err != nil {
@@ -66,7 +66,7 @@ func TestRevokedFromOutside(t *testing.T) {
 		if len(kvs.Kvs) != 1 {
 			t.Fatalf("keys: %v", kvs.Kvs)
 		}
-		<-time.After(time.Duration(round%4) * 15 * time.Millisecond) // before and after it is watched
+		<-time.After(time.Duration(round%4) * 15 * time.Millisecond) // the watch may not exist yet
 		if round%2 == 0 {
 			_, err = operator.Revoke(t.Context(), clientv3.LeaseID(kvs.Kvs[0].Lease))
 		} else {

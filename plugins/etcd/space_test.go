@@ -197,7 +197,7 @@ func TestWithdrawnWithoutSpace(t *testing.T) {
 	b := f.connect(t)
 	acquire(t, b, lock("jobs", "a"))
 	must(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond)))
-	f.armed.Store(true) // the put of the tombstone fills it
+	f.armed.Store(true) // the put of the tombstone fills the database
 	for _, owner := range []string{"a", "b"} {
 		lacksSpace(t, b.Withdraw(t.Context(), "jobs", owner), true)
 	}

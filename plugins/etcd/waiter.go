@@ -181,7 +181,7 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 	switch {
 	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1) && t.guarded(e):
 		return nil, nil
-	case event.Changed == 0 && (event.Opened == 0 || event.Opened == p.seenAt): // broken until Opened, or nothing new
+	case event.Changed == 0 && (event.Opened == 0 || event.Opened == p.seenAt): // broken, or reopened without news
 		return p, nil
 	}
 	now, err := t.ahead(ctx, e)
@@ -223,8 +223,8 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 // newWaiting makes the entry of an owner that enters the queue, and picks its key: the first, from
 // number on, that this process does not use for that name. A key begins with a text that only this
 // process has, so that no two processes use the same key. Keys are used again, because each new key
-// would stay in the server's index until it compacts. An entry that was put without an answer is
-// put once more. newWaiting returns nil for an owner that has asked for the lock.
+// would stay in the server's index until it compacts. An entry whose put got no answer is put once
+// more. newWaiting returns nil for an owner that has asked for the lock.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -86,7 +86,7 @@
 // two for statements that kill others, one for signs of life. Every dial runs to its end, and an
 // unneeded connection is kept for the next request: a server counts aborted handshakes and then
 // blocks the machine (max_connect_errors). Every other setting that the statements rely on is set
-// for each connection, whatever the server's settings and its init_connect say: sql_mode,
+// for each connection, whatever the server's settings and its init_connect say. These are sql_mode,
 // completion_type, isolation and access mode, autocommit, character set, time zone and timestamp,
 // lock waits of one second, no limits on the rows, time and safety of a statement, and no secondary
 // engine. A transaction or table locks that init_connect has begun are ended. The binary log must

@@ -84,7 +84,7 @@ type inFlight struct {
 
 	mu    sync.Mutex // also keeps the session from being used again during a KILL
 	s     *conn.Session
-	since time.Time     // when it began on s
+	since time.Time     // when the statement began on s
 	yield func()        // lets another sender take its place in the batcher; nil if it has none
 	place chan struct{} // slots or probes of the batcher if it has a place there, else nil
 	over  bool

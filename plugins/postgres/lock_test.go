@@ -125,7 +125,7 @@ func TestSettingsOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all sync.WaitGroup
-			for range 14 { // on new connections
+			for range 14 { // so that new connections are made
 				all.Go(func() {
 					if _, err := b.Inspect(t.Context(), "one"); err != nil {
 						t.Error(err)

@@ -415,9 +415,9 @@ CREATE OR REPLACE FUNCTION lockbench.list1(prefix bytea, after bytea, most int) 
 			AND l.owner <> '' AND l.ends > clock_timestamp() ORDER BY l.name LIMIT most) p
 $$;
 
--- sweep1 deletes what has expired: rows that were free for a day and whose token is as old,
--- so that a row created anew gets a higher token, and old tombstones, waiters and signs. It
--- leaves locked rows for the next time.
+-- sweep1 deletes old tombstones, waiters and signs, and the rows that were free for a day
+-- and whose token is a day old too. A row created anew then gets a higher token. Locked
+-- rows wait for the next sweep1.
 CREATE OR REPLACE FUNCTION lockbench.sweep1() RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
 	DELETE FROM lockbench.locks WHERE name = ANY (ARRAY(SELECT l.name FROM lockbench.locks l
 		WHERE l.ends < clock_timestamp() - interval '1 day' AND l.marked < clock_timestamp() - interval '1 day'

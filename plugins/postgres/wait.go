@@ -41,7 +41,7 @@ const (
 type listener struct {
 	b        *Backend
 	process  string    // also the channel on which it listens
-	started  time.Time // signs are numbered from here, in microseconds
+	started  time.Time // a sign's number is the microseconds since then
 	distance kit.Distance
 
 	mu     sync.Mutex
@@ -62,8 +62,8 @@ type sleeper struct {
 	grant driver.Grant
 }
 
-// Wait enters the queue, and ends with a notice. In the meantime it enters again and again,
-// because the waiter before it may be dead, and only the next enter frees that place.
+// Wait enters the queue, and returns when a notice arrives. Until then it enters again and
+// again, because the waiter before it may be dead, and only the next enter frees that place.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err

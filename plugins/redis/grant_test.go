@@ -24,7 +24,7 @@ func place(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given returns the holder of r.Name, which must be r.Owner by a grant of the store.
+// given returns the holder of r.Name, which must be r.Owner, granted it by the store.
 func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -154,7 +154,7 @@ func releases(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	return ops
 }
 
-// A published value that is too long for the queue is there once its owner asks.
+// A published value that is too long for the queue is stored once its owner asks.
 func TestLongValueIsAskedFor(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))

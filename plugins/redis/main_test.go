@@ -30,7 +30,7 @@ func connect(t testing.TB, o Options) *Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// at returns options for one server.
+// at returns the options of a backend for one server.
 func at(s *servers.Server) Options { return Options{Address: []string{s.Addr()}} }
 
 // plain returns a separate client, like that of another application.

@@ -119,7 +119,7 @@ func TestPropertiesFromServer(t *testing.T) {
 		redisserver.FsyncNone: "no appendonly", redisserver.FsyncEverySec: "appendfsync everysec", redisserver.FsyncAlways: "appendfsync always",
 	} {
 		b := connect(t, at(start(t, &redisserver.Options{AppendFsync: fsync})))
-		acquire(t, b, lease("a", "o1")) // a connection is enough, without Check
+		acquire(t, b, lease("a", "o1")) // no Check is needed, only a connection
 		if p := b.Properties(); p.Durability != want || !strings.HasPrefix(p.Server, "Redis ") && !strings.HasPrefix(p.Server, "Valkey ") {
 			t.Errorf("fsync %s: durability %q, server %q", fsync, p.Durability, p.Server)
 		}

@@ -37,12 +37,12 @@ func TestServerClockSteps(t *testing.T) {
 	for i, by := range []time.Duration{-time.Minute, time.Minute, 0} {
 		turn := queue(t, b, lease("a", fmt.Sprint("next", i)))
 		must(t, clock.Shift(by))
-		eventually(t, "the server sees it", func() bool { // not at once in all threads
+		eventually(t, "the server sees it", func() bool { // not all threads see it at once
 			now, err := c.Time(t.Context()).Result()
 			must(t, err)
 			return (time.Until(now) - by).Abs() < 10*time.Second
 		})
-		_ = b.Release(t.Context(), holder) // the lease may be over
+		_ = b.Release(t.Context(), holder) // the lease may have expired
 		next := receive(t, turn, fmt.Sprint("after a step to ", by))
 		if next.Token <= holder.Token {
 			t.Errorf("token %d after %d", next.Token, holder.Token)

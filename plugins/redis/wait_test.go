@@ -196,8 +196,8 @@ func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	acquire(t, b, lease("a", "w2"))
 }
 
-// For other locks, the waiters and withdrawals of one lock cost only the check whether they concern
-// them.
+// Waiters and withdrawals of one lock cost the operations on other locks only a check that finds
+// nothing.
 func TestOthersWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -205,7 +205,7 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 	acquire(t, b, lease("busy", "first"))
 	must(t, backendtest.Err(b.Wait(ctx, lease("busy", "w"), time.Millisecond)))
 	must(t, b.Withdraw(ctx, "busy", "gave up"))
-	must(t, b.Release(ctx, acquire(t, b, lease("a", "o")))) // now the server knows it
+	must(t, b.Release(ctx, acquire(t, b, lease("a", "o")))) // now the server knows the script
 	must(t, c.ConfigResetStat(ctx).Err())
 	const cycles = 20
 	for i := range cycles {

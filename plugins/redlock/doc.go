@@ -6,11 +6,11 @@
 // It is the one that the Redis manual describes on the page "Distributed Locks with
 // Redis" (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). An
 // attempt takes the lock on all nodes at the same time, each with SET NX PX within
-// NodeTimeout. It succeeds with a majority if some of the TTL is left after subtracting
-// the time passed and, for clocks of different speed, a hundredth of the TTL and 2 ms. A
-// failed attempt is undone on every node, and package core retries after a random delay.
-// A renewal succeeds if a majority still has the lease. Operations return with the
-// majority; the other nodes follow later.
+// NodeTimeout. From the TTL it subtracts the time passed and, because clocks differ in
+// speed, a hundredth of the TTL and 2 ms. It succeeds with a majority if some time is
+// left. A failed attempt is undone on every node, and package core retries after a
+// random delay. A renewal succeeds if a majority still has the lease. Operations return
+// with the majority; the other nodes follow later.
 //
 // A node that does not vote in time is left out of every operation until it
 // answers again, so that it costs NodeTimeout once. Then it is first told what

@@ -33,7 +33,7 @@ func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 }
 
 // configOf returns the configuration of a host. Nodes get more time than by default,
-// because tests share their machine. A max_ttl shorter than a minute needs the default.
+// because tests share their machine. If a test sets max_ttl, the default stays.
 func configOf(nodes servers.Nodes, more driver.Config) driver.Config {
 	cfg := driver.Config{"address": nodes.Addr()}
 	if more["max_ttl"] == "" {

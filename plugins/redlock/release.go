@@ -134,7 +134,7 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 // retryOf returns the request for a node that x did not reach. An owner that has
 // released or withdrawn gets a tombstone, because its grant may arrive later. An
 // owner that was only refused may ask again, so its undo concerns only that one
-// attempt. A release with Keep stays one for the rest of the Keep.
+// attempt. A release with Keep then keeps the lock for the rest of the Keep.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,

@@ -53,7 +53,7 @@ func (m *Recent[K, V]) Take(k K) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.recent)+len(m.older) == 0 {
-		return false // usual when only failures are put
+		return false // the usual case where only failures are put
 	}
 	m.turn()
 	_, newer := m.recent[k]

@@ -47,7 +47,7 @@ type Link struct {
 	Up    bool
 	Err   error // why it is not up; nil before the first attempt ended
 	Tried bool  // an attempt to connect has failed since it was last up
-	Epoch int   // rises with every change
+	Epoch int   // rises with every change of the state
 }
 
 // newWakeups returns the Wakeups of the instance id, not connected yet.

@@ -172,7 +172,7 @@ func TestAttempts(t *testing.T) {
 }
 
 // TestReset checks a server that resets a connection before it has ever answered.
-// It may have refused the client's certificate, with its alert lost.
+// The server may have refused the client's certificate, and its TLS alert was lost.
 func TestReset(t *testing.T) {
 	c := clustertest.At(t, "https://"+clustertest.Nowhere)
 	for text, unsent := range map[string]bool{

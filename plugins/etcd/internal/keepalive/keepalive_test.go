@@ -46,7 +46,7 @@ func ended(t *testing.T, k *Keepalive) error {
 	}
 }
 
-// echo answers every keepalive; lease 2 is gone.
+// echo answers every keepalive, and says that lease 2 has ended.
 func echo(stream pb.Lease_LeaseKeepAliveServer, _ int) error {
 	for {
 		r, err := stream.Recv()

@@ -90,8 +90,8 @@ func (s *shaped) step(d *dice) *Step {
 	return st
 }
 
-// outcome returns what a step's answer says, and the store after it, without
-// what differs between two copies.
+// outcome returns what a step's answer says, and what is in the store after it,
+// but leaves out what differs between two copies.
 func (s *shaped) outcome(t *testing.T, st *Step) string {
 	var out strings.Builder
 	say := func(kvs []*mvccpb.KeyValue) {

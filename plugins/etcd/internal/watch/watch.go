@@ -102,7 +102,7 @@ func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	return w
 }
 
-// add begins w. The caller holds mu.
+// add starts the watch w. The caller holds mu.
 func (m *Mux) add(w *Watch) {
 	m.watches[w] = struct{}{}
 	if m.stream != nil {

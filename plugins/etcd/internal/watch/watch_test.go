@@ -175,11 +175,11 @@ func TestDroppedWatchIsTakenUp(t *testing.T) {
 	expect(t, events, Event{Opened: 5})
 	m.Drop(first)
 	second := follow(6)
-	m.Drop(first) // first is no longer the second's watch
+	m.Drop(first) // has no effect on second
 	s.send(changed(id, 7), 7)
 	expect(t, events, Event{Changed: 7})
 	m.Drop(second)
-	third := follow(6) // the third watch must not lose revision 7
+	third := follow(6) // does not reuse the watch, which has seen a delete
 	if again := s.created(8); again.WatchId == id {
 		t.Errorf("asked for %v", again)
 	}

@@ -5,11 +5,11 @@
 -- lives. Such a grant has "+" behind the token and ends soon, unless its owner uses it. The owner
 -- learns of it by a push, or by asking.
 --
--- Why two never hold it: a process lives while the key of its last sign of life
--- exists. That key has the instant at which the process sent the sign, by its own
--- clock. The push carries this instant back, and the owner counts the grant's
--- time from it. The sign was sent before the grant was made. So the owner lets go
--- before the store does, however late the push is.
+-- Two owners never hold it at once: a process is taken to live while the key of
+-- its last sign of life exists. That key has the instant at which the process
+-- sent the sign, by its own clock. The push carries this instant back, and the
+-- owner counts the grant's time from it. The sign was sent before the grant was
+-- made. So the owner lets go before the store does, however late the push is.
 --
 -- The functions are few and call none of another file, because each costs more than a command.
 local KEY_MS = 3500

@@ -24,7 +24,7 @@ func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 
 // opening has what is learned about a connection while [Open] makes it.
 type opening struct {
-	raw  net.Conn // below TLS
+	raw  net.Conn // the connection below TLS
 	most int      // most bytes of a statement; 0 means the server's limit
 
 	mu  sync.Mutex

@@ -1,5 +1,5 @@
-// Package conn has reliable connections to MySQL and MariaDB: the caller knows
-// whether a statement was sent, and can kill what runs on a connection, and no
+// Package conn has reliable connections to MySQL and MariaDB. The caller knows
+// whether a statement was sent, and can kill what runs on a connection. No
 // setting of the server changes what a statement means.
 package conn
 

@@ -19,7 +19,7 @@ import (
 // (checked to be plain ASCII) are written as they are.
 
 // Now is the server's clock. Unlike NOW(), it ignores the session's time zone.
-// It stands still within a statement.
+// Within one statement its value does not change.
 const Now = "UTC_TIMESTAMP(6)"
 
 // micros is the server's clock as a token: microseconds since 1970. Because no
@@ -137,8 +137,8 @@ func Granted(table string, r driver.Request) string {
 	return t.granted(r).String()
 }
 
-// Confirm makes the store's own grant to a's owner an ordinary lease. It
-// replies the token as the last insert id.
+// Confirm makes the store's own grant to a's owner an ordinary lease. The
+// server replies with the token as the last insert id.
 func Confirm(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(token),attempt=").uint(a.Nonce).add(",label=").bytes(a.Label).add(",value=").blob(a.Value)
