@@ -272,7 +272,7 @@ func TestLockedGapHoldsUpNewRowsOnly(t *testing.T) {
 	}
 	tx, err := w.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	must(t, err)
-	defer func() { _ = tx.Rollback() }() // fails if it is over
+	defer func() { _ = tx.Rollback() }() // fails if tx has ended
 	if _, err := tx.Exec("SELECT COUNT(*) FROM " + table(w.prefix) + " WHERE name='b' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}

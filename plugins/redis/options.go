@@ -26,7 +26,7 @@ type Options struct {
 	Connect
 	// PoolSize is how many connections carry requests, and so how many batches may be
 	// under way at once. More connections help only when the server is far away, because
-	// fewer connections make larger batches. Wake-ups use one more connection. 1 to 1000.
+	// fewer connections make larger batches. Wake-ups use one more. Allowed are 1 to 1000.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database. A Cluster has only database 0, except
 	// Valkey 9 and later, where cluster-databases sets how many there are.

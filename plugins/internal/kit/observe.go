@@ -82,7 +82,7 @@ type round struct {
 // driver.Observer. It returns when ctx ends or Look fails.
 func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holder)) error {
 	again := make(chan struct{})
-	close(again) // ask itself keeps rounds apart
+	close(again) // ask itself pauses between rounds
 	return Follow(ctx, 0, func() (driver.Holder, <-chan struct{}, error) {
 		r := p.join(name)
 		select {

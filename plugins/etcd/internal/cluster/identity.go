@@ -100,10 +100,10 @@ func (c *Cluster) Looked() bool {
 	return !c.identity.looked.IsZero() && c.identity.Err() == nil
 }
 
-// Certain returns an error if the addresses lead to members of two clusters. It asks
-// all members over new connections, because a load balancer or a name may lead these
-// elsewhere. It does so once, and every 30 s as long as there were two clusters, or if
-// anew. It sees neither a member that is down nor the connections of another process.
+// Certain returns an error if the addresses lead to members of two clusters. It asks all
+// members over new connections, because a load balancer or a name may lead these
+// elsewhere. It asks once, and then at most every 30 s: while there are two clusters, or
+// if anew. It sees neither a member that is down nor the connections of another process.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {

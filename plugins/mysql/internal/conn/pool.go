@@ -132,8 +132,8 @@ func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) 
 }
 
 // answers asks s, which the pool has given out, whether it would serve. It
-// returns false unless s soon says so. The pool then takes s back, and keeps it
-// if that answer comes late.
+// returns false unless s soon answers that it would. After false the pool takes
+// s back, and keeps it if the answer comes late.
 func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	answered, gone := make(chan error), make(chan struct{})
 	ends := time.NewTimer(answersSoon)
