@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestHostsHaveNoStoreClient checks that a program that uses core and core/plugin
-// from another module contains no client of any store. Only the plugins contain them.
+// TestHostsHaveNoStoreClient checks that a program in another module that uses core
+// and core/plugin contains no client of any store. Only the plugins contain them.
 func TestHostsHaveNoStoreClient(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./scheduler", "./leadertask", "./coupons", "./fencedfile").CombinedOutput()
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 )
 
-// url waits for the line with a server's address.
+// url waits for the output line with a server's address, and returns the address.
 func url(t *testing.T, p *process, from int) (string, int) {
 	t.Helper()
 	line, from := p.await(t, from, "serving on ")
 	return strings.TrimPrefix(line, "serving on "), from
 }
 
-// sale is a stock and the outcome of selling it.
+// sale is a stock of coupons and the outcome of selling them.
 type sale struct{ coupons, bought, refused, left int }
 
-// sell opens the shops that open makes for a stock, and lets all customers buy.
+// sell starts a stock and the shops that open makes for it, and lets all customers buy.
 func sell(t *testing.T, checked bool, open func(stock string) []string) sale {
 	t.Helper()
 	s := sale{coupons: 200}
@@ -60,7 +60,7 @@ func (s sale) check(t *testing.T) {
 	}
 }
 
-// testCoupons sells from three processes.
+// testCoupons sells coupons from three processes.
 func testCoupons(t *testing.T, w system) {
 	sell(t, true, func(stock string) (shops []string) {
 		for range 3 {
@@ -76,7 +76,7 @@ func TestCouponsInOneProcess(t *testing.T) {
 	sell(t, true, threeInOne(t)).check(t)
 }
 
-// The read of a new holder makes a write of the previous holder stale.
+// The read of a new holder must make later writes of the previous holder stale.
 func TestCouponsRefuseALateWrite(t *testing.T) {
 	t.Parallel()
 	stock, _ := url(t, run(t, "coupons", "stock", "--listen", "127.0.0.1:0"), 0)
@@ -102,7 +102,7 @@ func TestCouponsRefuseALateWrite(t *testing.T) {
 	ask(http.MethodPut, "8", "999", http.StatusOK)
 }
 
-// TestCouponsWithoutLock shows what the lock is for.
+// TestCouponsWithoutLock shows what the lock is for: without it, too many are sold.
 func TestCouponsWithoutLock(t *testing.T) {
 	t.Parallel()
 	s := sell(t, false, threeInOne(t, "--lock=false"))

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// testFencedfile stops a writer between its read and its write for longer
-// than its lease lasts. Another writer writes meanwhile.
+// testFencedfile stops a writer between its read and its write for longer than
+// its lease lasts. In that time another writer writes.
 func testFencedfile(t *testing.T, w system) {
 	file := filepath.Join(t.TempDir(), "shared.txt")
 	stale := w.run(t, "fencedfile", "--file", file, "--label", "stale", "--pause", "4s", "--max-hold", "1h")
@@ -44,7 +44,7 @@ func TestFencedfileWithoutCheck(t *testing.T) {
 	checkFile(t, file, "app/1")
 }
 
-// checkFile demands one line from each of the writers, and no other.
+// checkFile fails unless the file has one line from each of the writers and no other.
 func checkFile(t *testing.T, file string, writers ...string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// piece is one line of work.
+// piece is one line of output about a piece of work.
 type piece struct {
 	at    string
 	token uint64
 }
 
-// pieces returns the work in all outputs, ordered by time.
+// pieces returns the pieces in the outputs of all processes, ordered by time.
 func pieces(t *testing.T, all ...*process) []piece {
 	t.Helper()
 	var work []piece
@@ -53,8 +53,8 @@ func checkPieces(t *testing.T, all ...*process) (terms int) {
 	return terms
 }
 
-// testLeadertask runs three candidates that all call themselves the same, as
-// containers from one image do, and kills each leader.
+// testLeadertask runs three candidates with the same label, as containers of
+// one image have, and kills each leader.
 func testLeadertask(t *testing.T, w system) {
 	tick, kills := "200ms", 2
 	if long {
@@ -96,7 +96,7 @@ func testLeadertask(t *testing.T, w system) {
 		up, all = append(up, p), append(all, p)
 	}
 	for _, p := range up {
-		p.await(t, 0, "candidate") // until then nothing listens for SIGTERM
+		p.await(t, 0, "candidate") // until then the program does not handle SIGTERM
 		p.terminate(t)
 	}
 	if terms := checkPieces(t, all...); terms < kills+1 {

@@ -1,5 +1,5 @@
-// Package examples_test runs the examples as their users do: as processes, on
-// real servers, and ends some of them with SIGKILL.
+// Package examples_test runs the examples as users do: as processes, on real
+// servers. It ends some of them with SIGKILL.
 package examples_test
 
 import (
@@ -22,7 +22,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// long reports whether the tests must run as long as for the figures in the READMEs.
+// long reports whether the tests run as long as those that gave the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
 // timeout bounds the waits of a test.
@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// system is one backend with its server, as arguments of the examples.
+// system is one backend and its server, as arguments for the examples.
 type system struct {
 	backend string
 	args    []string
@@ -63,7 +63,7 @@ type system struct {
 
 var backends = []string{"redis", "redlock", "mysql", "postgres", "etcd"}
 
-// start starts the server of a backend, which the test's end closes.
+// start starts the server of a backend. The end of the test closes it.
 func start(t *testing.T, backend string) system {
 	t.Helper()
 	ctx := t.Context()
@@ -100,7 +100,7 @@ func start(t *testing.T, backend string) system {
 	return system{backend, []string{"--backend", backend, "--config", file, "--plugin-dir", plugins}}
 }
 
-// process is one running example. Its output can be waited for, line by line.
+// process is one running example. A test can wait for lines of its output.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -115,7 +115,7 @@ func (w system) run(t *testing.T, program string, args ...string) *process {
 	return run(t, program, slices.Concat(args, w.args)...)
 }
 
-// run starts a program, which the test's end kills if it still runs.
+// run starts a program. The end of the test kills it if it still runs.
 func run(t *testing.T, program string, args ...string) *process {
 	t.Helper()
 	p := &process{exited: make(chan struct{}), changed: make(chan struct{})}
@@ -134,7 +134,7 @@ func run(t *testing.T, program string, args ...string) *process {
 		for scan := bufio.NewScanner(stdout); scan.Scan(); {
 			p.add(scan.Text())
 		}
-		_ = p.cmd.Wait() // how it ended is in ProcessState
+		_ = p.cmd.Wait() // ProcessState says how it ended
 	}()
 	t.Cleanup(func() {
 		p.kill()
@@ -159,8 +159,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await waits for a line that contains text, after the first from such
-// lines. It returns the line and how many such lines there were.
+// await waits for a line that contains text, but skips the first from such
+// lines. It returns the line, and how many such lines there were up to it.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)
@@ -193,7 +193,7 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// terminate ends the process with SIGTERM and fails unless it ends without an error.
+// terminate ends the process with SIGTERM. The test fails if the process ends with an error.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
 	p.signal(syscall.SIGTERM)

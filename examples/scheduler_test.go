@@ -11,8 +11,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// every is the interval of the ticks in these tests: the job of a killed
-// runner must be free within two of them, even on a busy machine.
+// every is the interval of the ticks in these tests. The job's lock of a killed
+// runner must be free within two ticks, even on a busy machine.
 var every = time.Second
 
 func init() {
@@ -32,8 +32,8 @@ func starts(lines []string) map[string]int {
 	return count
 }
 
-// checkTicks demands one start for each tick from the first to the last one
-// seen, and returns how many there were.
+// checkTicks fails unless each tick, from the first to the last one seen, has
+// one start. It returns how many there were.
 func checkTicks(t *testing.T, lines []string) int {
 	t.Helper()
 	const form = "2006-01-02T15:04:05.000Z"
@@ -67,7 +67,7 @@ func checkTicks(t *testing.T, lines []string) int {
 }
 
 // testScheduler runs two versions side by side, kills the runner in mid-job
-// again and again and puts another in its place.
+// again and again, and starts another in its place.
 func testScheduler(t *testing.T, w system) {
 	ticks, killEvery := 6, 2
 	if long {
@@ -135,9 +135,9 @@ func TestSchedulerInOneProcess(t *testing.T) {
 	checkTicks(t, p.output())
 }
 
-// TestSchedulerAndItsStore checks that a long job keeps its lock by renewal, that SIGTERM
-// hands over in order, and that a store that is down is waited for and reported. The job is
-// longer than the test, so that it certainly runs when the test looks at the other's output.
+// TestSchedulerAndItsStore checks that a long job keeps its lock by renewal, that SIGTERM hands
+// over in order, and that the program waits for a store that is down, and reports it. The job takes
+// longer than the test, so that it certainly runs when the test reads the other program's output.
 func TestSchedulerAndItsStore(t *testing.T) {
 	t.Parallel()
 	server, err := redisserver.Start(t.Context(), nil)
@@ -161,7 +161,7 @@ func TestSchedulerAndItsStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, from = second.await(t, from, " stopped: ")
-	time.Sleep(2 * every) // a tick is missed
+	time.Sleep(2 * every) // until a tick is missed
 	if err := server.Start(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,14 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// step is a block of commands of docs/start.md, or the mention of a file
-// that its reader must write.
+// step is a block of commands in docs/start.md, or the mention of a file that
+// its reader must write.
 var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
 
-// TestStart follows docs/start.md, in an empty directory and against this
-// checkout, with the commands as they stand there. Only the address of Redis
-// differs, because the usual port may be in use. The commands for a release
-// have a separate directory, where this checkout stands for the release.
+// TestStart follows docs/start.md in an empty directory and against this
+// checkout, with the commands as the page has them. Only the address of Redis
+// differs, because the usual port may be in use. The commands for a release run
+// in a separate directory, where this checkout stands for the release.
 func TestStart(t *testing.T) {
 	server, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", server, err)
@@ -32,7 +32,7 @@ func TestStart(t *testing.T) {
 	}
 	dir := t.TempDir()
 	want := 1
-	// The image builds everything anew, which takes minutes.
+	// Building the image builds everything again, which takes minutes.
 	image := long && docker(t)
 	if image {
 		want = 2
@@ -72,8 +72,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// download fetches the modules that a module needs which requires this one. They are
-// more than the modules that this one is built of: tests of dependencies count, too.
+// download fetches the modules that a module needs if it requires this one. They are more
+// than the modules of which this one is built, because the tests of dependencies count too.
 func download(t *testing.T) {
 	t.Helper()
 	tidy := exec.CommandContext(t.Context(), "go", "-C", "..", "mod", "tidy", "-e", "-diff")
@@ -92,7 +92,7 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	at := filepath.Join(t.TempDir(), "directory")
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands+"\npwd >"+at)
 	cmd.Dir = dir
-	// Without this, the proxy would be asked for our packages as if they were modules.
+	// Without this, go would ask the proxy for our packages as if they were modules.
 	cmd.Env = append(os.Environ(), "LOCKBENCH="+checkout, "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	told.Write(out)
@@ -102,8 +102,8 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	return strings.TrimSpace(read(t, at))
 }
 
-// docker reports whether there is a daemon. If the daemon lacks the image that builds,
-// it gets one made of this machine's Go and shell for as long as the test runs.
+// docker reports whether there is a docker daemon. If the daemon lacks the image that
+// builds, docker makes one of this machine's Go and shell, for as long as the test runs.
 func docker(t *testing.T) bool {
 	t.Helper()
 	ask := func(args ...string) error { return exec.CommandContext(t.Context(), "docker", args...).Run() }
@@ -124,10 +124,10 @@ func docker(t *testing.T) bool {
 	return true
 }
 
-// builder is the image with which the page builds.
+// builder is the image with which the page builds its image.
 const builder = "golang:1.26"
 
-// first returns the first block of a language in a document.
+// first returns the first code block of a language in a document.
 func first(t *testing.T, text, language string) string {
 	t.Helper()
 	_, after, found := strings.Cut(text, "```"+language+"\n")

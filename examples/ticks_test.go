@@ -27,22 +27,22 @@ import (
 
 const (
 	tickForm = "2006-01-02T15:04:05.000Z"
-	tickLate = time.Second // of ticks that are a second apart
-	// enough is how long a process must be there within tickLate to be blamed
-	// for a missed tick, as its machine is busy.
+	tickLate = time.Second // for ticks that are a second apart
+	// enough is how long a process must be able to run within tickLate to be
+	// blamed for a missed tick, because its machine is busy.
 	enough = 600 * time.Millisecond
-	// stall is how long a question to the store must take to count as a stall.
+	// stall is how long a request to the store must take to count as a stall.
 	stall = 100 * time.Millisecond
 	// storeAway is how long the store is away.
 	storeAway = 5 * time.Second
 	// back is the longest pause between two tries to reach a store that was away.
 	back = 600 * time.Millisecond
-	// jobTTL is the TTL of the job's lock: a process that is stopped or killed
-	// may keep the lock from others for that long.
+	// jobTTL is the TTL of the job's lock. A stopped or killed process may keep
+	// the lock from others for that long.
 	jobTTL = 2 * time.Second
 )
 
-// away is a time in which a process was stopped, dead, or without the store,
+// away is a period in which a process was stopped, dead, or without the store,
 // or in which a process with the job's lock kept the others out.
 type away struct {
 	label    string
@@ -51,12 +51,12 @@ type away struct {
 	token    uint64
 }
 
-// covers reports whether a overlaps with the time in which a tick may begin.
+// covers reports whether a overlaps with the period in which the tick may begin.
 func (a away) covers(tick time.Time) bool {
 	return a.from.Before(tick.Add(tickLate)) && a.to.After(tick)
 }
 
-// ticking is three schedulers that are stopped and killed, while their store goes away, too.
+// ticking is three schedulers that are stopped and killed while their store also goes away.
 type ticking struct {
 	system
 	proxy *inject.Proxy
@@ -66,14 +66,14 @@ type ticking struct {
 
 	mu    sync.Mutex
 	all   []*process
-	aways [][]away // by place
+	aways [][]away // of each place
 	// The store's answers, which belong to one goroutine:
-	holds  []away            // times in which the job's lock was held
+	holds  []away            // periods in which the job's lock was held
 	taken  map[string]string // the host that took each tick, by its time
-	stalls []away            // times in which the store could not be asked each 20 ms: this machine is busy
+	stalls []away            // periods in which this busy machine asked too rarely
 }
 
-// behind starts the server of a backend behind a proxy.
+// behind starts the server of a backend with a proxy before it.
 func behind(t *testing.T, backend string) *ticking {
 	t.Helper()
 	var at, config string
@@ -126,7 +126,7 @@ func (w *ticking) note(place int, a away) {
 	w.aways[place] = append(w.aways[place], a)
 }
 
-// harm stops and kills the process at a place until end.
+// harm stops or kills the process at a place, again and again, until end.
 func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *process {
 	draw := rand.New(rand.NewPCG(1, uint64(place)))
 	span := func(least, most time.Duration) time.Duration {
@@ -155,7 +155,7 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 }
 
 // TestTicks checks that, whatever happens to three processes and their store, no tick is run
-// twice, and that a tick is missed only if no process could run it, and is then reported.
+// twice. A tick may be missed only if no process could run it, and must then be reported.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
 	if long {
@@ -191,7 +191,7 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// loseStore takes the store away from all.
+// loseStore makes the store unreachable for all processes.
 func (w *ticking) loseStore(t *testing.T) {
 	from := time.Now()
 	if err := w.proxy.Refuse(); err != nil {
@@ -225,7 +225,7 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 			if holder, err := c.Inspect(ctx, "refresh"); err == nil && holder.Held() {
 				w.held(holder, time.Now())
 			}
-			next = w.ask(ctx, c, next, time.Now().Add(-storeAway-3*time.Second)) // an older tick has been reported by now
+			next = w.ask(ctx, c, next, time.Now().Add(-storeAway-3*time.Second)) // by now, older ticks have been reported
 			select {
 			case <-looks.C:
 			case <-ctx.Done():
@@ -245,8 +245,8 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 	}
 }
 
-// ask notes which hosts have taken the ticks from next to last. It returns
-// the first tick that the store has not answered for.
+// ask notes which hosts have taken the ticks from next to last. It returns the
+// first tick for which the store has not answered.
 func (w *ticking) ask(ctx context.Context, c *core.Client, next, last time.Time) time.Time {
 	for ; next.Before(last); next = next.Add(time.Second) {
 		holder, err := c.Inspect(ctx, "refresh@"+next.UTC().Format(time.RFC3339Nano))
@@ -267,8 +267,8 @@ func (w *ticking) held(h core.Holder, now time.Time) {
 	w.holds = append(w.holds, away{label: h.Label, token: h.Token, from: now, to: now})
 }
 
-// blocked returns the times in which a process that was stopped or killed
-// meanwhile had the job's lock, each no longer than the lock's TTL.
+// blocked returns the periods in which the job's lock was with a process that
+// was stopped or killed in the meantime, each no longer than the lock's TTL.
 func (w *ticking) blocked(t *testing.T) (all []away) {
 	for _, a := range slices.Concat(w.aways...) {
 		for _, h := range w.holds {
@@ -289,7 +289,7 @@ func (w *ticking) blocked(t *testing.T) (all []away) {
 }
 
 // killed reports whether the process that has taken a tick was killed then. If none has taken
-// it, killed reports whether every process that was there was killed before it could report.
+// it, killed reports whether every running process was killed before it could report.
 func (w *ticking) killed(at time.Time) bool {
 	if label := w.taken[at.UTC().Format(tickForm)]; label != "" {
 		return slices.ContainsFunc(slices.Concat(w.aways...), func(a away) bool {
@@ -310,7 +310,7 @@ func (w *ticking) judge(t *testing.T, from, end time.Time) {
 	for _, p := range w.all {
 		lines = append(lines, p.output()...)
 	}
-	told := map[string][]string{} // by tick
+	told := map[string][]string{} // the reports of each tick
 	for _, line := range lines {
 		if at, rest, _ := strings.Cut(line, " "); strings.Contains(rest, " missed, ") || strings.Contains(rest, " unknown, ") {
 			told[at] = append(told[at], rest)
@@ -352,8 +352,8 @@ func (w *ticking) judge(t *testing.T, from, end time.Time) {
 	}
 }
 
-// able reports whether a process was there for long enough to run a tick, at
-// a time outside besides.
+// able reports whether any process was able to run for long enough to run a
+// tick, outside the periods in besides.
 func (w *ticking) able(at time.Time, besides []away) bool {
 	return slices.ContainsFunc(w.aways, func(aways []away) bool {
 		there := at

@@ -1,12 +1,12 @@
-// Package nats is a backend on a bucket of NATS JetStream KV, written with package
-// cas. It uses compare-and-set, a clock, keys that expire, and messages about changes,
-// but no script and no transaction. It shows what is left to write for such a store.
+// Package nats is a backend on a bucket of NATS JetStream KV, written with package cas.
+// It needs compare-and-set, a clock, keys that expire, and messages about changes, but
+// no script and no transaction. It shows what an author has to write for such a store.
 //
-// Times come from the clock of the server that leads the bucket's stream. A stream of
-// one replica forgets its last two minutes when its machine crashes, unless the server
-// says sync_interval: always. A stream of three replicas does when two machines crash.
+// Times come from the clock of the server that leads the bucket's stream. A stream with
+// one replica loses its last two minutes when its machine crashes, unless the server has
+// sync_interval: always. A stream with three replicas loses them when two machines crash.
 //
-// With nats-server and lockplugin-nats built into bin, this judges it:
+// With nats-server and lockplugin-nats built into bin, this command tests it:
 //
 //	bin/lockbench faults --backends nats --plugin-dir bin --claims examples/backend-nats/claims.json \
 //		--server "$PWD/bin/nats-server --addr 127.0.0.1 --port {port} --jetstream --store_dir {dir}"
@@ -31,7 +31,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// Options are the configuration keys.
+// Options are the settings of the backend; each field is a configuration key.
 type Options struct {
 	Address  []string `key:"address" required:"true" doc:"host:port of servers of one cluster"`
 	Prefix   string   `key:"prefix" default:"locks" doc:"name of the bucket, [a-zA-Z0-9_-]; made where it is not there"`
@@ -56,11 +56,11 @@ var properties = cas.Properties(driver.Properties{
 }, true)
 
 const (
-	// retryFor is the pause between two attempts to connect.
+	// retryFor is the pause between two attempts to connect to a server.
 	retryFor = 100 * time.Millisecond
-	// markerFor is how long the marker of a deleted key stays.
+	// markerFor is for how long the marker of a deleted key stays.
 	markerFor = time.Second
-	// clockOff is how wrong the clock of a host that makes a bucket may be.
+	// clockOff is how wrong the clock of a host that creates a bucket may be.
 	clockOff = 10 * time.Second
 )
 
@@ -87,12 +87,12 @@ func open(_ context.Context, cfg driver.Config, log *slog.Logger) (driver.Backen
 	return cas.New(s, properties, o.RequestTimeout), nil
 }
 
-// options returns the options of the connection, which reconnects until it is closed.
+// options returns the options of a connection that reconnects until it is closed.
 func (s *store) options(o Options, source *config.Source, log *slog.Logger) ([]nats.Option, error) {
 	options := []nats.Option{
 		nats.Name("lockbench"), nats.Timeout(o.DialTimeout), nats.MaxReconnects(-1),
 		nats.ReconnectWait(retryFor), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectBufSize(-1), // a message that cannot be sent now is not sent
+		nats.ReconnectBufSize(-1), // a message that cannot be sent now is not sent later
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.ReconnectHandler(func(*nats.Conn) { s.missed() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -117,25 +117,25 @@ func (s *store) options(o Options, source *config.Source, log *slog.Logger) ([]n
 	return options, nil
 }
 
-// store is one bucket.
+// store is a connection to one bucket.
 type store struct {
 	bucket   string
 	replicas int
 
-	stop       context.CancelFunc // of connect
-	tried      chan struct{}      // closed after its first attempt
-	connecting chan struct{}      // closed when it ends
+	stop       context.CancelFunc // ends connect
+	tried      chan struct{}      // closed after connect's first attempt
+	connecting chan struct{}      // closed when connect has returned
 
 	mu      sync.Mutex
 	conn    *nats.Conn // nil until the first connection
-	refused error      // error of the last attempt before the first connection
+	refused error      // the last attempt's error, until the first connection
 	js      jetstream.JetStream
 	stream  jetstream.Stream // nil while unknown
 	watches map[*func()]bool
 }
 
-// connect tries until the first connection is made. The client's own
-// attempts do not keep the reason why the first one failed.
+// connect tries until the first connection is made. It replaces the client
+// library's own attempts, which do not keep the reason of a failure.
 func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
 	defer close(s.connecting)
 	for first := true; ; first = false {
@@ -162,7 +162,7 @@ func (s *store) connect(ctx context.Context, addresses string, options []nats.Op
 func (s *store) subject(key string) string { return "$KV." + s.bucket + "." + key }
 func (s *store) changes(key string) string { return "lockbench.changes." + s.bucket + "." + key }
 
-// open returns the stream of the bucket, and makes the stream if there is none.
+// open returns the stream of the bucket, and creates it if there is none.
 func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 	select {
 	case <-s.tried:
@@ -199,8 +199,8 @@ func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 	return stream, nil
 }
 
-// create makes the stream of a bucket. Its first sequence is the time, so that
-// sequences rise even if the data of an older stream was lost.
+// create creates the stream of a bucket. Its first sequence is the time, so
+// that sequences rise even after the data of an older stream was lost.
 func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
 	stream, err := s.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: "KV_" + s.bucket, Subjects: []string{s.subject(">")}, Storage: jetstream.FileStorage, Replicas: s.replicas,
@@ -214,7 +214,7 @@ func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
 	return stream, err
 }
 
-// suits returns the reason why locks cannot be kept in the stream.
+// suits returns why locks cannot be kept in the stream, or nil.
 func suits(i *jetstream.StreamInfo) error {
 	c := i.Config
 	switch {
@@ -228,13 +228,13 @@ func suits(i *jetstream.StreamInfo) error {
 	return nil
 }
 
-// explain wraps err of a request in the errors of package driver.
+// explain wraps the error of a request in the errors of package driver.
 func (s *store) explain(err error) error {
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):
 		s.mu.Lock()
-		s.stream = nil // the next request makes it anew
+		s.stream = nil // the next request opens it again
 		s.mu.Unlock()
 	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
 		return fmt.Errorf("%w: %w", cas.ErrConflict, err)
@@ -244,7 +244,7 @@ func (s *store) explain(err error) error {
 	return err
 }
 
-// away returns the error while there is no connection, because of err.
+// away returns the error for requests while there is no connection; err is the reason, or nil.
 func away(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
@@ -255,7 +255,7 @@ func away(err error) error {
 	return config.Unanswered("NATS server", err)
 }
 
-// Read asks for the key and for the clock at once.
+// Read asks for the key and for the server's clock at the same time.
 func (s *store) Read(ctx context.Context, key string) (cas.Entry, error) {
 	stream, err := s.open(ctx)
 	if err != nil {
@@ -286,13 +286,13 @@ func (s *store) Put(ctx context.Context, key string, value []byte, revision uint
 	return s.publish(ctx, &nats.Msg{Subject: s.subject(key), Data: value}, revision, ttl)
 }
 
-// Delete leaves a marker, as the bucket's other clients do.
+// Delete replaces the value by a marker, as other clients of JetStream KV do.
 func (s *store) Delete(ctx context.Context, key string, revision uint64) error {
 	_, err := s.publish(ctx, &nats.Msg{Subject: s.subject(key), Header: nats.Header{"KV-Operation": {"PURGE"}}}, revision, markerFor)
 	return err
 }
 
-// publish stores m if its subject has that revision. The server counts ttl in whole seconds.
+// publish stores m if its subject is at revision. The server counts ttl in whole seconds.
 func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl time.Duration) (cas.Entry, error) {
 	if _, err := s.open(ctx); err != nil {
 		return cas.Entry{}, err
@@ -305,7 +305,7 @@ func (s *store) publish(ctx context.Context, m *nats.Msg, revision uint64, ttl t
 	return cas.Entry{Revision: ack.Sequence}, nil
 }
 
-// List reads each key by itself.
+// List reads each key with a separate request.
 func (s *store) List(ctx context.Context, emit func(cas.Entry) bool) error {
 	stream, err := s.open(ctx)
 	if err != nil {
@@ -350,7 +350,7 @@ func (s *store) Check(ctx context.Context) (cas.About, error) {
 }
 
 // Watch subscribes to the messages that the stream republishes after it has stored
-// them. The connection keeps the order, so a Read that begins later is sent later.
+// them. The connection keeps the order, so a later Read is sent after the subscription.
 func (s *store) Watch(key string, changed func()) (func(), error) {
 	s.mu.Lock()
 	conn := s.conn
@@ -366,7 +366,7 @@ func (s *store) Watch(key string, changed func()) (func(), error) {
 	defer s.mu.Unlock()
 	s.watches[&changed] = true
 	return func() {
-		_ = sub.Unsubscribe() // fails when the connection is closed
+		_ = sub.Unsubscribe() // fails only when the connection is closed
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.watches, &changed)

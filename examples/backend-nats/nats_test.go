@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// serve starts a server of the version in go.mod, which knows one user.
+// serve starts a server, of the version in go.mod, that has one user.
 func serve(t *testing.T) (*plugintest.Server, string) {
 	binary, port := plugintest.Build(t, "github.com/nats-io/nats-server/v2"), plugintest.Port(t)
 	address, dir := fmt.Sprintf("127.0.0.1:%d", port), t.TempDir()
@@ -84,7 +84,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// opener opens the library as another host.
+// opener returns a function that opens the library as another host.
 func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
 	return func(t drivertest.T) driver.Backend {
 		t.Helper()
@@ -97,7 +97,7 @@ func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
 	}
 }
 
-// leftovers returns the messages of a bucket that do not expire within two minutes.
+// leftovers returns the messages of a bucket that will not expire within two minutes.
 func leftovers(t drivertest.T, address, bucket string) (left []string) {
 	t.Helper()
 	conn, err := natsgo.Connect(address, natsgo.UserInfo("locks", "secret"))
@@ -120,7 +120,7 @@ func leftovers(t drivertest.T, address, bucket string) (left []string) {
 	for subject := range info.State.Subjects {
 		m, err := stream.GetLastMsgForSubject(t.Context(), subject)
 		if err != nil {
-			continue // it has expired
+			continue // the message has expired
 		}
 		ttl, err := time.ParseDuration(m.Header.Get(jetstream.MsgTTLHeader))
 		if err != nil || m.Time.Add(ttl).Sub(info.TimeStamp) > 2*time.Minute {

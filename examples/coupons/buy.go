@@ -13,7 +13,7 @@ import (
 func buyMain(fs *flag.FlagSet, args []string) {
 	shops := fs.String("shops", "http://127.0.0.1:7701", "where the shops are, with commas between them")
 	customers := fs.Int("customers", 200, "how many buy at the same time")
-	_ = fs.Parse(args) // it ends the process
+	_ = fs.Parse(args) // an error ends the process
 	urls := list(*shops)
 	if len(urls) == 0 || *customers < 1 {
 		fail(fmt.Errorf("%d shops and %d customers: at least one of each is needed", len(urls), *customers))
@@ -24,7 +24,7 @@ func buyMain(fs *flag.FlagSet, args []string) {
 // tally counts the outcomes of all attempts.
 type tally struct{ bought, refused atomic.Int64 }
 
-// buyAll lets customers buy until each has heard that nothing is left.
+// buyAll lets customers buy until each of them is told that no coupon is left.
 func buyAll(shops []string, customers int) {
 	var t tally
 	start := time.Now()
@@ -43,7 +43,7 @@ func buyAll(shops []string, customers int) {
 		float64(t.bought.Load())/took.Seconds())
 }
 
-// buy tries once, and reports whether to go on.
+// buy tries once to buy, and reports whether to go on.
 func (t *tally) buy(client *http.Client, url string) bool {
 	resp, err := client.Post(url, "text/plain", nil)
 	if err != nil {
@@ -51,7 +51,7 @@ func (t *tally) buy(client *http.Client, url string) bool {
 		return false
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, resp.Body) // lets the connection be used again
+	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is used again
 	switch resp.StatusCode {
 	case http.StatusOK:
 		t.bought.Add(1)

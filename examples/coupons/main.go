@@ -1,9 +1,9 @@
 // Command coupons sells a limited number of coupons from several shops at once.
 //
-//	coupons stock   keeps the number of coupons left: a store that knows reads
+//	coupons stock   keeps the number of coupons left: a store with reads
 //	                and writes, no transactions, and checks fencing tokens
 //	coupons shop    sells over HTTP: locks, reads the stock, writes one less
-//	coupons buy     is the customers: many at once, until nothing is left
+//	coupons buy     plays the customers: many at once, until nothing is left
 package main
 
 import (

@@ -18,7 +18,7 @@ import (
 
 // shop sells coupons from the stock.
 type shop struct {
-	lock  *core.Lock // nil sells without one
+	lock  *core.Lock // nil means to sell without a lock
 	stock string     // URL
 	http  *http.Client
 }
@@ -29,7 +29,7 @@ func shopMain(fs *flag.FlagSet, args []string) {
 	listen := fs.String("listen", "127.0.0.1:7701", "addresses to serve on, one for each instance")
 	stock := fs.String("stock", "http://127.0.0.1:7700", "where the stock is")
 	locked := fs.Bool("lock", true, "sell under a lock; false shows the oversell")
-	_ = fs.Parse(args) // it ends the process
+	_ = fs.Parse(args) // an error ends the process
 	addresses := list(*listen)
 	flags.Main(func(ctx context.Context, i app.Instance) error {
 		if i.Number > len(addresses) {
@@ -52,7 +52,7 @@ func (s *shop) serve(ctx context.Context, address string) error {
 	return serve(ctx, address, mux)
 }
 
-// buy answers 200 for a coupon, 410 when none is left, 503 to try again.
+// buy answers 200 for a coupon, 410 when none is left, and 503 if the customer should try again.
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	var left int
 	sell := func(ctx context.Context, token uint64) (err error) {
@@ -78,8 +78,8 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 var errSoldOut = errors.New("sold out")
 
 // sell reads the stock and writes one less, under the token of the lock. Its
-// read is a POST that carries the token: after it the stock accepts no write
-// of an earlier holder, so that the number read stays true until this write.
+// read is a POST that carries the token. After it, the stock accepts no write
+// of an earlier holder, so the number read stays true until this write.
 func (s *shop) sell(ctx context.Context, token uint64) (left int, err error) {
 	text, err := s.ask(ctx, http.MethodPost, token, "")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 )
 
-// stock is the resource: the number of coupons left. It does not keep two
-// shops from reading the same number and both writing one less.
+// stock is the resource: the number of coupons left. By itself it does not keep
+// two shops from reading the same number and both writing one less.
 type stock struct {
 	left  atomic.Int64
 	guard *fence.Guard // nil accepts every write
@@ -28,7 +28,7 @@ func stockMain(fs *flag.FlagSet, args []string) {
 	listen := fs.String("listen", "127.0.0.1:7700", "address to serve on")
 	coupons := fs.Int64("coupons", 1000, "how many coupons there are")
 	checked := fs.Bool("check", true, "refuse writes without a token, and stale ones")
-	_ = fs.Parse(args) // it ends the process
+	_ = fs.Parse(args) // an error ends the process
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := serveStock(ctx, *listen, *coupons, *checked)
 	stop()
@@ -50,7 +50,7 @@ func serveStock(ctx context.Context, address string, coupons int64, checked bool
 	return serve(ctx, address, mux)
 }
 
-// guarded refuses requests with a stale token or none, and makes older tokens stale.
+// guarded refuses requests with a stale token or none; an accepted token makes older ones stale.
 func (s *stock) guarded(h http.HandlerFunc) http.Handler {
 	if s.guard == nil {
 		return h
@@ -100,7 +100,7 @@ func (s *stock) write(w http.ResponseWriter, r *http.Request) {
 		s.left.Store(left)
 		return
 	}
-	// The token is checked again, and now nothing comes between the check and the write.
+	// Do checks the token again, and no other write comes between this check and the write.
 	token, _ := strconv.ParseUint(r.Header.Get(fence.Header), 10, 64) // guarded has parsed it
 	err = s.guard.Do("coupons", token, func() error { s.left.Store(left); return nil })
 	if err != nil {

@@ -1,6 +1,6 @@
 // Command fencedfile adds a line to a shared file under a lock. It reads the file,
 // thinks, and writes it back with the line added. A writer that thinks past the
-// end of its lease, because it is paused or does not look, has been overtaken by
+// end of its lease, because it is paused or does not check, may be overtaken by
 // another writer. The file remembers the highest token and refuses the late write.
 package main
 
@@ -41,7 +41,7 @@ func main() {
 		if i.Number == 1 {
 			w.pause = *pause
 		} else if *pause > 0 {
-			time.Sleep(*pause / 4) // the first writer reads first
+			time.Sleep(*pause / 4) // so that the first writer reads first
 		}
 		return w.addLine(ctx)
 	})

@@ -17,7 +17,7 @@ import (
 // timeout bounds the waits of a test.
 const timeout = 30 * time.Second
 
-// workerArg makes the test binary a worker.
+// workerArg is the argument that makes the test binary a worker.
 const workerArg = "integration-worker"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rounds is how often a worker is killed.
+// rounds returns how often a worker is killed.
 func rounds() int {
 	if os.Getenv("LOCKBENCH_LONG") == "1" {
 		return 20
@@ -39,8 +39,8 @@ func rounds() int {
 	return 2
 }
 
-// TestIntegrations runs each integration in two processes on one Redis. A job
-// takes longer than the TTL. The process at work is killed, and the other goes on.
+// TestIntegrations runs each integration in two processes on one Redis. A job takes
+// longer than the TTL. The process at work is killed, and the other must continue.
 func TestIntegrations(t *testing.T) {
 	plugins, err := filepath.Abs("../../bin")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestIntegrations(t *testing.T) {
 	}
 }
 
-// application is one integration's two processes.
+// application is the two processes of one integration.
 type application struct {
 	name    string
 	args    []string
@@ -87,10 +87,10 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // the process may have ended already
 		_ = cmd.Wait()
 	})
-	a.await(t, from, "ready") // before that SIGTERM would just end it
+	a.await(t, from, "ready") // earlier, SIGTERM would just end it
 	return cmd
 }
 
@@ -98,7 +98,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 func (a *application) play(t *testing.T) {
 	for round := range rounds() {
 		from := len(a.lines(t))
-		// A job whose end was seen ran longer than the TTL, and undisturbed.
+		// A job that has ended ran longer than the TTL, and was not disturbed.
 		ended := a.await(t, from, "end")
 		pid := a.await(t, ended.at+1, "start").pid
 		for i, w := range a.workers {
@@ -109,7 +109,7 @@ func (a *application) play(t *testing.T) {
 			if err := w.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = w.Wait() // it was killed
+			_ = w.Wait() // the process was killed
 			a.await(t, len(a.lines(t)), "start")
 			a.workers[i] = a.start(t)
 		}
@@ -130,12 +130,12 @@ func (a *application) play(t *testing.T) {
 	a.check(t)
 }
 
-// line is a line of the journal: an action, and the worker that did it.
+// line is a line of the journal: what happened, and in which worker.
 type line struct {
 	what  string
 	pid   int
 	token uint64
-	at    int // its number in the journal
+	at    int // the line's number in the journal
 }
 
 func (a *application) lines(t *testing.T) (all []line) {
@@ -154,7 +154,7 @@ func (a *application) lines(t *testing.T) (all []line) {
 	return all
 }
 
-// await returns the first line of a kind after the first from lines.
+// await waits for, and returns, the first line of a kind after the first from lines.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -169,8 +169,8 @@ func (a *application) await(t *testing.T, from int, what string) line {
 	return line{}
 }
 
-// check fails if two jobs overlap or tokens fall. A job without an end is allowed
-// only for a killed process, and another process must have begun it again.
+// check fails if two jobs overlap or tokens fall. A job without an end is allowed only
+// if its process was killed, and another process must have started the job again.
 func (a *application) check(t *testing.T) {
 	t.Helper()
 	var at *line
@@ -195,7 +195,7 @@ func (a *application) check(t *testing.T) {
 			done++
 		}
 		if l.what == "start" && l.token != 0 {
-			if l.token < last || l.token == last && a.name != "gocron-elector" { // a term runs many jobs
+			if l.token < last || l.token == last && a.name != "gocron-elector" { // a term has many jobs
 				t.Errorf("token %d after %d", l.token, last)
 			}
 			last = l.token

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// ttl is shorter than a job takes, so that a lock without renewals would be
-	// granted twice.
+	// ttl is shorter than a job takes, so that a lock that is not renewed would
+	// be granted twice.
 	ttl = time.Second
 	// jobTime is how long a job takes.
 	jobTime = 2500 * time.Millisecond
@@ -32,15 +32,15 @@ const (
 	interval = time.Second
 )
 
-// worker is a process of an application. It writes a line into journal when
-// it is ready, when a job starts and when it ends. Each line has its process
-// id, then the token, or 0 if the job does not get it.
+// worker is a process of an application. It writes a line into journal when it
+// is ready, and when a job starts or ends. Each line has the process id, then
+// the token, or 0 if the job does not get the token.
 type worker struct {
 	client  *core.Client
 	journal *os.File
 }
 
-// loops are the actions of a worker, by the name of the integration, until ctx ends.
+// loops has, for each integration, what a worker does until ctx ends.
 var loops = map[string]func(ctx context.Context, w *worker) error{
 	"gocron-locker":  withLocker,
 	"gocron-elector": withElector,
@@ -107,7 +107,7 @@ func withElector(ctx context.Context, w *worker) error {
 			w.job(ctx, token)
 		}
 	})
-	resign() // the jobs have ended
+	resign() // now that the jobs have ended
 	if waited := elector.Wait(); err == nil {
 		err = waited
 	}

@@ -1,6 +1,6 @@
-// Command leadertask has one leader among its instances do a piece of work
-// at every tick. A killed leader is replaced at once if its plugin outlives
-// it, and after the TTL if its whole machine is gone.
+// Command leadertask has one leader among its instances, which does a piece of
+// work at every tick. A killed leader is replaced at once if its plugin
+// outlives it, and after the TTL if its whole machine is gone.
 package main
 
 import (
@@ -40,7 +40,7 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 	defer watching.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if i.Recorder != nil { // metrics are asked for
+	if i.Recorder != nil { // if --metrics is given
 		watching.Go(func() { i.Follow(ctx, e) })
 	}
 	if i.Recorder != nil && i.Number == 1 { // one observer is enough for a process
@@ -54,7 +54,7 @@ func run(ctx context.Context, i app.Instance, election string, tick, ttl time.Du
 }
 
 // fit returns the least TTL that the backend supports and that is not below
-// ttl. A server's bounds are known once it has answered.
+// ttl. A server's limits are known only once it has answered.
 func fit(ctx context.Context, i app.Instance, ttl time.Duration) (time.Duration, error) {
 	for i.Client.Check(ctx) != nil {
 		select {

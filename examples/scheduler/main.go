@@ -1,6 +1,6 @@
-// Command scheduler runs a job at every tick, once over all instances that
-// are up, whatever their version. A blue-green deployment needs that while
-// both colours run. Package core/tick does the work.
+// Command scheduler runs a job at every tick, once among all instances that are
+// up, whatever their version. A blue-green deployment needs that while both
+// colours run. Package core/tick does the work.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/examples/internal/app"
 )
 
-// scheduler is one instance.
+// scheduler is one instance of this program.
 type scheduler struct {
 	app.Instance
 	version string
@@ -42,7 +42,7 @@ func main() {
 	})
 }
 
-// work is the job. It ends early when the lock is lost or the program must end.
+// work is the job. It ends early if the lock is lost or the program must end.
 func (s *scheduler) work(ctx context.Context, t tick.Tick) error {
 	s.say(t.At, "start token %d", t.Lease.Token())
 	select {

@@ -22,8 +22,8 @@ import (
 
 const secret = "open-sesame-4711"
 
-// withUsers turns on users: root, and one who may touch nothing but prefix. It returns
-// a client of root.
+// withUsers turns on users: root, and a user that may access only prefix. It returns a
+// client of root.
 func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client {
 	t.Helper()
 	c, ctx := plain(t, s), t.Context()
@@ -45,7 +45,7 @@ func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client 
 	return root
 }
 
-// use goes through everything once: lock, wait, observe, list.
+// use does each kind of operation once: lock, wait, observe, list.
 func use(t *testing.T, b *Backend, name string) {
 	t.Helper()
 	must(t, b.Check(t.Context()))
@@ -92,7 +92,7 @@ func TestUsers(t *testing.T) {
 		b := connect(t, o)
 		use(t, b, "jobs")
 		r := acquire(t, b, lock("long", "a"))
-		// It ends what the user has logged in so far, as time does.
+		// A change of password ends the user's earlier logins, as their expiry would.
 		_, err := root.UserChangePassword(t.Context(), "locks", secret)
 		must(t, err)
 		must(t, b.Renew(t.Context(), r))
@@ -147,7 +147,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// tryConfig opens a backend as a plugin does, and uses it.
+// tryConfig opens a backend from a configuration, as a plugin does, and uses it.
 func tryConfig(t *testing.T, cfg driver.Config) error {
 	full, err := Spec.CheckConfig(cfg)
 	if err != nil {
@@ -181,8 +181,8 @@ func TestTTLs(t *testing.T) {
 			t.Errorf("TTL %v: %v", ttl, err)
 		}
 	}
-	// A server with a long election timeout grants nothing short: that is
-	// learned by the first request too, before any Check.
+	// A server with a long election timeout grants no short TTL. The first
+	// request must learn that, even before any Check.
 	slow := start(t, &etcdserver.Options{Args: []string{"--heartbeat-interval=500", "--election-timeout=5000"}})
 	b = connect(t, on(slow))
 	r := lock("jobs", "a")
@@ -210,7 +210,7 @@ func TestTLS(t *testing.T) {
 		config.Decode(full, &o)
 		use(t, connect(t, o), "jobs")
 		full["tls_cert_file"], full["tls_key_file"] = "", ""
-		// The end of the connection may overtake the alert that explains it.
+		// The client may see the end of the connection before the TLS alert that explains it.
 		eventually(t, "the server's reason arrives", func() bool {
 			err := tryConfig(t, full)
 			if !errors.Is(err, driver.ErrNotSent) {
@@ -221,8 +221,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// authority is a certificate authority of the test's own, with one certificate
-// for servers on loopback and their clients.
+// authority is a certificate authority of the test, with one certificate for
+// servers on loopback and their clients.
 type authority struct{ file, cert, key string }
 
 func newAuthority(t *testing.T) authority {

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// TryAcquire is one Txn, and beside it a keepalive of the lease that the key is
-// put on. A refusal costs another request for the holder's TTL.
+// TryAcquire sends one Txn and, at the same time, a keepalive of the lease on
+// which it puts the key. A refusal costs another request for the holder's TTL.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.one(ctx, driver.OpAcquire, r)
 	return res.Token, res.Err
@@ -28,17 +28,17 @@ type acquisition struct {
 	b      *Backend
 	r      driver.Request
 	began  time.Time
-	again  bool // the second try
+	again  bool // this is the second try
 	entry  *entry
-	queued bool // the owner's entry is in the queue
+	queued bool // the owner already has an entry in the queue
 	value  []byte
 	lease  *lease
 	step   *txn.Step
 
-	keepalive *keepalive.Keepalive // sent beside the Txn; nil when none is needed
+	keepalive *keepalive.Keepalive // sent with the Txn; nil when none is needed
 }
 
-// acquisition prepares an acquire; its step is to be submitted.
+// acquisition prepares an acquire, whose step the caller must submit.
 func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Time) (*acquisition, error) {
 	if err := b.checkTTL(r.TTL); err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	return b.acquiring(r, l, now), nil
 }
 
-// acquiring prepares an acquire on l. A waiter goes on from its entry, which is
-// not deleted before there is an answer.
+// acquiring prepares an acquire on the lease l. A waiting owner uses its own
+// entry, which is not deleted before there is an answer.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
 	a.entry, _ = b.table.queued(r, now)
@@ -73,8 +73,8 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	return a
 }
 
-// start sends the keepalive that a grant needs, beside the Txn, so that all acquires of
-// one Txn share it. It returns a channel that is closed at the keepalive's answer.
+// start sends the keepalive that a grant needs, together with the Txn, so that all acquires
+// of one Txn share it. It returns a channel that is closed at the keepalive's answer.
 func (a *acquisition) start() <-chan struct{} {
 	a.keepalive = a.b.leases.keepalive(a.lease, a.began)
 	if a.keepalive == nil {
@@ -83,7 +83,7 @@ func (a *acquisition) start() <-chan struct{} {
 	return a.keepalive.Done
 }
 
-// txn grants the lock if no other owner has an earlier entry.
+// txn returns the step that grants the lock if no other owner has an earlier entry.
 func (a *acquisition) txn() *txn.Step {
 	s, name, e := a.b.space, a.r.Name, a.entry
 	tombstone := s.tombstone(name, a.r.Owner)
@@ -98,12 +98,12 @@ func (a *acquisition) txn() *txn.Step {
 	}
 	from, _ := a.b.table.where(e)
 	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id))
-	// A request that arrives late finds the entry on another lease, or gone.
+	// It is repeatable: a late request finds the entry on another lease, or gone.
 	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}
 }
 
 // answered records the outcome, whether or not the caller still waits. After an
-// unknown outcome the entry stays, to be deleted at its deadline.
+// unknown outcome the table keeps the entry, and deletes it at its deadline.
 func (a *acquisition) answered() {
 	s, t := a.step, a.b.table
 	granted := s.Err == nil && (s.OK || a.done())
@@ -135,7 +135,7 @@ func (a *acquisition) done() bool {
 		return a.entry.is(v.first, v.generation)
 	}
 	if !a.b.table.owns(a.entry) {
-		return false // the caller asked twice
+		return false // the caller has asked twice
 	}
 	a.step.Rev = v.first.CreateRevision
 	return true
@@ -146,7 +146,7 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 		return driver.Result{Err: err}
 	}
 	switch err := a.step.Err; {
-	case cluster.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, cluster.ErrDataLost): // nothing happened
+	case cluster.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, cluster.ErrDataLost): // nothing was done
 		a.b.leases.retire(a.lease)
 		if errors.Is(err, cluster.ErrDataLost) {
 			a.b.table.drop(a.entry)
@@ -158,7 +158,7 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 		return a.refusal(ctx)
 	}
 	if err := a.b.leases.await(ctx, a.lease, a.keepalive); err != nil {
-		// Granted, but perhaps not for the whole TTL: the caller withdraws it.
+		// It was granted, but perhaps not for the whole TTL, so the caller withdraws it.
 		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
 	}
 	return driver.Result{Token: a.entry.token()}
@@ -178,14 +178,14 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	return next.finish(ctx)
 }
 
-// refusal describes the holder of the lock, or asks once more when the holder has changed.
+// refusal returns the error that names the lock's holder, or asks once more if that has changed.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, lockStateIn(a.step.Generation, a.step.Ops)
 	held := &driver.HeldError{}
 	switch {
 	case a.step.Ops[1].GetResponseRange().GetCount() > 0:
 		return driver.Result{Err: driver.ErrWithdrawn}
-	case v.first == nil && a.queued: // the former holder is gone, and so is the entry
+	case v.first == nil && a.queued: // the former holder and the entry are both gone
 		b.table.drop(a.entry)
 	case v.first != nil && !(a.queued && a.entry.is(v.first, v.generation)):
 		held.Holder = b.holder(ctx, v)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// assumedTTLMin is claimed until a server was asked. A server with the stock
-	// election timeout of 1 s grants at least that.
+	// assumedTTLMin is claimed until a server has been asked. A server with the
+	// default election timeout of 1 s grants at least that.
 	assumedTTLMin = 2 * time.Second
 	ttlStep       = time.Second
 	ttlMax        = 24 * time.Hour
@@ -51,8 +51,8 @@ type Backend struct {
 	table   *table
 	ttls    *ttls
 
-	learning chan struct{} // holds one while a server is asked
-	server   atomic.Value  // string: its version, once that is known
+	learning chan struct{} // holds one value while a server is asked
+	server   atomic.Value  // string: the server's version, once known
 }
 
 var _ interface {
@@ -84,17 +84,17 @@ func open(o Options) (*Backend, error) {
 	b.leases = newLeases(b.cluster)
 	b.txns = txn.New(b.cluster, b.space.generation, func() {
 		opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
-		// An operator may delete the generation alone; the locks on the leases must end too.
+		// If an operator deletes only the generation's key, the locks on the leases must end too.
 		b.leases.retireAll()
 	})
 	b.watches = watch.New(b.cluster)
 	b.table = newTable(b.space, b.cluster, b.txns, b.leases, b.watches)
 	b.ttls = newTTLs(b.cluster)
-	b.cluster.Go(func() { _ = b.learn(b.cluster.Context()) }) // tried again by Check
+	b.cluster.Go(func() { _ = b.learn(b.cluster.Context()) }) // Check tries again
 	return b, nil
 }
 
-// Properties returns the claims, with what was learned from the server.
+// Properties returns the claims, completed by what was learned from the server.
 func (b *Backend) Properties() driver.Properties {
 	p := claims
 	p.Capabilities = slices.Clone(p.Capabilities)
@@ -104,9 +104,9 @@ func (b *Backend) Properties() driver.Properties {
 	return p
 }
 
-// Check asks for a write that is never done, which proves a quorum, the right to
-// write, and free space. It costs one entry of the consensus, and no revision. At
-// most every 30 s it connects to each member, to see that all are of one cluster.
+// Check sends a write that is never done. That proves a quorum, the right to write,
+// and free space. It costs one entry of the consensus, and no revision. At most every
+// 30 s it also connects to each member, to find out whether all are of one cluster.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.learn(ctx); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (b *Backend) Check(ctx context.Context) error {
 }
 
 // learn asks a server for its version and for the shortest TTL that it grants.
-// It asks until it was answered once.
+// It asks only until a server has answered.
 func (b *Backend) learn(ctx context.Context) error {
 	select {
 	case b.learning <- struct{}{}:
@@ -140,7 +140,7 @@ func (b *Backend) learn(ctx context.Context) error {
 	version := "etcd " + status.GetVersion()
 	switch {
 	case cluster.Is(err, rpctypes.ErrPermissionDenied):
-		version = "etcd" // some servers, 3.5.30 for one, show the status to root alone
+		version = "etcd" // some servers (3.5.30) show the status only to root
 	case err != nil:
 		return b.cluster.Wrap(err)
 	}
@@ -151,7 +151,7 @@ func (b *Backend) learn(ctx context.Context) error {
 	return nil
 }
 
-// Close ends connections and goroutines. Leases run on in the store.
+// Close ends connections and goroutines. Leases are not revoked.
 func (b *Backend) Close(ctx context.Context) error {
 	if err := b.cluster.Close(ctx, b.txns.Close); err != nil {
 		return fmt.Errorf("etcd: close: %w", err)

@@ -10,11 +10,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// finish waits for an operation that was sent.
+// finish waits for an operation that was sent, and returns its result.
 type finish func(ctx context.Context) driver.Result
 
-// Batch shares Txns among operations of different names, and reads and
-// keepalives among renewals. Operations of one name are done one after another.
+// Batch makes operations on different names share Txns, and renewals share
+// reads and keepalives. Operations on one name are done one after another.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	for _, wave := range waves(ops) {
@@ -23,7 +23,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// waves are indices of ops, such that no wave has a name twice.
+// waves returns the indexes of ops in groups, such that no group has a name twice.
 func waves(ops []driver.Op) [][]int {
 	var all [][]int
 	nth := make(map[string]int, len(ops))
@@ -82,7 +82,6 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 	apart.Wait()
 }
 
-// one does a single operation.
 func (b *Backend) one(ctx context.Context, kind driver.OpKind, r driver.Request) driver.Result {
 	var results [1]driver.Result
 	b.do(ctx, []driver.Op{{Kind: kind, Request: r}}, []int{0}, results[:])
@@ -90,7 +89,7 @@ func (b *Backend) one(ctx context.Context, kind driver.OpKind, r driver.Request)
 }
 
 // Start does one operation without waiting for it; see [driver.Starter]. An operation
-// that needs more than the one Txn of an acquire or a release takes a goroutine.
+// that needs more than one Txn runs in a goroutine.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	finish, s := b.ready(ctx, op, time.Now())
 	if s == nil {
@@ -104,8 +103,8 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	b.txns.Submit(s)
 }
 
-// ready prepares op, if it is one step and needs no earlier request: the
-// generation is known and a lease is at hand.
+// ready prepares op if it is one step and needs no earlier request: the
+// generation is known and a lease exists. Otherwise it returns nil.
 func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
 	switch {
 	case b.txns.Known() == nil:

@@ -22,8 +22,8 @@ var prefixes atomic.Int64
 
 func freshPrefix() string { return fmt.Sprintf("test-%d/", prefixes.Add(1)) }
 
-// leftovers lists the keys of a prefix but those of withdrawn owners, which
-// expire by themselves.
+// leftovers returns the keys of a prefix, except tombstones of withdrawn
+// owners, which expire by themselves.
 func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	names := newSpace(prefix).names
 	resp, err := c.Get(t.Context(), names, clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -35,8 +35,8 @@ func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	return keys
 }
 
-// The library and the binary, each on a server of its own. The TTL of a lease
-// is two seconds at least, so most cases wait most of the time.
+// TestConformance tests the library and the binary, each on its own server. A
+// TTL is at least two seconds, so most cases wait most of the time.
 func TestConformance(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	for name, conform := range map[string]func(*testing.T){"library": ofLibrary, "plugin": ofPlugin} {
@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// withPassword starts a server that refuses who has no password.
+// withPassword starts a server that refuses clients without a password.
 func withPassword(t *testing.T, binary string) *servers.Server {
 	s := start(t, &etcdserver.Options{Binary: binary})
 	withUsers(t, s, "mine/")

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 )
 
-// entry is a place in the queue of a name, and is the lock once no entry is
+// entry is a place in the queue of a name. It is the lock once no entry is
 // before it. table.mu guards the fields that change.
 type entry struct {
 	name, owner, label string
@@ -20,22 +20,22 @@ type entry struct {
 	key        string
 	rev        int64           // the key's create revision; 0 until it is known
 	generation *txn.Generation // the generation in which rev counts
-	lease      *lease          // the lease that the key is on, as far as known
+	lease      *lease          // the lease that the key is on, as far as this process knows
 	unsure     bool            // the key may be on another lease, because a move had no answer
 	deadline   time.Time       // when this process deletes it
 	busy       int             // waits, acquires and renewals under way, which delay the delete
-	ending     bool            // this process is deleting it
+	ending     bool            // this process is deleting the entry
 
 	before *predecessor // the state that the last Wait left; nil while a Wait runs
-	held   bool         // it is known to be the lock
-	since  time.Time    // when that was learned
-	seenAt int64        // revision at which the key was seen last
+	held   bool         // the entry is known to be the lock
+	since  time.Time    // when held became true
+	seenAt int64        // the last revision at which the key was seen
 	watch  *watch.Watch
 }
 
 func (e *entry) who() entryKey { return entryKey{e.name, e.owner} }
 
-// token is that of the lock: revisions of the entries that come to be the lock rise.
+// token returns the lock's token. Entries become the lock in the order of their revisions.
 func (e *entry) token() uint64 { return e.generation.Token(e.rev) }
 
 // is reports whether kv, read in gen, is e's key.
@@ -43,21 +43,21 @@ func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
 
-// short reports whether e is on a lease for waiters, because it is not confirmed yet.
+// short reports whether e is still on a lease for waiters, that is, not confirmed yet.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
-// pin keeps e while an operation that asks for it runs, and for entryFor at
-// least after it. The caller holds mu.
+// pin keeps e while an operation of its owner runs, and for at least entryFor
+// after it. The caller holds mu.
 func (t *table) pin(e *entry, now time.Time) *entry {
 	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
-		e.before = nil // the process was paused, so the entry must be looked at
+		e.before = nil // the process was paused, so the entry must be read again
 	}
 	e.busy++
 	e.extend(now)
 	return e
 }
 
-// extend counts e's time anew. The lock's time counts from its last confirmation.
+// extend starts e's time anew. The time of a lock counts only from its last confirmation.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
@@ -74,9 +74,9 @@ func (t *table) unpin(e *entry, before *predecessor) {
 	t.due(e.deadline)
 }
 
-// queued returns and pins the entry of an owner that waits, or was granted the lock in
-// the queue and has not confirmed it; nil when there is none. It also returns the state
-// that the last Wait left, or nil if there is none or it is time to look at the entry.
+// queued returns and pins the entry of an owner that waits, or that was granted the lock
+// in the queue and has not confirmed it; nil if there is none. It also returns the state
+// that the last Wait left, or nil if there is none or the entry must be read again.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +90,7 @@ func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	return e, before
 }
 
-// owns reports whether e is the present entry of its owner.
+// owns reports whether e is still the entry of its owner.
 func (t *table) owns(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,7 +104,7 @@ func (t *table) known(e *entry, gen *txn.Generation, rev int64) {
 	e.generation, e.rev, e.seenAt = gen, rev, rev
 }
 
-// hold notes that e is the lock until then. The caller holds mu.
+// hold notes that e is the lock until deadline. The caller holds mu.
 func (t *table) hold(e *entry, deadline time.Time) {
 	if old := t.entries[e.who()]; old != e {
 		t.remove(old)
@@ -115,7 +115,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e, whose acquire began then, is the lock, and on l for ttl.
+// confirm notes that e is the lock, on the lease l, for ttl from began, when its acquire began.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -124,10 +124,10 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 	t.hold(e, began.Add(ttl))
 }
 
-// granted makes e the lock, as no entry is before it, and returns the grant.
-// The grant lasts as long as the waiters' lease, counted from the last sign of
-// life that the store confirmed. The owner must ask instead when little of that
-// is left, or when e lacks part of its value.
+// granted notes that e is the lock, because no entry is before it, and returns
+// the grant. The grant lasts as long as the waiters' lease, counted from the last
+// sign of life that the store confirmed. If little of that is left, or e lacks
+// part of its value, granted returns the zero Grant, and the owner must ask.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
@@ -140,8 +140,8 @@ func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	return driver.Grant{Token: e.token(), Sent: sent, For: span}
 }
 
-// moved notes that e's key is now on l. No move under way can still take it elsewhere,
-// because each move compares the lease that it leaves, and none leads back.
+// moved notes that e's key is now on the lease l. No move still under way can take the key
+// elsewhere, because each move compares the lease that it leaves, and none leads back.
 func (t *table) moved(e *entry, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *table) moved(e *entry, l *lease) {
 	e.lease, e.unsure = l, false
 }
 
-// notMoved notes that e's key was not moved to l, or, when unsure, may be there.
+// notMoved notes that e's key was not moved to the lease l, or if unsure, that it may be there.
 func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,15 +159,15 @@ func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	e.unsure = e.unsure || unsure
 }
 
-// where returns the lease that e is on, and whether it may be on another one.
+// where returns the lease that e is on. unsure says that e may be on another one.
 func (t *table) where(e *entry) (l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return e.lease, e.unsure
 }
 
-// beginRenewal keeps e from ending until endRenewal. It
-// returns false when its time is over, or it is being deleted.
+// beginRenewal keeps e from ending until endRenewal. It returns false if e's
+// time is over or e is being deleted.
 func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,7 +179,7 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 }
 
 // endRenewal ends what beginRenewal began. deadline and rev are those of a successful
-// renewal, else zero.
+// renewal, and otherwise zero.
 func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +190,7 @@ func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.due(e.deadline)
 }
 
-// shorten makes e, which was renewed, end sooner.
+// shorten makes e end at deadline, earlier than it was renewed for.
 func (t *table) shorten(e *entry, deadline time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,15 +198,15 @@ func (t *table) shorten(e *entry, deadline time.Time) {
 	t.due(deadline)
 }
 
-// end keeps e from being renewed while it is deleted.
+// end marks e as being deleted, so that it is not renewed.
 func (t *table) end(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.ending = true
 }
 
-// ended notes the result of a delete. Unless e is certainly gone and stays
-// away, it is deleted at its deadline, and again and again from then on.
+// ended notes the result of a delete. Unless e is certainly gone for good, it
+// is deleted again at its deadline, and repeatedly after that.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,8 +224,8 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// withdrawing is end for an owner that may be unknown here; e is nil then. put
-// reports whether its key is known to have been created.
+// withdrawing is like end, for an owner whose entry may be unknown here; then e
+// is nil. put reports whether the entry's key is known to have been created.
 func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,7 +236,7 @@ func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	return e, e.rev != 0
 }
 
-// left returns how long e still lives.
+// left returns how long it is until e's deadline.
 func (t *table) left(e *entry, now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,7 +244,7 @@ func (t *table) left(e *entry, now time.Time) time.Duration {
 }
 
 // verify reads which of entries are still in the store. It returns those that
-// are not, and the revision at which the others were there.
+// are gone, and the revision at which it saw the others.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))

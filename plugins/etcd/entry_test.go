@@ -16,9 +16,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestKeysAreUsedAgain: whoever takes a lock, and however often, its lease is on
-// one key. Each other key would stay in the server's index until it
-// compacts, and be met by every acquire.
+// TestKeysAreUsedAgain checks that the lease of a lock is always on the same
+// key, whichever owner takes it and however often. Each other key would stay in
+// the server's index until it compacts, and every acquire would read it.
 func TestKeysAreUsedAgain(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -45,9 +45,9 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEntryOfALateProcess: an owner whose process did not run until its entry's
-// time was over has one entry, which goes with it. A second one would have left
-// the first in everybody's way, on a lease that other waiters renew.
+// TestEntryOfALateProcess checks an owner whose process did not run until its entry's time
+// was over. The owner must have one entry, which its withdrawal deletes. A second entry
+// would have left the first in the way of all others, on a lease that other waiters renew.
 func TestEntryOfALateProcess(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -72,14 +72,14 @@ func TestEntryOfALateProcess(t *testing.T) {
 	if n := left(); n != 2 {
 		t.Errorf("%d entries of a holder and a waiter", n)
 	}
-	must(t, b.Withdraw(t.Context(), r.Name, r.Owner)) // it gives up
+	must(t, b.Withdraw(t.Context(), r.Name, r.Owner)) // the owner gives up
 	if n := left(); n != 1 {
 		t.Errorf("%d entries of a holder are left", n)
 	}
 }
 
-// TestEntriesAreUsedAgain: hosts that contend for a lock have the same keys in its
-// queue each time.
+// TestEntriesAreUsedAgain checks that hosts that contend for a lock use the same
+// keys in its queue each time.
 func TestEntriesAreUsedAgain(t *testing.T) {
 	const hosting, rounds = 3, 20
 	s := start(t, nil)
@@ -98,7 +98,7 @@ func TestEntriesAreUsedAgain(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				<-time.After(time.Millisecond) // others come to wait
+				<-time.After(time.Millisecond) // meanwhile others enter the queue
 				if err := lease.Release(t.Context()); err != nil && !errors.Is(err, core.ErrIndeterminate) {
 					t.Error(err)
 				}
@@ -126,8 +126,8 @@ func TestEntriesAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEntryOfAnEarlierProcess: a waiter whose process was replaced is granted the lock
-// when the entry that it had has ended, which nothing renews.
+// TestEntryOfAnEarlierProcess checks that a waiter whose process was replaced is
+// granted the lock after its old entry, which no process renews, has ended.
 func TestEntryOfAnEarlierProcess(t *testing.T) {
 	s := start(t, nil)
 	other, before := connect(t, on(s)), connect(t, on(s))
@@ -151,7 +151,7 @@ func TestEntryOfAnEarlierProcess(t *testing.T) {
 	}
 }
 
-// TestWithdrawOfOneOnly: a withdrawal ends what that owner has, also by a process that does not know of the grant too, and nobody else's lock.
+// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only its owner's lock.
 func TestWithdrawOfOneOnly(t *testing.T) {
 	s := start(t, nil)
 	b, stranger := connect(t, on(s)), connect(t, on(s))
@@ -174,11 +174,11 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 		t.Errorf("after the withdrawal: %+v, %v", h, err)
 	}
 	third := acquire(t, b, lock("jobs", "d"))
-	must(t, stranger.Release(t.Context(), third)) // read first, then released
+	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
-// TestWithdrawBehindMany: what an owner has put without an answer is deleted, however
-// many stand before it.
+// TestWithdrawBehindMany checks that a waiting owner's entry whose put got no answer
+// is deleted, however many entries are before it.
 func TestWithdrawBehindMany(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)
@@ -198,8 +198,8 @@ func TestWithdrawBehindMany(t *testing.T) {
 	}
 }
 
-// TestOldDeleteIsNoLoss: a member that is behind reports to a new watch the delete
-// of the key's lease before this one.
+// TestOldDeleteIsNoLoss checks a member that is behind, and reports to a new watch
+// the delete of the key's previous lease.
 func TestOldDeleteIsNoLoss(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	r := acquire(t, b, lock("jobs", "a"))

@@ -16,9 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// FuzzConfig: whatever a configuration says, it is refused in words that do
-// not show a password, or names members that can be dialled, all with TLS or
-// none.
+// FuzzConfig checks that any configuration is refused in words that show no
+// password, or names members that can be dialled, all of them with TLS or none.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=http://u:hush-hush@db:2379", "")
 	f.Add("address=a:1,https://b:1\ntls_insecure=1\nprefix=\xff", "hush-hush")
@@ -42,8 +41,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzNeedle: no error about a configuration shows a password, wherever in it
-// somebody wrote it.
+// FuzzNeedle checks that no error about a configuration shows a password,
+// wherever in it the password was written.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		_, err := configured(cfg)
@@ -51,7 +50,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does what opening does before it makes a client.
+// configured does what Open does before it makes a client.
 func configured(cfg driver.Config) (Options, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {
@@ -63,8 +62,8 @@ func configured(cfg driver.Config) (Options, error) {
 	return o, err
 }
 
-// FuzzRecord: every lease and queue entry is read as it was written, and of a value
-// that was not, nothing is believed.
+// FuzzRecord checks that the value of every lease and queue entry is read as it was
+// written, and that any other value is rejected.
 func FuzzRecord(f *testing.F) {
 	f.Add("o-2", "label", []byte("value"), []byte{recordVersion, 0, 1, 'l', 0xff})
 	f.Add("", "", []byte{}, []byte{})
@@ -87,8 +86,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzHolder: whatever key and value stand under a name, somebody holds it,
-// and under that name.
+// FuzzHolder checks that under any key and value below a name, the lock has a
+// holder, and that the holder has that name.
 func FuzzHolder(f *testing.F) {
 	f.Add("jobs", "ha", []byte{recordVersion, 1, 'o', 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
 	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)

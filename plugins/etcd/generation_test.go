@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestSameRevisionOfTwoGenerations: after a loss of data another owner's lease is on
-// the same key with the same create revision. Nothing that a holder of before
-// does meets it.
+// TestSameRevisionOfTwoGenerations checks a loss of data after which another owner's
+// lease is on the same key with the same create revision. No operation of an earlier
+// holder may affect it.
 func TestSameRevisionOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)
@@ -49,7 +49,7 @@ func TestSameRevisionOfTwoGenerations(t *testing.T) {
 		"renew":    func() error { return old.Renew(t.Context(), before) },
 		"break":    func() error { return old.Break(t.Context(), "jobs", before.Token) },
 	} {
-		old.table.adopt(g) // each of them may have learned that it is gone
+		old.table.adopt(g) // an earlier operation may have removed it
 		isNotHeld(t, do())
 		if h, err := fresh.Inspect(t.Context(), "jobs"); err != nil || h.Owner != "b" || h.Token != now.Token {
 			t.Fatalf("after the %s of before: %+v, %v", what, h, err)

@@ -23,8 +23,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// waitsFor has r wait behind a holder of b's own, which releases, and returns it with the
-// token of its grant.
+// waitsFor lets r wait behind another holder on b, which then releases. It returns r with
+// the token of its grant.
 func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	holder := acquire(t, b, lock(r.Name, "before-"+r.Owner))
@@ -39,9 +39,9 @@ func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// TestGrantOfTheQueue: the end of the lock is the grant of the next, who is not told
-// more than its entry's lease has left, with the value and the label of its wait; at its
-// first renewal it is moved to a lease of its TTL, its token stays.
+// TestGrantOfTheQueue checks that the end of the lock is the grant to the next waiter. The
+// grant must not last longer than the lease of the waiter's entry, and has the value and
+// label of its wait. The first renewal moves the lock to a lease of its TTL; the token stays.
 func TestGrantOfTheQueue(t *testing.T) {
 	s := start(t, nil)
 	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
@@ -76,12 +76,12 @@ func TestGrantOfTheQueue(t *testing.T) {
 		t.Errorf("asking again: %v", err)
 	}
 	must(t, b.Release(t.Context(), next))
-	isNotHeld(t, b.Release(t.Context(), next)) // a second time
+	isNotHeld(t, b.Release(t.Context(), next)) // releases it a second time
 }
 
-// TestNoQuestion: a waiter is told by the end of the entry before it that it holds the
-// lock, also when others were before that when it came and that one knew of others; and
-// when one before it gives up it asks, and waits on.
+// TestNoQuestion checks that a waiter knows by the end of the entry before it that it
+// holds the lock, even if others were before that entry when the waiter came. When the
+// entry before it only gives up, the waiter asks and goes on waiting.
 func TestNoQuestion(t *testing.T) {
 	s := start(t, nil)
 	var reads atomic.Int64
@@ -101,14 +101,14 @@ func TestNoQuestion(t *testing.T) {
 		go func() {
 			r := lock("jobs", fmt.Sprint("o", i))
 			g, err := b.Wait(t.Context(), r, 20*time.Second)
-			if r.Token = g.Token; err != nil && t.Context().Err() == nil { // o3 waits until the end
+			if r.Token = g.Token; err != nil && t.Context().Err() == nil { // o3 waits to the test's end
 				t.Errorf("waiter %d: %v", i, err)
 			}
 			grants <- r
 		}()
 		eventually(t, "it waits", func() bool {
 			h, err := other.Inspect(t.Context(), "jobs")
-			return err == nil && h.Waiters == i+1 && watchers(t, s) >= watched+2 // else the next one may come before its watches
+			return err == nil && h.Waiters == i+1 && watchers(t, s) >= watched+2 // its watches are open
 		})
 	}
 	before := reads.Load()
@@ -129,7 +129,7 @@ func TestNoQuestion(t *testing.T) {
 		}
 		return next
 	}
-	first := ends(holder, "o0", 0, 1) // which knows of nobody who came before it was the next
+	first := ends(holder, "o0", 0, 1) // no mark: o0 came when the holder had the lock
 	second := ends(ends(first, "o1", 1, 2), "o2", 1, 2)
 	must(t, other.Withdraw(t.Context(), "jobs", "o3"))
 	eventually(t, "the one behind it asks", func() bool { return reads.Load()-before > 1 })
@@ -151,9 +151,9 @@ func TestNoQuestion(t *testing.T) {
 	}
 }
 
-// TestEntryDeletedByHand: a waiter whose entry an operator has deleted, or whose lease was
-// revoked, takes the end of the entry before it for no grant; the one behind it holds the
-// lock. The operator and the release come right after each other.
+// TestEntryDeletedByHand deletes a waiter's entry as an operator would, or revokes its lease.
+// The waiter must not take the end of the entry before it as a grant, because the waiter behind
+// it then has the lock. The operator's change and the release come right after each other.
 func TestEntryDeletedByHand(t *testing.T) {
 	s := start(t, nil)
 	operator := plain(t, s)
@@ -200,7 +200,7 @@ func TestEntryDeletedByHand(t *testing.T) {
 	}
 }
 
-// entryOf is what b has of r, with its watch.
+// entryOf returns b's entry of r if it is watched, else nil.
 func entryOf(b *Backend, r driver.Request) *entry {
 	b.table.mu.Lock()
 	defer b.table.mu.Unlock()
@@ -210,7 +210,7 @@ func entryOf(b *Backend, r driver.Request) *entry {
 	return nil
 }
 
-// watchers are how many watches the server has.
+// watchers returns how many watches the server has.
 func watchers(t *testing.T, s *servers.Server) int {
 	t.Helper()
 	page, err := http.Get("http://" + s.Addr() + "/metrics")
@@ -225,8 +225,8 @@ func watchers(t *testing.T, s *servers.Server) int {
 	return n
 }
 
-// TestStorm: 32 processes that want one lock and end at random moments never hold it
-// two at a time.
+// TestStorm checks that of 32 processes that compete for one lock and end at random
+// moments no two hold it at a time.
 func TestStorm(t *testing.T) {
 	s := start(t, nil)
 	backendtest.Storm(t, func() (driver.Backend, error) { return Open(&Options{Address: []string{s.Addr()}}) }, 20*time.Second,

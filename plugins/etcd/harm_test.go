@@ -19,9 +19,9 @@ func TestHarmToAWaiter(t *testing.T) {
 	backendtest.HarmToAWaiter(t, h, connect(t, on(s)))
 }
 
-// The connections of a waiter are cut, or the store is paused, between the release and
-// what tells of it. Who is told in time has the lock from the queue; who is not asks, and
-// never is a grant longer than what the store keeps.
+// A waiter's connections are cut, or the store is paused, between the release and the
+// event that reports it. A waiter that is told in time has the lock from the queue; one
+// that is not asks. A grant must never be longer than the store keeps the lock.
 func TestWatchLostAtTheRelease(t *testing.T) {
 	s := start(t, nil)
 	p, err := inject.NewProxy(s.Addr())
@@ -38,11 +38,11 @@ func TestWatchLostAtTheRelease(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			b := connect(t, Options{Address: []string{p.Addr()}})
 			holder, r := acquire(t, other, lock(what, "first")), lock(what, "next")
-			must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond))) // what the harm cuts is not the answer to this
+			must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond))) // so that no harm cuts its answer
 			got := make(chan driver.Grant, 1)
 			go func() {
 				g, err := b.Wait(t.Context(), r, 20*time.Second)
-				if err != nil && !errors.Is(err, driver.ErrUnavailable) { // a cut request
+				if err != nil && !errors.Is(err, driver.ErrUnavailable) { // not just a cut request
 					t.Error(err)
 				}
 				got <- g

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestTwoClusters: addresses that lead to two clusters, be it a list of both or one
-// name, have nothing granted, which Check says, too.
+// TestTwoClusters checks addresses that lead to two clusters, as a list of both or
+// as one name. No lock may be granted, and Check must say so.
 func TestTwoClusters(t *testing.T) {
 	one, two := start(t, nil), start(t, nil)
 	for what, o := range map[string]Options{
@@ -42,7 +42,7 @@ func TestTwoClusters(t *testing.T) {
 	}
 }
 
-// warnings counts those of two servers.
+// warnings counts the warnings about two servers.
 type warnings struct{ two atomic.Int64 }
 
 func (w *warnings) Write(line []byte) (int, error) {
@@ -52,10 +52,10 @@ func (w *warnings) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestOtherClusterIsNotUsed: leases go on where they are when the member that was
-// used is gone, and the next one in the list is of another cluster.
+// TestOtherClusterIsNotUsed checks that leases are not moved when the member in
+// use is gone and the next one in the list belongs to another cluster.
 func TestOtherClusterIsNotUsed(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // most of its time is waiting
 	members, _ := three(t)
 	other := start(t, nil)
 	must(t, other.Stop())

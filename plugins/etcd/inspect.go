@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Inspect reads through the consensus, then asks for the TTL of the lease.
+// Inspect reads the lock through the consensus, and then asks for the TTL of its lease.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	v, err := b.readLock(ctx, name)
 	if err != nil {
@@ -23,7 +23,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.holder(ctx, v), nil
 }
 
-// holder describes the holder of the lock, or returns the zero Holder when there is none.
+// holder returns the holder of the lock, or the zero Holder if there is none.
 func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	if v.first == nil {
 		return driver.Holder{}
@@ -41,13 +41,13 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	}
 	left, err := b.ttls.left(ctx, v.first.Lease)
 	if err != nil {
-		left = time.Second // held for an unknown time: ask again soon
+		left = time.Second // the lock is held for an unknown time, so ask again soon
 	}
 	h.TTL = left
 	return h
 }
 
-// unreadable is the owner of a key that another program has put there.
+// unreadable stands for the owner of a key that another program has put.
 const unreadable = "?"
 
 // ownerOf returns the owner that put an entry.
@@ -59,7 +59,7 @@ func ownerOf(kv *mvccpb.KeyValue) string {
 	return rec.owner
 }
 
-// entries reads the oldest entries of name: the first is the lock.
+// entries returns an operation that reads the oldest entries of name. The first is the lock.
 func entries(s space, name string, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -68,9 +68,9 @@ func entries(s space, name string, limit int64) *pb.RequestOp {
 	})
 }
 
-// probe is an acquire that never takes place, because no key was created before
-// the first revision. The servers check all that they check for a put, rights
-// and space, and take it through the consensus, but write nothing.
+// probe returns an acquire that is never done, because no key was created
+// before the first revision. The servers check rights and space as for a real
+// put, and send it through the consensus, but write nothing.
 func probe(s space) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(s.tombstones, -1)},
@@ -78,12 +78,12 @@ func probe(s space) *pb.TxnRequest {
 	}
 }
 
-// lockState is what entries found first among what was read of a name.
+// lockState is what a read by entries has found of a name.
 type lockState struct {
 	generation *txn.Generation  // the generation in which it was read
-	rev        int64            // the store's revision then; not set by lockStateIn
+	rev        int64            // the store's revision at that time; not set by lockStateIn
 	first      *mvccpb.KeyValue // the lock; nil when there is no holder
-	entries    int              // number of entries, with the first one
+	entries    int              // number of entries, including the first
 }
 
 func lockStateIn(gen *txn.Generation, ops []*pb.ResponseOp) lockState {
@@ -99,7 +99,7 @@ func lockStateIn(gen *txn.Generation, ops []*pb.ResponseOp) lockState {
 	return v
 }
 
-// readLock reads the holder and the waiters of name.
+// readLock reads the holder of name, and the number of its entries.
 func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) {
 	resp, gen, err := b.txns.Read(ctx, entries(b.space, name, 1))
 	if err != nil {
@@ -110,11 +110,11 @@ func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) 
 	return v, nil
 }
 
-// listPage is how many keys are read at a time. That many of the largest values
-// fit into an answer.
+// listPage is how many keys are read at a time. That many keys with the largest
+// values fit into one answer.
 const listPage = 48
 
-// List reads a page at a time, and may miss a change made meanwhile.
+// List reads one page at a time, and may miss a change made between two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	from := b.space.names + prefix
 	end := txn.Beyond(from)
@@ -146,8 +146,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break reads who holds the lock, then deletes that entry, if the token is still the
-// same.
+// Break reads who holds the lock, and then deletes that holder's entry if it has the token.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	v, err := b.readLock(ctx, name)
 	if err != nil {
@@ -161,12 +160,12 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 		Success: []*pb.RequestOp{txn.Delete(string(v.first.Key))},
 		Failure: []*pb.RequestOp{entries(b.space, name, 1)},
 	}}
-	s.Done = func() bool { return true } // the entry is gone, and was there before
+	s.Done = func() bool { return true } // an earlier try has deleted the entry
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
 }
 
-// Proclaim is one Txn. The entry's lease and create revision stay.
+// Proclaim sends one Txn. The entry keeps its lease and create revision.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	e, err := b.known(ctx, r)
 	if err != nil {
@@ -186,8 +185,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.finish(ctx, s)
 }
 
-// Observe is woken by a watch of the name's entries, and reads after each
-// event. So it reports the present, and compaction cannot hide an end from it.
+// Observe watches the name's entries, and reads the lock after each event. So
+// it reports the present state, and compaction cannot hide the end of a lease.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	told := make(chan struct{}, 1)
 	all := b.space.entries(name)

@@ -14,18 +14,18 @@ import (
 //	P|b N|O     the tombstone of O, which was withdrawn from N and is refused
 //	P|e         the base of tokens
 //
-// The entry of N with the lowest create revision is the lock, and its revision makes
-// the token; the others wait, in the order of theirs.
+// The entry of N with the lowest create revision is the lock, and that revision
+// makes the token. The other entries wait, in the order of their create revisions.
 //
-// Valid UTF-8 never contains 0xFF, so that prefixes and names need no escaping:
-// no two of them collide, and a scan of one name never meets another. Comparing
-// a create revision compares owner and token in one, within a generation: see
-// txn.Step.In.
+// Valid UTF-8 never contains 0xFF, so prefixes and names need no escaping: no
+// two of them collide, and a scan of one name never meets another name. Within
+// a generation, comparing a create revision compares owner and token at once;
+// see txn.Step.In.
 //
 // Note: the owner, which is different for each grant, is not part of the keys
 // of entries. The server keeps deleted keys in its index until it compacts, and
-// a Txn that asks whether N is free would look at each. A lock taken a hundred
-// times a second would be slow within minutes.
+// a Txn that asks whether N is free would read each of them. A lock taken a
+// hundred times a second would become slow within minutes.
 const (
 	separator   = "\xff"
 	kindFree    = "h"
@@ -40,8 +40,8 @@ func newSpace(prefix string) space {
 	return space{names: own + "n", tombstones: own + "b", generation: own + "e"}
 }
 
-// free is the key of an entry that is put where there is no other, waiting that of
-// one behind others; entries is what all entries of a name begin with.
+// free returns the key of an entry that is put when there is no other. waiting returns the
+// key of an entry put behind others. entries returns the prefix of all entries of a name.
 func (s space) free(name string) string        { return s.entries(name) + kindFree }
 func (s space) waiting(name, id string) string { return s.entries(name) + kindWaiting + id }
 func (s space) entries(name string) string     { return s.names + name + separator }
@@ -57,8 +57,8 @@ func (s space) nameOf(key string) string {
 }
 
 // record is the content of an entry's value: a version byte, then owner and
-// label, each behind its length, then the published value. Each grant's record
-// is unique, because its owner is.
+// label, each after its length, then the published value. Each grant's record
+// is unique because its owner is.
 type record struct {
 	owner string
 	label string

@@ -11,18 +11,18 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// lease is an etcd lease that the keys of one purpose share. Its fields from
-// acked on are guarded by leases.mu.
+// lease is an etcd lease that keys of one purpose share. Its fields from acked
+// on are guarded by leases.mu.
 type lease struct {
 	id int64
 	purpose
 
-	acked   time.Time // when its last acknowledged keepalive, or its grant, was sent
-	retired bool      // is not renewed any more
-	load    int       // keys that were put on it
+	acked   time.Time // when its grant, or its last acknowledged keepalive, was sent
+	retired bool      // it is no longer renewed
+	load    int       // number of keys put on it
 }
 
-// purpose is the use of a lease: for locks of one TTL, for waiters, or for tombstones.
+// purpose says what a lease is for: locks of one TTL, waiters, or tombstones.
 type purpose struct {
 	ttl time.Duration
 	use role
@@ -36,14 +36,14 @@ const (
 	tombstones
 )
 
-// maxLoad is how many keys share a lease. The server deletes them all at once
-// when the lease ends with its host, and does nothing else meanwhile.
+// maxLoad is how many keys may share a lease. When the lease ends with its host,
+// the server deletes them all at once, and does nothing else in that time.
 const maxLoad = 1024
 
 const (
-	// tombstoneFor is how long a withdrawn owner is refused at least, tombstoneUse
-	// how long tombstones are put on one lease, which is never renewed, and
-	// maxTombstones how many.
+	// tombstoneFor is for how long, at least, a withdrawn owner is refused.
+	// Tombstones are put on one lease, which is never renewed, for at most
+	// tombstoneUse, and at most maxTombstones of them.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -51,30 +51,30 @@ const (
 
 var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 
-// leases hands out the shared leases, one at a time for each purpose.
+// leases hands out the shared leases. For each purpose one lease at a time is in use.
 //
-// Sharing saves the consensus entry of a LeaseGrant for each lock, and makes one
-// keepalive renew many locks. What it would break is put right thus:
-//   - A key that is put late in the life of its lease would live shorter. So a
-//     keepalive goes out beside the Txn of every acquire, one for all that share
-//     it, and counts from its sending.
+// Sharing saves the consensus entry of a LeaseGrant for each lock, and lets one
+// keepalive renew many locks. It would break three things, which are solved as follows:
+//   - A key that is put late in the life of its lease would end too early. So
+//     a keepalive is sent together with the Txn of every acquire, one for all
+//     that share the Txn, and the TTL counts from its sending.
 //   - A key whose lock is not renewed would live on with the others. So the
-//     backend deletes it at its own deadline (table.run), again and again until that
-//     is confirmed.
-//   - A new process knows none of this, so it never renews a lease of an older
-//     one: it moves each lock that it is asked to renew to a lease of its own.
+//     backend deletes it at the key's own deadline (table.run), repeatedly until the
+//     delete is confirmed.
+//   - A new process knows nothing of these deadlines, so it never renews a lease of an
+//     earlier process. It moves each lock that it is asked to renew to a lease of its own.
 //
-// Waiters have a separate lease, as short as the server grants, because it
-// bounds what a lost machine costs the waiters behind it. The first renewal
-// moves the entry that has become the lock to a lease of its TTL.
+// Waiters have a separate lease, as short as the server grants, because that
+// bounds what a lost machine costs the waiters behind it. When an entry has
+// become the lock, its first renewal moves it to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
 
-	granting chan struct{} // holds one while a lease is made
+	granting chan struct{} // holds one value while a lease is made
 	mu       sync.Mutex
 	current  map[purpose]*lease
-	least    time.Duration // the shortest TTL that the server grants, as far as is known
+	least    time.Duration // the shortest TTL that the server grants, as far as known
 }
 
 func newLeases(c *cluster.Cluster) *leases {
@@ -84,7 +84,7 @@ func newLeases(c *cluster.Cluster) *leases {
 	}
 }
 
-// get returns the lease to put a key on. Leases are made one after another.
+// get returns the lease to put a key on. Only one lease is made at a time.
 func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	if l := ls.atHand(p); l != nil {
 		return l, nil
@@ -109,7 +109,7 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	return l, nil
 }
 
-// atHand returns the present lease for this purpose, or nil when one must be made.
+// atHand returns the present lease for purpose p, or nil when one must be made.
 func (ls *leases) atHand(p purpose) *lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether there is room on l. A lease that may end before the
-// keepalive arrives is not usable.
+// usable reports whether l may take another key. It may not if it is full, or
+// may end before the next keepalive arrives.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:
@@ -133,8 +133,8 @@ func (l *lease) usable(now time.Time) bool {
 	return l.load < maxLoad && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
 }
 
-// grant makes a lease that no key knows, so that an unknown outcome is harmless
-// and certain to have touched no lock.
+// grant makes a new lease. No key is on it, so an unknown outcome is harmless,
+// and certainly has changed no lock.
 func (ls *leases) grant(ctx context.Context, p purpose) (*lease, error) {
 	sent := time.Now()
 	resp, err := ls.cluster.Grant(ctx, p.ttl)
@@ -149,8 +149,8 @@ func (ls *leases) grant(ctx context.Context, p purpose) (*lease, error) {
 	return &lease{id: resp.ID, purpose: p, acked: sent}, nil
 }
 
-// learn asks the server for the shortest TTL that it grants, by a lease that is
-// given back at once.
+// learn asks the server for the shortest TTL that it grants, by making a lease
+// that it gives back at once.
 func (ls *leases) learn(ctx context.Context) error {
 	resp, err := ls.cluster.Grant(ctx, time.Second)
 	if err != nil {
@@ -167,15 +167,15 @@ func (ls *leases) setLeast(ttl time.Duration) {
 	ls.least = ttl
 }
 
-// shortest is the least TTL that the server grants, as far as is known.
+// shortest returns the least TTL that the server grants, as far as known.
 func (ls *leases) shortest() time.Duration {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.least
 }
 
-// keepalive starts a keepalive of l, unless one was acknowledged that was sent at
-// or after since: then the result is nil.
+// keepalive starts a keepalive of l. It returns nil if a keepalive that was sent
+// at or after since has already been acknowledged.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	ls.mu.Lock()
 	fresh := !l.acked.Before(since)
@@ -184,7 +184,7 @@ func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	switch {
 	case fresh:
 		return nil
-	case over: // a keepalive would stop the whole stream until the server has revoked the lease
+	case over: // a keepalive would block the whole stream until the lease is revoked
 		k := &keepalive.Keepalive{Done: make(chan struct{}), Err: keepalive.ErrGone}
 		close(k.Done)
 		return k
@@ -219,8 +219,8 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign returns when the last confirmed keepalive of l was sent. l lives for its
-// TTL from then at least.
+// sign returns when the last confirmed keepalive of l was sent. From then, l
+// lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -247,43 +247,43 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable reports whether a keepalive is the way to renew what is on l for ttl.
+// renewable reports whether a keepalive of l renews a lock on it for ttl.
 func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return !l.retired && l.purpose == purpose{ttl: ttl}
 }
 
-// alive reports whether l is renewed, as far as is known.
+// alive reports whether l is still renewed, as far as known.
 func (ls *leases) alive(l *lease) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return !l.retired
 }
 
-// unload takes a key off l.
+// unload notes that a key is no longer on l.
 func (ls *leases) unload(l *lease) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l.load--
 }
 
-// ttls asks for the remaining time of leases, and remembers it for a moment,
-// because a waiter needs only a hint, and the locks of one host share a lease.
+// ttls asks for the remaining time of leases, and remembers it for a moment. That is
+// enough, because a waiter needs only a hint, and the locks of one host share a lease.
 type ttls struct {
 	cluster *cluster.Cluster
 	known   kit.Recent[int64, expiry]
 }
 
-// expiry is a server's answer about a lease: until when it lives, and for how
-// long it was granted.
+// expiry is a server's answer about a lease: when it ends, and for how long it
+// was granted.
 type expiry struct {
 	at      time.Time
 	granted time.Duration
 }
 
 const (
-	rememberTTL = 250 * time.Millisecond // and twice that at most
+	rememberTTL = 250 * time.Millisecond // remembered for at least this, at most twice this
 	maxTTLs     = 1000
 )
 
@@ -291,8 +291,8 @@ func newTTLs(c *cluster.Cluster) *ttls {
 	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
 }
 
-// left returns whole seconds, as etcd counts, and up to one too little. It is
-// negative for a key without a lease, which another program has put there.
+// left returns the remaining time in whole seconds, as etcd counts it, and up to one second
+// too little. It is negative for a key without a lease, which another program has put.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil
@@ -304,7 +304,7 @@ func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	return max(time.Millisecond, kit.UpToMillis(time.Until(e.at))), nil
 }
 
-// of returns what is known of a lease, or asks.
+// of returns what is known of the lease id, or asks a server.
 func (t *ttls) of(ctx context.Context, id int64) (expiry, error) {
 	if e, known := t.known.Get(id); known {
 		return e, nil

@@ -10,31 +10,31 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// errDeleted is the cause in the notice of a lease that was ended from outside.
+// errDeleted is the cause in the notice of a lease that was ended by another client.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
-// young is how long a lock granted without a wait is held before its key is
-// watched. Most locks are released sooner, and a watch costs two messages. An
-// earlier loss is noticed when the watch is opened.
+// young is for how long a lock that was granted without a wait is held before
+// its key is watched. Most locks are released sooner, and a watch costs two
+// messages. An earlier loss is noticed when the watch is opened.
 const young = 20 * time.Millisecond
 
-// losses finds out which locks of a table are lost, by watches of their keys.
-// What follows feeds is guarded by table.mu.
+// losses finds out which locks of a table are lost, by watching their keys. The
+// fields after feeds are guarded by table.mu.
 type losses struct {
 	table   *table
 	feeds   kit.Feeds
 	fresh   []*entry // not watched yet, oldest first
-	suspect []*entry // watched, and to be looked for
+	suspect []*entry // watched, but must be read because they may be gone
 	looking bool
 }
 
-// add has e watched once it is old enough, unless it is being deleted then. A
-// lock that it is not known to have may be another owner's.
+// add makes sure that e is watched once it is old enough, unless e is then being deleted. It
+// ignores an e that is not known to be the lock, because the lock may be another owner's.
 func (l *losses) add(e *entry) {
 	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
 		return
 	}
-	if e.watch != nil { // since it waited, but from later on
+	if e.watch != nil { // watched since it waited, but only from a later revision on
 		l.suspect = append(l.suspect, e)
 		kit.Wake(l.table.wake)
 	} else if l.fresh = append(l.fresh, e); len(l.fresh) == 1 {
@@ -42,7 +42,7 @@ func (l *losses) add(e *entry) {
 	}
 }
 
-// addAll is add for all locks that are held.
+// addAll calls add for all entries.
 func (l *losses) addAll() {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
@@ -51,7 +51,7 @@ func (l *losses) addAll() {
 	}
 }
 
-// pause returns how long there is nothing to do. The caller holds mu.
+// pause returns for how long there is nothing to do. The caller holds mu.
 func (l *losses) pause() time.Duration {
 	switch {
 	case len(l.suspect) > 0 && !l.looking:
@@ -62,7 +62,7 @@ func (l *losses) pause() time.Duration {
 	return time.Hour
 }
 
-// work watches locks that are old enough and looks for those that may be gone.
+// work begins to watch locks that are old enough, and looks for those that may be gone.
 func (l *losses) work() {
 	t := l.table
 	t.mu.Lock()
@@ -90,7 +90,7 @@ func (l *losses) watch(e *entry) {
 	e.watch = l.table.watches.Deletes(e.key, e.seenAt, func(ev watch.Event) { l.heard(e, ev) })
 }
 
-// heard takes an event of the watch of e's key.
+// heard handles an event of the watch of e's key.
 func (l *losses) heard(e *entry, ev watch.Event) {
 	switch {
 	case ev.Changed > e.rev:
@@ -98,15 +98,15 @@ func (l *losses) heard(e *entry, ev watch.Event) {
 	case ev.Opened != 0:
 		l.table.mu.Lock()
 		defer l.table.mu.Unlock()
-		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // less: a member is behind, or the data is gone
+		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // less: a member is behind, or data is lost
 			l.suspect = append(l.suspect, e)
 			kit.Wake(l.table.wake)
 		}
 	}
 }
 
-// look reads whether suspects are still there. If that fails the stream will
-// break too, and each watch that is opened again makes its lock a suspect.
+// look reads whether suspects are still there. If the read fails, the stream
+// will break too, and each watch opened again makes its lock a suspect.
 func (l *losses) look(suspects []*entry) {
 	gone, _, err := l.table.verify(l.table.cluster.Context(), suspects)
 	if err == nil {
@@ -122,8 +122,8 @@ func (l *losses) look(suspects []*entry) {
 	kit.Wake(l.table.wake)
 }
 
-// lost announces that a lock is gone, unless this process deletes it itself. A
-// waiter notices without it.
+// lost announces that a lock is gone, unless this process is deleting it. A
+// waiter's loss is not announced, because the waiter notices it by itself.
 func (l *losses) lost(e *entry) {
 	l.table.mu.Lock()
 	own, held := e.ending, e.held
@@ -133,8 +133,8 @@ func (l *losses) lost(e *entry) {
 	}
 }
 
-// Watch pushes the loss of locks that were got through this process, and reports
-// when the store stops and begins to answer.
+// Watch reports the loss of locks that were acquired through this process, and
+// when the store stops or resumes answering.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	f := b.table.losses.feeds.Open()
 	defer f.Close()
@@ -163,7 +163,7 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	}
 }
 
-// change is the notice that the store is down, or up when down is nil.
+// change returns the notice that the store is down, or up when down is nil.
 func change(down error) driver.Notice {
 	if down == nil {
 		return driver.Notice{Kind: driver.NoticeUp}

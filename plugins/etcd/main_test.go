@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// versions are those that tests run against: the one built from
-// tools/etcd, and the one on the PATH if that is another.
+// versions runs a test on the etcd built from tools/etcd and, if it is another
+// version, on the one on the PATH.
 func versions(t *testing.T, run func(t *testing.T, binary string)) {
 	t.Run("default", func(t *testing.T) { run(t, "") })
 	path, err := exec.LookPath("etcd")
@@ -31,7 +31,7 @@ func versions(t *testing.T, run func(t *testing.T, binary string)) {
 	t.Run("PATH", func(t *testing.T) { run(t, path) })
 }
 
-// start starts a server of the test's own.
+// start starts a server for this test alone.
 func start(t testing.TB, opts *etcdserver.Options) *servers.Server {
 	t.Helper()
 	s, err := etcdserver.Start(t.Context(), opts)
@@ -49,7 +49,7 @@ func connect(t testing.TB, o Options) *Backend {
 
 func on(s *servers.Server) Options { return Options{Address: []string{s.Addr()}} }
 
-// plain returns a client of its own, as an operator has it.
+// plain returns a separate client, like that of an operator.
 func plain(t testing.TB, s *servers.Server) *clientv3.Client {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Logger: zap.NewNop()})
 	if err != nil {

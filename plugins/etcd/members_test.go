@@ -23,7 +23,7 @@ func three(t *testing.T) (servers.Nodes, Options) {
 	return members, Options{Address: members.Addrs()}
 }
 
-// leader is the index of the member that leads.
+// leader returns the index of the member that leads.
 func leader(t *testing.T, members []*servers.Server) int {
 	t.Helper()
 	found := -1
@@ -41,7 +41,7 @@ func leader(t *testing.T, members []*servers.Server) int {
 	return found
 }
 
-// sits makes b use the member at addr.
+// sits makes b use the member at addr, which must exist.
 func sits(t *testing.T, b *Backend, addr string) {
 	t.Helper()
 	if !b.cluster.Prefer("http://" + addr) {
@@ -49,8 +49,8 @@ func sits(t *testing.T, b *Backend, addr string) {
 	}
 }
 
-// TestReleaseWithFrozenMember: a host that ends while the member that it uses
-// is frozen leaves no lock behind, whose TTL may be long.
+// TestReleaseWithFrozenMember checks that a host that ends while the member
+// that it uses is frozen leaves no lock behind; the lock's TTL may be long.
 func TestReleaseWithFrozenMember(t *testing.T) {
 	members, o := three(t)
 	ill := members[(leader(t, members)+1)%3]
@@ -82,8 +82,8 @@ func TestReleaseWithFrozenMember(t *testing.T) {
 	}
 }
 
-// TestMemberWithoutAnswer: what is asked of a frozen member is asked of
-// another one, and what must not be asked twice is of unknown outcome soon.
+// TestMemberWithoutAnswer checks that requests to a frozen member go to another one. If
+// a request must not be done twice, the caller soon learns that its outcome is unknown.
 func TestMemberWithoutAnswer(t *testing.T) {
 	members, o := three(t)
 	ill := members[(leader(t, members)+1)%3]
@@ -97,7 +97,7 @@ func TestMemberWithoutAnswer(t *testing.T) {
 	if _, err := b.TryAcquire(ctx, lock("jobs", "a")); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) || ctx.Err() != nil {
 		t.Errorf("acquire from a frozen member: %v", err)
 	}
-	must(t, b.Withdraw(t.Context(), "jobs", "a")) // goes elsewhere
+	must(t, b.Withdraw(t.Context(), "jobs", "a")) // goes to another member
 	acquire(t, b, lock("jobs", "b"))
 	must(t, b.Renew(t.Context(), held))
 
@@ -108,8 +108,8 @@ func TestMemberWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestMemberWithoutLeader: what a member that has lost the others is asked for has
-// certainly not happened, and it says so at once.
+// TestMemberWithoutLeader checks a member that has lost the others. Its requests
+// have certainly not been done, and the errors say so at once.
 func TestMemberWithoutLeader(t *testing.T) {
 	peers := &etcdserver.Peers{}
 	t.Cleanup(func() { must(t, peers.Close()) })
@@ -134,17 +134,17 @@ func TestMemberWithoutLeader(t *testing.T) {
 	})
 }
 
-// rotated are the addresses of members, beginning with the one of index first.
+// rotated returns the addresses of members, beginning with the member of index first.
 func rotated(members servers.Nodes, first int) []string {
 	addrs := members.Addrs()
 	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)
 }
 
-// TestBalancer: behind one address stand members, and that to which the connection
-// leads has lost the others. It is left for one that a new connection leads to
-// before a lease ends.
+// TestBalancer checks a load balancer before several members, when the connection
+// leads to one that has lost the others. Before a lease ends, the host must change
+// to a member to which a new connection leads.
 func TestBalancer(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // most of its time is waiting
 	peers := &etcdserver.Peers{}
 	t.Cleanup(func() { must(t, peers.Close()) })
 	members, err := etcdserver.StartCluster(t.Context(), 3, &etcdserver.Options{Peers: peers})
@@ -172,7 +172,7 @@ func TestBalancer(t *testing.T) {
 	must(t, c.Close(t.Context()))
 }
 
-// acquireFree acquires and releases a lock that is free.
+// acquireFree acquires and releases a free lock.
 func acquireFree(t *testing.T, c *core.Client) error {
 	t.Helper()
 	l, err := c.Lock("free", nil)
@@ -186,8 +186,8 @@ func acquireFree(t *testing.T, c *core.Client) error {
 	return lease.Release(t.Context())
 }
 
-// TestBalancerWithLearner: a connection that leads to a learner is left for a new
-// one.
+// TestBalancerWithLearner checks that a connection that leads to a learner is
+// replaced by a new one.
 func TestBalancerWithLearner(t *testing.T) {
 	s := start(t, nil)
 	c := core.New(connect(t, Options{Address: []string{balancer(t, learner(t, s).Addr(), s.Addr())}}),
@@ -196,7 +196,7 @@ func TestBalancerWithLearner(t *testing.T) {
 	must(t, c.Close(t.Context()))
 }
 
-// learner adds one to the cluster of s.
+// learner starts a learner in the cluster of s.
 func learner(t *testing.T, s *servers.Server) *servers.Server {
 	t.Helper()
 	port, err := ports.Take(1)

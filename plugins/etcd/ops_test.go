@@ -11,12 +11,12 @@ import (
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
-// TestMaxTxnOps: a server that allows few operations in a transaction keeps the
-// leases of a host that has many more, and does everything else as well.
+// TestMaxTxnOps checks a server that allows few operations in a transaction. A
+// host with many more leases must keep them, and everything else must work too.
 func TestMaxTxnOps(t *testing.T) {
 	for _, most := range []int{64, 32, 8} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			t.Parallel() // it waits
+			t.Parallel() // most of its time is waiting
 			s := start(t, &etcdserver.Options{Args: []string{fmt.Sprint("--max-txn-ops=", most)}})
 			c := hosts(t, s, 1)[0]
 			began := time.Now()
@@ -35,7 +35,7 @@ func TestMaxTxnOps(t *testing.T) {
 					return l.Deadline().After(began.Add(12 * time.Second))
 				})
 			}
-			b := connect(t, on(s)) // it has not learned of the limit yet
+			b := connect(t, on(s)) // b does not know the limit yet
 			ops := make([]driver.Op, len(leases)+1)
 			for i := range ops {
 				ops[i] = driver.Op{Kind: driver.OpAcquire, Request: lock(fmt.Sprint("job ", i), "b")}

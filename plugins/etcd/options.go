@@ -28,14 +28,14 @@ type Connect = config.Connect
 type Options struct {
 	// Address lists the members, each as host:port, http://host:port,
 	// https://host:port or unix:///path. Requests go to any one of them, and to
-	// another when that one fails. All of them use TLS or none.
+	// another if that one fails. Either all members use TLS, or none does.
 	Address []string `key:"address" default:"127.0.0.1:2379" doc:"members: host:port, http://, https:// or unix:///path, separated by commas"`
 	Connect `request_timeout:"3s"`
-	// Prefix begins every key, so that locks of one name under two prefixes have
-	// nothing to do with each other. Valid UTF-8.
+	// Prefix begins every key, so that equal lock names under two prefixes are
+	// different locks. It must be valid UTF-8.
 	Prefix string `key:"prefix" default:"lockbench/" doc:"what every key begins with; the user needs readwrite on all that does"`
 
-	// Logger gets what is of use to an operator; slog.Default() when nil.
+	// Logger receives messages for operators; nil means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -52,8 +52,8 @@ var Spec = driver.Spec{
 	Properties: claims,
 }
 
-// complete adds the schemes of the addresses and reads the files that the
-// options name, or returns what is wrong with them.
+// complete returns the options with the schemes of the addresses added, and a source
+// for the files that they name, or an error that says what is wrong with them.
 func (o Options) complete() (Options, *config.Source, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	switch {
@@ -70,8 +70,8 @@ func (o Options) complete() (Options, *config.Source, error) {
 	return o, source, err
 }
 
-// completeAddress writes every member with its scheme, for the client takes the
-// first one's for all, and reports whether it says TLS.
+// completeAddress writes every member with its scheme, because the client would use
+// the first member's scheme for all. It reports whether the addresses ask for TLS.
 func (o *Options) completeAddress() (bool, error) {
 	o.Address = slices.Clone(o.Address)
 	secure := 0

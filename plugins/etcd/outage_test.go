@@ -17,11 +17,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestForgottenConnections: a firewall drops what comes over the connections that
-// it has forgotten, and passes new ones. No lease is lost: a new connection is
-// made long before grpc's pings find that out.
+// TestForgottenConnections has a firewall that drops everything on connections
+// that it has forgotten, and passes new ones. No lease may be lost: a new
+// connection is made long before grpc's pings notice.
 func TestForgottenConnections(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // most of its time is waiting
 	p := backendtest.NewProxy(t, start(t, nil).Addr())
 	c := core.New(connect(t, Options{Address: []string{p.Addr()}}), &core.Options{Logger: slog.New(slog.DiscardHandler)})
 	var held []*core.Lease
@@ -33,7 +33,7 @@ func TestForgottenConnections(t *testing.T) {
 		held = append(held, lease)
 	}
 	must(t, p.ForgetServer())
-	over := time.Now().Add(12 * time.Second) // of what was confirmed before
+	over := time.Now().Add(12 * time.Second) // by then, every lease renewed before this has expired
 	for i, l := range held {
 		eventually(t, "a renewal after that", func() bool {
 			if err := l.Err(); err != nil {
@@ -45,8 +45,8 @@ func TestForgottenConnections(t *testing.T) {
 	must(t, c.Close(t.Context()))
 }
 
-// TestRevokedFromOutside ends held locks behind their holder's back, by the
-// lease and by the key: Done comes with the push, not with the next renewal.
+// TestRevokedFromOutside ends held locks without their holder, by the lease or
+// by the key. Done must close with the push, not with the next renewal.
 func TestRevokedFromOutside(t *testing.T) {
 	s := start(t, nil)
 	c, operator := hosts(t, s, 1)[0], plain(t, s)
@@ -66,7 +66,7 @@ func TestRevokedFromOutside(t *testing.T) {
 		if len(kvs.Kvs) != 1 {
 			t.Fatalf("keys: %v", kvs.Kvs)
 		}
-		<-time.After(time.Duration(round%4) * 15 * time.Millisecond) // before and after it is watched
+		<-time.After(time.Duration(round%4) * 15 * time.Millisecond) // the watch may not exist yet
 		if round%2 == 0 {
 			_, err = operator.Revoke(t.Context(), clientv3.LeaseID(kvs.Kvs[0].Lease))
 		} else {
@@ -84,8 +84,8 @@ func TestRevokedFromOutside(t *testing.T) {
 	}
 }
 
-// TestMemberRestart stops each member of three once, the leader among them,
-// under a held lock and a waiter: nothing is lost.
+// TestMemberRestart stops each of three members once, including the leader,
+// while there are a held lock and a waiter. Nothing may be lost.
 func TestMemberRestart(t *testing.T) {
 	members, err := etcdserver.StartCluster(t.Context(), 3, nil)
 	servers.Keep(t, "etcd", members, err)
@@ -143,7 +143,7 @@ func TestMemberRestart(t *testing.T) {
 	}
 }
 
-// TestCompaction compacts everything under a waiter and an observer.
+// TestCompaction compacts everything while there are a waiter and an observer.
 func TestCompaction(t *testing.T) {
 	s := start(t, nil)
 	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
@@ -177,9 +177,9 @@ func TestCompaction(t *testing.T) {
 	eventually(t, "the new holder is observed", func() bool { return (<-seen).Token == next.Token })
 }
 
-// TestTokensOfTwoGenerations: a process that outlives the data of its store never
-// mixes two generations, although all that a fresh server does first has the same
-// revisions as before.
+// TestTokensOfTwoGenerations checks that a process that outlives the data of its
+// store never mixes two generations, although everything that a new server does
+// first has the same revisions as before.
 func TestTokensOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	old := connect(t, on(s))

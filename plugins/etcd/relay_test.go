@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// relayTo passes on what is said to the server at addr and what that answers, until
-// the test ends. It calls answered, from many goroutines, when the first answer to
-// a request has come; an error of it goes to the client instead of that answer.
+// relayTo starts a relay to the server at addr, which runs until the test ends.
+// When the first answer to a request has come, it calls answered, from many
+// goroutines. An error of answered goes to the client instead of the answer.
 func relayTo(t testing.TB, addr string, answered func(method string, request []byte) error) (relay string) {
 	t.Helper()
 	server, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
@@ -78,8 +78,8 @@ func pass(client grpc.ServerStream, server *grpc.ClientConn, answered func(strin
 	}
 }
 
-// balancer passes connections on to the servers at addrs, each new one to the next,
-// until the test ends.
+// balancer passes each new connection to the next of the servers at addrs, until
+// the test ends.
 func balancer(t testing.TB, addrs ...string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -114,7 +114,7 @@ func forward(client net.Conn, addr string) {
 	_, _ = io.Copy(server, client)
 }
 
-// raw leaves messages as they are.
+// raw is a codec that leaves messages as they are.
 type raw struct{}
 
 func (raw) Name() string { return "raw" }

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// Release is one Txn, after a read when an earlier process got the lock. Keep
-// is a renewal for a short time.
+// Release sends one Txn, and before it a read if an earlier process acquired
+// the lock. With Keep it is a renewal for a short time.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.keep(ctx, r)
@@ -29,7 +29,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.finish(ctx, s)
 }
 
-// releasing prepares the release of e; its step is to be submitted.
+// releasing prepares the release of e, a step that the caller must submit.
 func (b *Backend) releasing(e *entry) *txn.Step {
 	b.table.end(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -50,8 +50,8 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome turns the answer to a Txn that compares an owner's key, and looks when
-// it differs, into an error.
+// outcome returns the error of a step. Its Txn compares an owner's key, and
+// reads the lock's entries if the compare fails.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {
 	case errors.Is(s.Err, cluster.ErrDataLost):
@@ -64,15 +64,15 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Generation, s.Ops))}
 }
 
-// Withdraw is one Txn, and one more for keys that another process has put. Now
-// and then it needs a lease for the tombstone first.
+// Withdraw sends one Txn, and one more for keys that another process has put.
+// From time to time it must first make a lease for tombstones.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
 
-// withdraw puts a tombstone for the owner, whose acquire may still be on its way,
-// and deletes its entries. A store without space takes no tombstone, but deletes.
-// The lock is free then, and the error says that it may be taken once more.
+// withdraw puts a tombstone for the owner, whose acquire may still be on its way, and
+// deletes its entries. A store without space takes no tombstone, but it deletes. The
+// lock is then free, and the error says that the owner may still take it once more.
 func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
 	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
@@ -89,14 +89,14 @@ func (t *table) withdraw(ctx context.Context, name, owner string, again bool) er
 }
 
 const (
-	// maxFound is how many entries are looked through for those of an owner that an
-	// earlier process has put, and maxRecord what a deleted one may have in the answer.
+	// maxFound is the most entries that are searched for those of an owner that an earlier
+	// process has put. maxRecord bounds the bytes of a deleted record in the answer.
 	maxFound  = 100
 	maxRecord = 64 << 10
 )
 
-// undo deletes the owner's entries, after the ops of first: at once those that
-// this process knows, and then any others. Its error is native.
+// undo deletes the owner's entries, after the ops in first: at once those that
+// this process knows, and then any others. Its error is one of the client library.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -134,8 +134,8 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	return last.Err
 }
 
-// rest returns the delete of the owner's other entries that s found, besides
-// known if that was put. It is nil when there are none.
+// rest returns a step that deletes the other entries of owner that s has found,
+// all except known if put is true. It returns nil if there are none.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil
@@ -152,9 +152,9 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep shortens a lease to r.Keep. It renews the lease for that time, in whole
-// seconds and no less than the server's minimum, so that etcd ends it if this
-// process ends. Else this process deletes the key in time.
+// keep shortens a lease to r.Keep. If possible it renews the lease for that
+// time, rounded to what the server grants, so that etcd ends the lease even if
+// this process ends. Otherwise this process deletes the key in time.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	e, err := b.known(ctx, r)
@@ -177,8 +177,8 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// known returns the lock that r names. It reads it from the store if an earlier
-// process got it.
+// known returns the lock that r names. If an earlier process acquired the lock,
+// it reads the lock from the store.
 func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	if e := b.table.find(r.Name, r.Owner, r.Token); e != nil {
 		return e, nil
@@ -186,14 +186,14 @@ func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	return b.adopt(ctx, r)
 }
 
-// notHeld is the answer when a lease is known to be over.
+// notHeld returns the error for a lease that is known to be over.
 func (b *Backend) notHeld(ctx context.Context, r driver.Request) error {
 	h, err := b.Inspect(ctx, r.Name)
 	if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		return err
 	}
 	if h.Owner == r.Owner {
-		h = driver.Holder{} // its delete is on its way
+		h = driver.Holder{} // its delete is under way
 	}
 	return &driver.NotHeldError{Holder: h}
 }

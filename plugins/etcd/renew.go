@@ -17,10 +17,10 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// Renew is a keepalive and, at the same time, a read of the key: a keepalive
-// alone would succeed for a key that Break has deleted. A lock that was granted in the
-// queue, and one of an earlier process, is moved to a lease of its TTL first, by one
-// Txn.
+// Renew sends a keepalive and, at the same time, a read of the key, because a
+// keepalive alone would succeed for a key that Break has deleted. A lock that was
+// granted in the queue, or acquired by an earlier process, is first moved to a lease
+// of its TTL by one Txn.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
@@ -31,13 +31,12 @@ type renewal struct {
 	entry *entry
 	err   *error
 
-	// Of one that moves its lock to another lease.
+	// These fields belong to a renewal that moves its lock to another lease.
 	lease     *lease
 	step      *txn.Step
 	keepalive *keepalive.Keepalive
 }
 
-// renew does all of them together.
 func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 	var staying, moving []*renewal
 	b.adoptAll(ctx, all)
@@ -88,13 +87,13 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 	}
 }
 
-// move renews locks by moving them to the present lease for their TTL. It
-// returns those that a store without space refused to move, and that live long
-// enough where they are, because a keepalive is no write. Other keys of an
-// earlier process on those leases live on with them until they can be moved.
+// move renews locks by moving them to the present lease for their TTL. It returns
+// those that a store without space refused to move but that live long enough where
+// they are; they are renewed by a keepalive, which is not a write. Other keys of
+// an earlier process on those leases also live on until they can be moved.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
-	var refused error // by a store without space
+	var refused error // the refusal by a store without space
 	for _, re := range all {
 		if *re.err = refused; refused != nil {
 			continue
@@ -128,8 +127,8 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	return staying
 }
 
-// moving puts e, which is the lock, on l. It moves e only from the lease where
-// it is known to be. A late move finds e on another lease, and does nothing.
+// moving returns the step that puts e, which is the lock, on the lease l. It moves e only from
+// the lease where e is known to be. A late move finds e on another lease, and does nothing.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -152,11 +151,10 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	return s
 }
 
-// errElsewhere: a lock was not moved, because its key was on another lease than
-// this process knew. The next try knows.
+// errElsewhere means that a lock was not moved because its key was on another
+// lease than this process believed. The next try knows the right one.
 var errElsewhere = fmt.Errorf("etcd: %w: the lock was moved to another lease meanwhile", driver.ErrUnavailable)
 
-// awaitMove waits for a move.
 func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	if err := b.txns.Wait(ctx, re.step); err != nil {
 		return err
@@ -177,8 +175,8 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	return b.cluster.Wrap(b.leases.await(ctx, re.lease, re.keepalive))
 }
 
-// adoptAll finds the locks to renew. It reads unknown ones from the store:
-// after a restart, all that its host holds.
+// adoptAll finds the entries of the locks to renew. It reads unknown locks from
+// the store. After a restart these are all locks that the host holds.
 func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxAdoptions)
@@ -198,12 +196,12 @@ func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 	group.Wait()
 }
 
-// maxAdoptions is how many locks are read at a time after a restart.
+// maxAdoptions is how many locks may be read at a time after a restart.
 const maxAdoptions = 16
 
-// adopt takes over a lock that this process does not know, because an earlier
-// one of this host got it, or its owner learned of it otherwise. Its lease is
-// retired from the start, because other keys may be on it.
+// adopt takes over a lock that this process does not know, because an earlier process
+// of this host acquired it, or its owner learned of the grant in another way. The
+// lock's lease counts as retired from the start, because other keys may be on it.
 func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	v, err := b.readLock(ctx, r.Name)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// expiryStep is by how much the server may be late: it looks for expired leases
-// twice a second and needs a commit to end one.
+// expiryStep is by how much the server may be late. It looks for expired leases
+// twice a second, and needs a commit to end one.
 const expiryStep = 1500 * time.Millisecond
 
 func short(name, owner string) driver.Request {
@@ -28,7 +28,7 @@ func short(name, owner string) driver.Request {
 	return r
 }
 
-// heldUntil polls until nobody holds name, and returns when that was.
+// heldUntil polls until name is free, and returns when that was.
 func heldUntil(t *testing.T, b *Backend, name string) time.Time {
 	t.Helper()
 	var at time.Time
@@ -41,9 +41,9 @@ func heldUntil(t *testing.T, b *Backend, name string) time.Time {
 	return at
 }
 
-// TestLateOnSharedLease: a key put late in the life of its lease lives for the
-// whole TTL. The process is gone after the grant, so that nothing but the lease
-// keeps the key.
+// TestLateOnSharedLease checks that a key put late in the life of its lease
+// lives for the whole TTL. The process ends after the grant, so that only the
+// lease keeps the key.
 func TestLateOnSharedLease(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {
 		s := start(t, &etcdserver.Options{Binary: binary})
@@ -85,8 +85,8 @@ func keepRenewing(t *testing.T, b *Backend, r driver.Request) (stop func() error
 	return func() error { cancel(); return <-failed }
 }
 
-// TestUnrenewedEnds: a lock that is not renewed ends at its TTL although others
-// on its lease live on.
+// TestUnrenewedEnds checks that a lock that is not renewed ends after its TTL
+// although others on its lease live on.
 func TestUnrenewedEnds(t *testing.T) {
 	s := start(t, nil)
 	b, other := connect(t, on(s)), connect(t, on(s))
@@ -106,9 +106,9 @@ func TestUnrenewedEnds(t *testing.T) {
 	must(t, b.Renew(t.Context(), kept))
 }
 
-// TestUnconfirmedDies loses the reply to an acquire that was granted, and every
-// clean-up with it for a while. The key is deleted although another lock of that
-// lease is renewed all the time, which stays where it is.
+// TestUnconfirmedDies loses the reply to a granted acquire, and for a while
+// every clean-up of it. The key must be deleted although another lock of that
+// lease, which stays, is renewed all the time.
 func TestUnconfirmedDies(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {
 		s := start(t, &etcdserver.Options{Binary: binary})
@@ -150,8 +150,8 @@ func TestUnconfirmedDies(t *testing.T) {
 	})
 }
 
-// TestRestartOfProcess: a new process knows nothing; it renews what it is asked
-// to, with the same token, and nothing else that its predecessor has left.
+// TestRestartOfProcess checks that a new process, which knows nothing, renews the locks that
+// it is asked to renew, with the same tokens, and nothing else that its predecessor has left.
 func TestRestartOfProcess(t *testing.T) {
 	s := start(t, nil)
 	before, other := connect(t, on(s)), connect(t, on(s))
@@ -173,8 +173,8 @@ func TestRestartOfProcess(t *testing.T) {
 	isNotHeld(t, after.Release(t.Context(), kept))
 }
 
-// TestEntryGivenUpAtTheEnd: a backend that is closed while an entry is deleted does
-// not hang.
+// TestEntryGivenUpAtTheEnd checks that a backend that is closed while it deletes an
+// entry does not hang.
 func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	b := connect(t, on(start(t, nil)))
 	must(t, b.Check(t.Context()))
@@ -196,8 +196,8 @@ func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestEntryEndsWithLock: the queue entry that a lock was got from goes
-// with it, however it ends, or the queue would stall behind it.
+// TestEntryEndsWithLock checks that the queue entry that became a lock is gone
+// when the lock ends, in whatever way. Otherwise the queue would stall behind it.
 func TestEntryEndsWithLock(t *testing.T) {
 	ends := map[string]func(t *testing.T, b *Backend, s *servers.Server, r driver.Request){
 		"release": func(t *testing.T, b *Backend, _ *servers.Server, r driver.Request) {

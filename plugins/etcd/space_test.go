@@ -27,15 +27,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// filling is a server whose database is full when a transaction that puts keys is
-// done: it answers that one as etcd does, by its alarm and with ErrNoSpace.
+// filling is a server whose database becomes full by a transaction that puts keys. It
+// answers that transaction as etcd does: it raises its alarm and returns ErrNoSpace.
 type filling struct {
 	*servers.Server
 	operator *clientv3.Client
 	relay    string
-	armed    atomic.Bool  // the next one is that
-	blind    atomic.Bool  // reads after it are not answered
-	full     atomic.Int64 // done, and answered with ErrNoSpace
+	armed    atomic.Bool  // the next transaction fills the database
+	blind    atomic.Bool  // reads after that are not answered
+	full     atomic.Int64 // transactions done and answered with ErrNoSpace
 }
 
 func startFilling(t *testing.T) *filling {
@@ -79,7 +79,7 @@ func (f *filling) alarm(action pb.AlarmRequest_AlarmAction) error {
 	return err
 }
 
-// connect returns a backend on it, which has a lease for locks and one for entries.
+// connect returns a backend on f that already has a lease for locks and one for entries.
 func (f *filling) connect(t *testing.T) *Backend {
 	t.Helper()
 	b := connect(t, Options{Address: []string{f.relay}})
@@ -91,7 +91,7 @@ func (f *filling) connect(t *testing.T) *Backend {
 	return b
 }
 
-// keys reads what is at and below key.
+// keys returns what is at and below key.
 func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	t.Helper()
 	resp, err := f.operator.Get(t.Context(), key, clientv3.WithPrefix())
@@ -103,8 +103,8 @@ func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	return all
 }
 
-// lacksSpace fails the test unless err says so, and that nothing has happened or,
-// when unsure, that this is not known.
+// lacksSpace fails the test unless err says that there is no space, and that
+// nothing was done or, if unsure, that this is not known.
 func lacksSpace(t *testing.T, err error, unsure bool) {
 	t.Helper()
 	if !cluster.OutOfSpace(err) || !strings.Contains(err.Error(), "database space exceeded") || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) == unsure {
@@ -112,9 +112,9 @@ func lacksSpace(t *testing.T, err error, unsure bool) {
 	}
 }
 
-// TestGrantedWithoutSpace: the store grants locks and answers that it has no space.
-// They are granted to those who asked, be it that they have one transaction with
-// others, one each, or waited for it.
+// TestGrantedWithoutSpace has a store that grants locks and answers that it has no
+// space. The owners must get the locks, whether they share one transaction, have
+// one each, or have waited.
 func TestGrantedWithoutSpace(t *testing.T) {
 	for what, many := range map[string]int{"alone": 1, "together": 5} {
 		t.Run(what, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestGrantedWithoutSpace(t *testing.T) {
 			b := f.connect(t)
 			other := acquire(t, b, lock("other", "z"))
 			released := acquire(t, b, lock("released", "z"))
-			lost := lock("lost", "b") // held by another one
+			lost := lock("lost", "b") // held by another owner
 			acquire(t, b, lock("lost", "z"))
 			var ops []driver.Op
 			for i := range many {
@@ -166,8 +166,8 @@ func TestGrantedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestWaitedForWithoutSpace is TestGrantedWithoutSpace of queue entries and of a
-// lock that is got from one.
+// TestWaitedForWithoutSpace is TestGrantedWithoutSpace for queue entries, and
+// for a lock that is granted from one.
 func TestWaitedForWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -190,14 +190,14 @@ func TestWaitedForWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestWithdrawnWithoutSpace: what an owner has is deleted, although there is no
-// space for its tombstone, which its withdrawal says.
+// TestWithdrawnWithoutSpace checks that a withdrawal deletes what the owner has
+// although there is no space for the tombstone, and that it reports that.
 func TestWithdrawnWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
 	acquire(t, b, lock("jobs", "a"))
 	must(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", "b"), 10*time.Millisecond)))
-	f.armed.Store(true) // the tombstone is put
+	f.armed.Store(true) // the put of the tombstone fills the database
 	for _, owner := range []string{"a", "b"} {
 		lacksSpace(t, b.Withdraw(t.Context(), "jobs", owner), true)
 	}
@@ -211,8 +211,8 @@ func TestWithdrawnWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestUnknownWithoutSpace: a grant of which only ErrNoSpace is known, because the
-// store cannot be asked, ends in its time, also while another one is renewed.
+// TestUnknownWithoutSpace checks a grant of which only ErrNoSpace is known, because the store
+// cannot be asked. It must end in time, even while another lock on its lease is renewed.
 func TestUnknownWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -241,8 +241,8 @@ func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 	}
 }
 
-// TestMovedWithoutSpace: a lock that was moved when the space ended is renewed where
-// it is. When that cannot be known it is not said to be renewed, until it can be read.
+// TestMovedWithoutSpace checks a lock that was moved when the space ended. It must be
+// renewed where it is. If that cannot be found out, no renewal may be reported until it can.
 func TestMovedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	before, b := f.connect(t), f.connect(t)
@@ -269,9 +269,9 @@ func TestMovedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLateMove: a first move without an answer that arrives when the lock is on another
-// lease leaves it there, one that arrived is found, and one that arrives under the next
-// process too.
+// TestLateMove checks first moves without an answer. One that arrives when the lock is
+// already on another lease must leave it there. One that has arrived must be found,
+// also by the next process.
 func TestLateMove(t *testing.T) {
 	f := startFilling(t)
 	b, next := f.connect(t), f.connect(t)
@@ -287,7 +287,7 @@ func TestLateMove(t *testing.T) {
 		return r, &txn.Step{Name: s.Name, In: s.In, Req: s.Req}
 	}
 	r, late := lose("late")
-	b.leases.retireAll() // its lease has ended meanwhile
+	b.leases.retireAll() // as if the lock's lease had ended
 	must(t, b.Renew(t.Context(), r))
 	must(t, b.txns.Do(t.Context(), late))
 	if late.Err != nil || late.OK {
@@ -317,8 +317,8 @@ func TestLateMove(t *testing.T) {
 	f.onItsLease(t, next, r)
 }
 
-// TestProclaimedWithoutSpace: a value that was put as the space ended is published,
-// and one that was refused is not.
+// TestProclaimedWithoutSpace checks that a value that was put when the space ended
+// is published, and that a refused one is not.
 func TestProclaimedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -333,8 +333,8 @@ func TestProclaimedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestUnderAlarm: what the store refuses under its alarm has not happened and says so, and costs
-// nobody else a lease.
+// TestUnderAlarm checks that requests that the store refuses because of its alarm were not done
+// and say so, and that they cost no other owner a lease.
 func TestUnderAlarm(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -356,8 +356,8 @@ func TestUnderAlarm(t *testing.T) {
 	isNotHeld(t, b.Release(t.Context(), held))
 }
 
-// TestSpaceRunsOut fills a database by acquires of many hosts: afterwards the locks
-// in the store are those that were granted.
+// TestSpaceRunsOut fills a database by acquires of many hosts. After that, the
+// locks in the store must be those that were granted.
 func TestSpaceRunsOut(t *testing.T) {
 	s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 	value := []byte(strings.Repeat("x", 2_000))
@@ -410,10 +410,10 @@ func TestSpaceRunsOut(t *testing.T) {
 	}
 }
 
-// TestOrderWithoutSpace: those who wait while the store has no space, and the lock
-// is free, are granted in the order in which they came.
+// TestOrderWithoutSpace checks that owners who wait for a free lock while the
+// store has no space are granted it in the order in which they came.
 func TestOrderWithoutSpace(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // most of its time is waiting
 	f := startFilling(t)
 	watcher := f.connect(t)
 	first := acquire(t, watcher, lock("jobs", "first"))
@@ -448,12 +448,12 @@ func TestOrderWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestUnknownDeleteWithoutSpace: a store that is full, be it that a delete or an
-// acquire has had no answer, loses no lease that is renewed.
+// TestUnknownDeleteWithoutSpace checks that a full store loses no renewed lease,
+// whether a delete or an acquire got no answer.
 func TestUnknownDeleteWithoutSpace(t *testing.T) {
 	for _, kind := range []driver.OpKind{driver.OpRelease, driver.OpAcquire} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
-			t.Parallel() // it waits
+			t.Parallel() // most of its time is waiting
 			s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 			operator := plain(t, s)
 			var lose atomic.Bool

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// started starts all of ops at once and returns their results.
+// started starts all of ops at once, waits, and returns their results.
 func started(t *testing.T, ctx context.Context, b *Backend, ops []driver.Op) []driver.Result {
 	t.Helper()
 	type outcome struct {
@@ -44,7 +44,7 @@ func acquires(from, to int) []driver.Op {
 	return ops
 }
 
-// TestStart takes and gives back more locks than fit into one Txn.
+// TestStart acquires and releases more locks than fit into one Txn.
 func TestStart(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -64,8 +64,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartGivenUp: what has not been sent when its ctx ends is not sent, and a
-// closed backend answers.
+// TestStartGivenUp checks that an operation whose ctx ends before it is sent is
+// not sent, and that a closed backend answers.
 func TestStartGivenUp(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))

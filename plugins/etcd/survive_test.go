@@ -17,8 +17,8 @@ import (
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
-// TestAdoptionWithoutSpace: locks whose process is replaced while the store is out
-// of space are renewed where they are, and moved when there is space again.
+// TestAdoptionWithoutSpace checks locks whose process is replaced while the store has
+// no space. They must be renewed where they are, and moved when there is space again.
 func TestAdoptionWithoutSpace(t *testing.T) {
 	const locks, ttl = 20, 4 * time.Second
 	s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
@@ -77,8 +77,8 @@ func renewals(rs []driver.Request) []driver.Op {
 	return ops
 }
 
-// TestRightsTakenAway: a lock that is not renewed, and that the user may not delete any
-// more, ends with its lease, although another one on that was renewed.
+// TestRightsTakenAway checks a lock that is not renewed and that the user may no longer
+// delete. It must end with its lease, although another lock on that lease was renewed.
 func TestRightsTakenAway(t *testing.T) {
 	s := start(t, nil)
 	root, ctx := withUsers(t, s, "mine/"), t.Context()
@@ -99,12 +99,12 @@ func TestRightsTakenAway(t *testing.T) {
 		t.Error("its lease would be renewed")
 	}
 	may(clientv3.PermissionType(clientv3.PermReadWrite))
-	_ = stop() // it may have been lost with it
+	_ = stop() // the other lock may have been lost with the lease
 	acquire(t, b, short("left", "c"))
 }
 
-// TestGenerationDeletedByHand: what was held before is free after its TTL, although the
-// process that had it goes on taking locks.
+// TestGenerationDeletedByHand checks that locks held before are free after their TTL,
+// although the process that had them goes on taking locks.
 func TestGenerationDeletedByHand(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)
@@ -128,8 +128,8 @@ func TestGenerationDeletedByHand(t *testing.T) {
 	}
 }
 
-// TestWaitersWithFrozenLeader: those who wait while the leader is frozen are all granted
-// the lock, one after the other, although it may revoke their entries when it goes on.
+// TestWaitersWithFrozenLeader checks owners that wait while the leader is frozen. All must be
+// granted the lock, one by one, although the leader may revoke their entries when it continues.
 func TestWaitersWithFrozenLeader(t *testing.T) {
 	members, o := three(t)
 	open := func() *core.Lock {

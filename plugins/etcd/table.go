@@ -16,9 +16,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// table records the keys that this process has put on shared leases, and deletes
-// them when their time is over, because etcd keeps them while the lease lives. A
-// restarted process renews and releases without it, by reading the store.
+// table records the keys that this process has put on shared leases. It deletes
+// them when their time is over, because etcd keeps them as long as the lease lives.
+// A restarted process renews and releases without the table, by reading the store.
 type table struct {
 	space   space
 	cluster *cluster.Cluster
@@ -26,12 +26,12 @@ type table struct {
 	leases  *leases
 	watches *watch.Mux
 
-	self    string // what the keys of this process' queue entries begin with
+	self    string // begins the keys of this process's queue entries
 	wake    chan struct{}
 	mu      sync.Mutex
 	entries map[entryKey]*entry
-	keys    map[string]*entry // who has a key of the queue, until it is certain that it is gone
-	first   time.Time         // no deadline is before it; zero when there is none
+	keys    map[string]*entry // the entry that has a queue key, until the key is certainly gone
+	first   time.Time         // no deadline is earlier; zero when there is none
 	losses  losses
 }
 
@@ -50,8 +50,8 @@ func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, wat
 	return t
 }
 
-// add enters e before it is put, so that it ends in time even if no answer comes. An
-// owner that asks again keeps what it has.
+// add records e before its key is put, so that e ends in time even if no answer
+// comes. An owner that asks again keeps its entry.
 func (t *table) add(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,7 +62,7 @@ func (t *table) add(e *entry) {
 	}
 }
 
-// due makes run look at d. The caller holds mu.
+// due makes run wake at the deadline d. The caller holds mu.
 func (t *table) due(d time.Time) {
 	if t.first.IsZero() || d.Before(t.first) {
 		t.first = d
@@ -70,7 +70,7 @@ func (t *table) due(d time.Time) {
 	}
 }
 
-// find returns the lock of owner and token, nil when it is not known here.
+// find returns the lock that owner holds with token, or nil if it is not known here.
 func (t *table) find(name, owner string, token uint64) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,8 +81,8 @@ func (t *table) find(name, owner string, token uint64) *entry {
 	return e
 }
 
-// adopt records a lock that was read from the store, unless it is known, and
-// returns the table's entry.
+// adopt records e, a lock that was read from the store, unless the table knows
+// it already. It returns the table's entry.
 func (t *table) adopt(e *entry) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,15 +96,15 @@ func (t *table) adopt(e *entry) *entry {
 	return known
 }
 
-// drop forgets e, which is not in the store any more. It returns false when it was
-// not known.
+// drop forgets e, which is no longer in the store. It returns false if e was not
+// known.
 func (t *table) drop(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.remove(e)
 }
 
-// remove forgets e, unless it is nil. The caller holds mu.
+// remove forgets e, which may be nil, and reports whether it was known. The caller holds mu.
 func (t *table) remove(e *entry) bool {
 	if e == nil {
 		return false
@@ -115,7 +115,7 @@ func (t *table) remove(e *entry) bool {
 	return t.detach(e)
 }
 
-// detach is remove, but e keeps its key. The caller holds mu.
+// detach is like remove, but e's key stays in use. The caller holds mu.
 func (t *table) detach(e *entry) bool {
 	if e == nil || t.entries[e.who()] != e {
 		return false
@@ -126,7 +126,7 @@ func (t *table) detach(e *entry) bool {
 	return true
 }
 
-// run ends overdue entries, and has lost ones looked for.
+// run deletes overdue entries and looks for lost ones, until the cluster is closed.
 func (t *table) run() {
 	for {
 		timer := time.NewTimer(t.pause())
@@ -155,7 +155,7 @@ func (t *table) pause() time.Duration {
 	return max(0, min(until, t.losses.pause()))
 }
 
-// overdue returns the entries whose time is over, which are not renewed from now on.
+// overdue returns the entries whose time is over. From now on they are not renewed.
 func (t *table) overdue(now time.Time) (over []*entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,7 +165,7 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 	t.first = time.Time{}
 	for _, e := range t.entries {
 		switch {
-		case e.ending, e.busy > 0: // whose end calls due
+		case e.ending, e.busy > 0: // the end of these calls due
 		case now.Before(e.deadline):
 			t.due(e.deadline)
 		default:
@@ -176,17 +176,17 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 	return over
 }
 
-// eraseAgain is how long after a delete without an answer the next one is sent.
+// eraseAgain is the pause after a delete without an answer, before the next one.
 const eraseAgain = 500 * time.Millisecond
 
-// erase deletes e, whose time is over, again and again until the store says
-// that it is gone. So no renewal of other locks keeps it. If the put had no
-// answer it may still arrive, so its owner is withdrawn. A user without the
-// right to delete lets the lease end.
+// erase deletes e, whose time is over, repeatedly until the store says that e
+// is gone. So the renewal of other locks cannot keep it alive. If e's put had
+// no answer, it may still arrive, so the owner is withdrawn. A user without the
+// right to delete lets the lease end instead.
 func (t *table) erase(e *entry) {
 	t.mu.Lock()
 	own := []*pb.Compare{txn.At(e.key, e.rev)}
-	if e.short() && !e.unsure { // but not what its owner confirms just now
+	if e.short() && !e.unsure { // but not if its owner is confirming it right now
 		own = append(own, txn.OnLease(e.key, e.lease.id))
 	}
 	rev := e.rev
@@ -202,7 +202,7 @@ func (t *table) erase(e *entry) {
 	t.txns.Submit(s)
 }
 
-// erased notes what came of that. The deadline of e, or else a timer, brings the next try.
+// erased notes the outcome of erase. The next try comes at e's deadline or by a timer.
 func (t *table) erased(e *entry, err error) {
 	switch {
 	case t.cluster.Context().Err() != nil:
@@ -212,7 +212,7 @@ func (t *table) erased(e *entry, err error) {
 		l, unsure := t.where(e)
 		t.leases.retire(l)
 		if unsure {
-			t.leases.retireAll() // that it may be on
+			t.leases.retireAll() // the key may be on one of them
 		}
 		t.drop(e)
 	case t.owns(e):

@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// entryFor is how long an entry that waits outlives its last Wait or TryAcquire,
-	// and the TTL of its lease, if the server grants one so short. So it is also how
-	// long a lock lives that nobody comes to renew or confirm.
+	// entryFor is for how long a waiting entry outlives its last Wait or TryAcquire. It is also the
+	// TTL of its lease, if the server grants one so short. A lock that no owner renews or confirms
+	// also lives for so long.
 	entryFor = 2 * time.Second
 	// entryRenewal is how often the waiters' lease is renewed.
 	entryRenewal = entryFor / 4
-	// maxWaitingValue bounds a value published from the queue, because others
-	// read entries, many at a time. A waiter with a longer value asks.
+	// maxWaitingValue bounds the value, in bytes, that is published from the queue, because other
+	// waiters read entries, many at a time. A waiter with a longer value asks.
 	maxWaitingValue = 512
 )
 
-// forWaiting is the purpose of a lease for entries that wait.
+// forWaiting returns the purpose of the lease for waiting entries.
 func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
 
-// Wait watches the entry before its own, so a release wakes one waiter. When that
-// entry was the lock, its end is the grant, and the store is not asked. The watch
-// of its own entry, on the same stream, would have reported first if an operator
-// had deleted that. A Wait that runs out of time leaves the key that it follows to
-// the entry's next Wait, and its watch stays open until then.
+// Wait watches the entry before its own, so a release wakes only one waiter. If that entry was the
+// lock, its end is the grant, without asking the store. If an operator had deleted the waiter's own
+// entry, the watch of that entry, on the same stream, would have reported it first. A Wait that
+// runs out of time leaves the watched key to the entry's next Wait, and its watch stays open until
+// then.
 //
-// An entry waits on a lease that is renewed while this process has waiters. At
-// the grant it lives for the rest of that lease, which this process knows,
-// because it counts from the sending of the last confirmed keepalive. The first
-// renewal moves it to a lease of its own TTL.
+// A waiting entry is on a lease that is renewed while this process has waiters. When it becomes the
+// lock, it lives for the rest of that lease. This process knows how long that is, because it counts
+// from when the last confirmed keepalive was sent. The first renewal moves the entry to a lease
+// with its own TTL.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
@@ -50,7 +50,7 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	if err != nil || e == nil {
 		return driver.Grant{}, err
 	}
-	many := p != nil && !p.first // came before it, so that others may have come behind it
+	many := p != nil && !p.first // e came before p was the lock
 	t.guard(e)
 	p, err = t.turn(limited, e, p)
 	t.unpin(e, p)
@@ -70,7 +70,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, nil
 }
 
-// turn waits until no entry is before e, first p. On an error it returns the entry that is.
+// turn waits until no entry is before e. p is the entry before e at first. On an error it returns
+// the entry that is before e then.
 func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
 	for p != nil {
 		events, w := t.follow(p)
@@ -78,7 +79,7 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 		t.watches.Drop(w)
 		if err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
-				t.keep(e, 0) // its place outlives this call
+				t.keep(e, 0) // the place outlives this call
 			}
 			return p, err
 		}
@@ -87,7 +88,7 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 	return nil, nil
 }
 
-// next waits until another entry than p, or none, is before e.
+// next waits until another entry than p, or none, is before e, and returns that entry.
 func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
@@ -108,7 +109,7 @@ func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-cha
 	return next, err
 }
 
-// guard watches e itself, from before its predecessor is watched until it is gone.
+// guard watches e itself, from before its predecessor is watched until e is gone.
 func (t *table) guard(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,70 +118,70 @@ func (t *table) guard(e *entry) {
 	}
 }
 
-// mark puts e, which is the lock, once more, unchanged. Waiters that came before it
-// was granted do not know that it is the lock. With the mark they know at its end,
-// without a question. Where two hosts take turns, no waiter lacks that knowledge.
+// mark puts e, which is the lock, once more, unchanged. Waiters that came before e was granted do
+// not know that it is the lock. Because of the mark they know it at its end, without asking. If two
+// hosts take turns, every waiter knows it anyway.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)}, Success: []*pb.RequestOp{txn.Touch(e.key)},
 	}})
 }
 
-// errNoEntry: the entry that this process remembers is not in the store, or the
-// key of a new one is still in use.
+// errNoEntry means that the entry that this process remembers is not in the store, or that the key
+// of a new entry is still in use.
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
-// keep renews the lease of e, which waits, unless that was done within the last
-// age. It returns false when the lease has ended.
+// keep renews the lease of e, a waiting entry, unless that was done within the last age. It returns
+// false if the lease has ended.
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l, _ := t.where(e)
 	if !t.leases.alive(l) {
 		return false
 	}
 	if k := t.leases.keepalive(l, time.Now().Add(-age)); k != nil {
-		t.cluster.Go(func() { _ = t.leases.await(t.cluster.Context(), l, k) }) // a lease that is gone is seen next time
+		t.cluster.Go(func() { _ = t.leases.await(t.cluster.Context(), l, k) }) // a lost lease is noticed next time
 	}
 	return true
 }
 
-// predecessor is the entry whose end may make it a waiter's turn.
+// predecessor is an entry whose end may make it a waiter's turn.
 type predecessor struct {
 	key    string
 	rev    int64 // the revision that created it
-	first  bool  // it is the lock
-	seenAt int64 // the store's revision when it was there
+	first  bool  // the entry is the lock
+	seenAt int64 // the store's revision when the entry was seen
 }
 
-// follow begins to watch p.
+// follow begins to watch p's key.
 func (t *table) follow(p *predecessor) (<-chan watch.Event, *watch.Watch) {
 	events, seenAt := make(chan watch.Event, 4), p.seenAt
 	return events, t.watches.Deletes(p.key, seenAt, func(e watch.Event) {
 		if e.Changed != 0 && e.Changed <= seenAt {
-			return // the key's end before this one
+			return // an earlier end of the same key
 		}
 		select {
 		case events <- e:
-		default: // the queued events are enough to make the waiter look
+		default: // the queued events suffice to make the waiter look
 		}
 	})
 }
 
-// guarded reports whether the end of e would have been seen before what is seen now.
+// guarded reports whether the watch of e would have reported e's end before anything seen now.
 func (t *table) guarded(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.watches.Covers(e.watch, e.seenAt)
 }
 
-// passed returns what is before e after an event of p's watch: p itself, or nil when it
-// is e's turn. Nothing is put twice but the lock (see mark), so that the end of an
-// entry tells whether it was the lock, unless that was released at once. When it does
-// not, and when the watch may have missed something, the store is asked.
+// passed returns what is before e after an event of p's watch: p itself, or nil when it is e's
+// turn. No key but the lock is put twice (see mark), so the end of an entry shows whether it was
+// the lock, unless it was released at once. If the event does not show it, or the watch may have
+// missed something, passed asks the store.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {
 	switch {
 	case event.Changed != 0 && (p.first || event.Created == p.rev && event.Version > 1) && t.guarded(e):
 		return nil, nil
-	case event.Changed == 0 && (event.Opened == 0 || event.Opened == p.seenAt): // broken, which another opened follows; or known
+	case event.Changed == 0 && (event.Opened == 0 || event.Opened == p.seenAt): // broken, or reopened without news
 		return p, nil
 	}
 	now, err := t.ahead(ctx, e)
@@ -191,9 +192,8 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 	return now, err
 }
 
-// queue makes sure that the owner has an entry, and returns it pinned, with the
-// entry before it, or nil when it is this owner's turn. It returns no entry
-// when the caller should ask.
+// queue makes sure that the owner has an entry. It returns the entry, pinned, and the entry before
+// it, or nil when it is this owner's turn. It returns no entry when the caller should ask.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -217,15 +217,14 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 			return e, p, err
 		}
 	}
-	return nil, nil, nil // the entry was taken away each time
+	return nil, nil, nil // each time another client had deleted the entry
 }
 
-// newWaiting makes an entry of an owner that comes into the queue, and picks its key: the
-// first from number on that this process does not use for that name. A key
-// begins with what only this process has, so that no two processes meet, and is
-// used again: each other key would stay in the server's index until it compacts. What
-// was put without an answer is put once more. It is nil for an owner that has asked
-// for the lock.
+// newWaiting makes the entry of an owner that enters the queue, and picks its key: the first, from
+// number on, that this process does not use for that name. A key begins with a text that only this
+// process has, so that no two processes use the same key. Keys are used again, because each new key
+// would stay in the server's index until it compacts. An entry whose put got no answer is put once
+// more. newWaiting returns nil for an owner that has asked for the lock.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -249,8 +248,8 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 	return t.pin(e, now)
 }
 
-// enter puts an entry at the end of the queue, unless the owner has a tombstone, and
-// returns it pinned. Its key is the first free one from number on.
+// enter puts an entry at the end of the queue, unless the owner has a tombstone, and returns it
+// pinned. Its key is the first free one, from number on.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (_ *entry, before *predecessor, err error) {
 	l, err := t.leases.get(ctx, t.leases.forWaiting())
 	if err != nil {
@@ -277,7 +276,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 		Success: []*pb.RequestOp{txn.Put(e.key, value, l.id), ahead(t.space, r.Name, 0, 3)},
 		Failure: []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(e.key)}), txn.Exists(tombstone)},
 	}}
-	put := false // by a try before
+	put := false // an earlier try has put the entry
 	s.Done = func() bool {
 		kvs := s.Ops[0].GetResponseRange().GetKvs()
 		if put = len(kvs) > 0 && ownerOf(kvs[0]) == r.Owner && kvs[0].Lease == l.id; put {
@@ -322,7 +321,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	return e, before, err
 }
 
-// ahead reads the newest entries of name that were created before rev (0: all).
+// ahead returns an operation that reads the newest entries of name created before rev (0: all).
 func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{
@@ -331,8 +330,8 @@ func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	})
 }
 
-// nextTo picks the entry to watch from what ahead read at rev: the newest but own,
-// which is the lock when there is none before it.
+// nextTo picks the entry to watch from what ahead has read at rev: the newest entry besides own.
+// That entry is the lock if no entry is before it.
 func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	var before *predecessor
 	for _, kv := range op.GetResponseRange().GetKvs() {
@@ -347,7 +346,7 @@ func nextTo(own string, op *pb.ResponseOp, rev int64) *predecessor {
 	return before
 }
 
-// ahead reads what is before e now.
+// ahead reads which entry is now before e.
 func (t *table) ahead(ctx context.Context, e *entry) (*predecessor, error) {
 	resp, gen, err := t.txns.Read(ctx, ahead(t.space, e.name, e.rev, 2), txn.Exists(e.key))
 	if err != nil {

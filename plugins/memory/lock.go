@@ -30,7 +30,7 @@ func (b *backend) Close(context.Context) error {
 	return nil
 }
 
-// Check returns an error if the backend cannot be asked.
+// Check returns an error if the backend is closed or ctx has ended.
 func (b *backend) Check(ctx context.Context) error {
 	if b.background.Err() != nil {
 		return driver.ErrClosed
@@ -41,7 +41,7 @@ func (b *backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// locked runs do, with the store locked, on the entry of name.
+// locked calls do with the store locked and the entry of name.
 func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *entry, now time.Time) error) error {
 	if err := b.Check(ctx); err != nil {
 		return err
@@ -49,8 +49,8 @@ func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *
 	return b.store.do(name, do)
 }
 
-// held runs change as locked does, if the lease of r (Name, Owner, Token)
-// exists. Otherwise it returns a NotHeldError that names the holder.
+// held is like locked, but calls change only if the lease of r (Name, Owner,
+// Token) exists. Otherwise it returns a NotHeldError that names the holder.
 func (b *backend) held(ctx context.Context, r driver.Request, change func(s *Store, e *entry, now time.Time) error) error {
 	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
 		if e.grant == nil || e.grant.Owner != r.Owner || e.grant.Token != r.Token {
@@ -80,7 +80,7 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return r.Token, nil
 }
 
-// refusal returns why r is not granted, or nil to grant it.
+// refusal returns the error that refuses r, or nil to grant it.
 func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
 	if s.withdrawn.Has(claim{r.Name, r.Owner}) {
 		return driver.ErrWithdrawn
@@ -91,7 +91,7 @@ func (s *Store) refusal(e *entry, r driver.Request, now time.Time) error {
 	if e.grant != nil {
 		return &driver.HeldError{Holder: e.holder(now)}
 	}
-	return nil // no waiter has a claim
+	return nil // a free lock has no waiters
 }
 
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
@@ -109,7 +109,7 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 		}
 		if until := now.Add(r.Keep); until.Before(e.grant.expires) {
 			e.grant.expires = until
-			s.set(e, e.grant) // an observer waits for the expiry that it knows
+			s.set(e, e.grant) // wakes observers, which wait for the old expiry
 		}
 		return nil
 	})

@@ -1,9 +1,9 @@
-// Package memory is the reference backend: a store in the memory of one
-// process. It shows what the contract in core/driver asks for with nothing in
-// the way, serves examples and tests, and as a plugin it prices the wire.
+// Package memory is the reference backend: a store in the memory of one process. It
+// shows what the contract in core/driver requires, without the details of a real store.
+// It also serves examples and tests, and as a plugin it shows what the wire costs.
 //
-// Its leases end with its process, so hosts that exclude each other must share
-// one [Store]. Behind a plugin each host has a Store to itself.
+// Its leases end with its process, so hosts that exclude each other must share one [Store]. Each
+// plugin process has a Store of its own, so hosts with a plugin each do not exclude each other.
 package memory
 
 import (
@@ -18,14 +18,14 @@ const (
 	// placeFor is how long a place in the queue outlives its last Wait or
 	// TryAcquire.
 	placeFor = 2 * time.Second
-	// firstSpan is how long the store grants a lock to a waiter, which may not come.
+	// firstSpan is for how long the store grants a lock to a waiter, which may be gone.
 	firstSpan = 500 * time.Millisecond
 	// tombstoneFor is how long a withdrawn owner is refused.
 	tombstoneFor = time.Minute
 )
 
-// Spec describes the backend. It has no configuration, and its Open makes a
-// fresh store each time.
+// Spec describes the backend. It has no configuration, and each call of Open
+// makes a new store.
 var Spec = driver.Spec{
 	Name: "memory",
 	Doc:  "locks in the memory of the plugin process, for examples and tests",
@@ -35,9 +35,9 @@ var Spec = driver.Spec{
 	Properties: properties,
 }
 
-// The fencing class is durable, not strict, because tokens last as long as the
-// data, which ends with the process. The next process starts its tokens at the
-// wall clock, so they are higher unless that clock was turned back.
+// The fencing class is durable, not strict, because tokens last only as long as
+// the data, which ends with the process. The next process starts its tokens at
+// the wall clock, so they are higher unless that clock was turned back.
 var properties = driver.Properties{
 	Name:       "memory",
 	Fencing:    driver.FencingDurable,

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// The library, the library behind a wire in one process, and the binary. Most
-// of the cases wait most of the time, so the three share the cores.
+// TestConformance tests the library, the library behind a wire in one process,
+// and the binary. Most cases wait most of the time, so the three run in parallel.
 func TestConformance(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	for name, mk := range map[string]func(drivertest.T) *drivertest.Harness{

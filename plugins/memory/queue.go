@@ -11,9 +11,9 @@ import (
 // place is a waiter's place in the queue of one name.
 type place struct {
 	driver.Request
-	touched time.Time     // its last Wait or TryAcquire
-	parked  int           // Wait calls that sleep
-	left    chan struct{} // closed when the place is given up, with a grant or without
+	touched time.Time     // when the owner last called Wait or TryAcquire
+	parked  int           // how many calls of Wait are asleep
+	left    chan struct{} // closed when the place is given up, with or without a grant
 }
 
 func (e *entry) find(owner string) *place {
@@ -24,7 +24,7 @@ func (e *entry) find(owner string) *place {
 	return e.queue[i]
 }
 
-// enter returns the place of r's owner, at the end of the queue if it has none.
+// enter returns the place of r's owner. It adds one at the end of the queue if there is none.
 func (e *entry) enter(r driver.Request, now time.Time) *place {
 	p := e.find(r.Owner)
 	if p == nil {
@@ -36,7 +36,7 @@ func (e *entry) enter(r driver.Request, now time.Time) *place {
 	return p
 }
 
-// leave gives up owner's place, if it has one; its sleeping calls return.
+// leave gives up owner's place, if it has one, so that its calls of Wait return.
 func (e *entry) leave(owner string) {
 	if p := e.find(owner); p != nil {
 		e.queue = slices.DeleteFunc(e.queue, func(q *place) bool { return q == p })
@@ -45,8 +45,8 @@ func (e *entry) leave(owner string) {
 }
 
 // grantNext grants a free lock to its first waiter; expire has already dropped
-// dead ones. A Wait that sleeps is a sign of life in itself. A waiter between
-// two calls may be gone, which costs the others firstSpan.
+// dead waiters. A sleeping Wait shows that its waiter lives. A waiter between
+// two calls may be gone, and then the others wait for firstSpan.
 func (s *Store) grantNext(e *entry, now time.Time) {
 	if e.grant != nil || len(e.queue) == 0 {
 		return
@@ -68,7 +68,7 @@ func (e *entry) madeFor(owner string) driver.Grant {
 }
 
 // Wait checks the lock and goes to sleep in one step, so that no release can
-// fall between the two.
+// come between the two.
 func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (g driver.Grant, err error) {
 	var p *place
 	err = b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {

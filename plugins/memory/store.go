@@ -11,29 +11,29 @@ import (
 
 // Store holds locks. All its methods and those of the backends that it opens
 // may be called from any number of goroutines. It runs no goroutine: the next
-// call that looks at a lock notices its expiry.
+// call that reads a lock notices its expiry.
 type Store struct {
 	mu        sync.Mutex
 	names     map[string]*entry
-	sweepAt   int // number of names at which the idle ones are dropped
+	sweepAt   int // number of names at which unused names are dropped
 	token     uint64
-	withdrawn kit.Recent[claim, struct{}] // owners
-	changed   kit.Broadcast               // with each change of a grant, and the end of a host
+	withdrawn kit.Recent[claim, struct{}] // withdrawn owners
+	changed   kit.Broadcast               // signals changed grants and closed backends
 	feeds     kit.Feeds                   // one for each Watch
 }
 
-// entry is what the store knows of one name.
+// entry is the state of one name.
 type entry struct {
-	grant *grant // nil when free; may have expired
+	grant *grant // nil when free; it may have expired
 	queue []*place
 }
 
-// grant is the request that was granted, with its token.
+// grant is a granted request, with its token.
 type grant struct {
 	driver.Request
 	expires     time.Time
-	made        time.Time // by the store itself, to a waiter
-	unconfirmed bool      // its owner has neither renewed it nor asked since
+	made        time.Time // when the store itself granted it to a waiter
+	unconfirmed bool      // the owner has neither renewed it nor asked since
 }
 
 // extend lets g live for ttl from now.
@@ -58,7 +58,7 @@ func (s *Store) Open() driver.Backend {
 	return &backend{store: s, background: kit.NewGroup()}
 }
 
-// do runs f, alone, on what the store knows of name.
+// do calls f with the entry of name while no other call runs.
 func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error)
 	return f(s, e, now)
 }
 
-// at returns name's entry without its expired parts.
+// at returns name's entry after removing its expired parts.
 func (s *Store) at(name string, now time.Time) *entry {
 	e := s.names[name]
 	if e == nil {
@@ -80,8 +80,8 @@ func (s *Store) at(name string, now time.Time) *entry {
 	return e
 }
 
-// sweep drops unused names once their number may have doubled, so that a name
-// costs constant time and leaves nothing behind.
+// sweep drops unused names whenever the number of names may have doubled, so
+// that its cost per name is constant.
 func (s *Store) sweep(now time.Time) {
 	if len(s.names) < s.sweepAt {
 		return
@@ -93,15 +93,15 @@ func (s *Store) sweep(now time.Time) {
 	s.sweepAt = 2*len(s.names) + 64
 }
 
-// tidy drops name if nothing is left of it.
+// tidy drops name if it has neither a grant nor a queue.
 func (s *Store) tidy(name string, e *entry) {
 	if e.grant == nil && len(e.queue) == 0 {
 		delete(s.names, name)
 	}
 }
 
-// expire ends the grant and the queue places whose time is over. A lock that is
-// free afterwards has no waiter.
+// expire ends the grant and the queue places whose time is over. It then grants
+// a free lock to the next waiter, so a lock that is still free has none.
 func (s *Store) expire(e *entry, now time.Time) {
 	if e.grant != nil && !now.Before(e.grant.expires) {
 		s.set(e, nil)
@@ -110,7 +110,7 @@ func (s *Store) expire(e *entry, now time.Time) {
 	s.grantNext(e, now)
 }
 
-// free ends the grant, and grants the lock to the next waiter.
+// free ends the grant and grants the lock to the next waiter.
 func (s *Store) free(e *entry, now time.Time) {
 	s.set(e, nil)
 	s.grantNext(e, now)
@@ -122,14 +122,14 @@ func (s *Store) set(e *entry, g *grant) {
 	s.changed.Up()
 }
 
-// nextToken returns the next token. One counter for all names is enough for each of
-// them to rise, and the clock in microseconds lets them rise over a restart.
+// nextToken returns the next token. One counter for all names makes the tokens of
+// each name rise. The clock in microseconds makes them rise across a restart too.
 func (s *Store) nextToken(now time.Time) uint64 {
 	s.token = max(s.token+1, uint64(max(0, now.UnixMicro())))
 	return s.token
 }
 
-// holder describes the grant.
+// holder returns the grant as a driver.Holder.
 func (e *entry) holder(now time.Time) driver.Holder {
 	g := e.grant
 	if g == nil {

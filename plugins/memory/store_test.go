@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// What nobody releases costs memory until it has expired, and no longer.
+// A lease that is never released uses memory until it has expired, but no longer.
 func TestExpiredNamesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore()
@@ -20,7 +20,7 @@ func TestExpiredNamesAreForgotten(t *testing.T) {
 			if _, err := b.TryAcquire(t.Context(), driver.Request{Name: fmt.Sprint(i), Owner: "a", TTL: time.Second}); err != nil {
 				t.Fatalf("TryAcquire of name %d: %v", i, err)
 			}
-			time.Sleep(10 * time.Millisecond) // 100 live at a time
+			time.Sleep(10 * time.Millisecond) // 100 leases live at a time
 		}
 		if n := len(s.names); n > 500 {
 			t.Errorf("of %d names that were held for a second each the store keeps %d; 100 are held", names, n)
@@ -65,7 +65,7 @@ func TestTokensRiseOverStores(t *testing.T) {
 				}
 				last = token
 			}
-			time.Sleep(time.Millisecond) // a process takes longer to start than grants of one microsecond each
+			time.Sleep(time.Millisecond) // a restart takes longer than one microsecond for each grant
 		}
 	})
 }

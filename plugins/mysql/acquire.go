@@ -63,9 +63,9 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 
 // askInFull asks again, with the long text, for locks that the short text
 // refused although they have no holder. It first grants a free lock to its
-// first waiter, which may be one of ops.
+// first waiter, which may be an owner in ops.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
-	const most = 3 // another host may be quicker each time
+	const most = 3 // each time another host may be quicker
 	for range most {
 		var again []statement.Operation
 		var at []int
@@ -95,7 +95,7 @@ func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statemen
 	return nil
 }
 
-// attempt numbers ops, sends them and returns the rows as they are then.
+// attempt numbers ops, sends them in one statement, and returns the state of their rows after it.
 func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.Operation, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
 	at := make(map[string]int, len(ops))

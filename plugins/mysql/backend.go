@@ -21,8 +21,8 @@ import (
 const (
 	// idleFor is how long an unused connection is kept.
 	idleFor = time.Minute
-	// rowsKept is how many rows are known to be there, and contendedFor how long a
-	// lock is taken to be waited for after the last sign of it.
+	// rowsKept is how many rows are remembered as existing. contendedFor is for
+	// how long a lock counts as contended after the last sign of a waiter.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )
@@ -34,36 +34,36 @@ type Backend struct {
 	queue
 
 	acquires, renewals, releases, withdrawals batcher
-	firsts                                    batcher // acquires that may have to make a row, and to wait for its gap
-	proclaims, shortens, breaks               batcher // one operation in a statement
+	firsts                                    batcher // acquires that may insert a row, and wait for a gap lock
+	proclaims, shortens, breaks               batcher // one operation per statement
 	blocked                                   blockedOps
 	observers                                 kit.Poller
 
-	// rows are locks that were granted, so their rows exist. Like contended it is
-	// a guess that chooses the statement. A wrong guess costs a second statement,
-	// and nothing else.
+	// rows has locks that were granted before, so that their rows exist. Like
+	// contended, it is only a guess that selects the statement. A wrong guess
+	// costs a second statement and nothing else.
 	rows kit.Recent[string, struct{}]
 }
 
-// link is the way to the table: connections, and what runs on them.
+// link has the connections to the table and the work that runs on them.
 type link struct {
 	opts   Options
-	table  string // quoted
+	table  string // the table's name, quoted
 	server atomic.Pointer[conn.Server]
 	pool   *conn.Pool // for statements
 	waits  *conn.Pool // for waiters
 
-	// cluster and node identify the server in use; they are equal without Galera.
+	// cluster and node identify the server in use. They are equal without Galera.
 	cluster, node kit.Identity
-	admitted      atomic.Pointer[time.Time] // the last connection
-	noLocks       sync.Once                 // GET_LOCK is refused
+	admitted      atomic.Pointer[time.Time] // when the last connection was admitted
+	noLocks       sync.Once                 // for the log message that GET_LOCK is refused
 
 	// background is the context of statements, which outlive their callers.
 	background *kit.Group
 }
 
-// Open makes a Backend. It begins to connect, and does not wait for it; its
-// error wraps [driver.ErrConfig].
+// Open makes a Backend; nil options and zero fields mean the defaults. It
+// begins to connect but does not wait. Its error wraps [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -118,7 +118,7 @@ func (b *Backend) batchers() []*batcher {
 	return []*batcher{&b.acquires, &b.firsts, &b.renewals, &b.releases, &b.withdrawals, &b.proclaims, &b.shortens, &b.breaks, &b.enters}
 }
 
-// Close ends the connections and the work on them. Leases stay.
+// Close ends the connections and the work on them. Leases are not released.
 func (b *Backend) Close(ctx context.Context) error {
 	return b.background.Close(ctx, func() {
 		for _, l := range b.batchers() {
@@ -130,9 +130,9 @@ func (b *Backend) Close(ctx context.Context) error {
 	})
 }
 
-// statement returns a context for one statement that ctx's end does not cut
-// off. A statement goes on without its client, and its outcome would never be
-// known.
+// statement returns a context for one statement, which the end of ctx does not
+// interrupt. The server would go on with the statement, and its outcome would
+// remain unknown.
 func (k *link) statement(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), k.opts.RequestTimeout, errSlow)
 	stop := context.AfterFunc(k.background, cancel)
@@ -144,13 +144,13 @@ func (k *link) statement(ctx context.Context) (context.Context, context.CancelFu
 
 var errSlow = errors.New("the server does not answer in time")
 
-// noAnswer is the error for callers whose ctx ended before the reply.
+// noAnswer returns the error for a caller whose ctx ended before the reply.
 func noAnswer(ctx context.Context, what, name string) error {
 	return fmt.Errorf("mysql: %s %q: %w: %w", what, name, driver.ErrUnavailable, context.Cause(ctx))
 }
 
 // do runs f in a goroutine and returns its result, or returns as soon as ctx
-// ends. f goes on then, so it must return its results, and not leave them in
+// ends. f then goes on, so it must return its results and not store them in
 // variables of the caller.
 func do[T any](ctx context.Context, k *link, what, name string, f func(ctx context.Context) (T, error)) (T, error) {
 	type result struct {
@@ -182,15 +182,15 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 	}
 }
 
-// use is how statements are given a connection.
+// use is a function that runs statements on a connection.
 type use func(ctx context.Context, s *conn.Session) error
 
-// on runs f on a connection, and again as long as the server says that others
-// were in its way, and on a new connection when it serves no client now: f must be fit to run several times. Its error is the
-// server's, or says that no connection was to be had.
+// on runs f on a connection. It runs f again if the server rolled it back because of others, and on
+// a new connection if the server currently serves no client. So f must be fit to run several times.
+// The error is the server's, or says that there was no connection.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
-	var unserved error // once
+	var unserved error // set once
 	for try := 0; ; try++ {
 		s, err := get(ctx)
 		if err != nil {
@@ -205,7 +205,7 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 			created = true
 			err = k.create(ctx, s)
 			again = err == nil
-		case errors.Is(err, sqldriver.ErrBadConn): // nothing was sent
+		case errors.Is(err, sqldriver.ErrBadConn): // nothing has been sent
 			again = try < 3
 		}
 		k.pool.Put(s)
@@ -215,9 +215,9 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 	}
 }
 
-// Check asks whether the server would serve requests: that it is no replica,
-// that the table is there, and that the user has the rights on it, that what the
-// statements are made of is allowed, and that the address leads to one server.
+// Check asks whether the server would serve requests: whether it is no replica,
+// the table exists, the user has the rights on it, everything that statements
+// need is allowed, and the address leads to one server.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b.link, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
 		return none, b.on(ctx, b.pool.Get, b.examine)

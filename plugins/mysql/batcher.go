@@ -16,40 +16,40 @@ import (
 )
 
 const (
-	// These bound the operations of one statement. A commit costs the same for
-	// one row and for many, but a long statement keeps its first rows locked
-	// until its end.
+	// These constants bound the operations of one statement. A commit costs the
+	// same for one row and for many, but a long statement keeps its first rows
+	// locked until its end.
 	acquireWidth, releaseWidth, withdrawWidth, renewWidth = 64, 64, 64, 500
-	// senders is how many statements of one kind are on their way at a time,
-	// so that the server works on one while another is written to disk.
+	// senders is how many statements of one kind may be under way at a time.
+	// With two, the server works on one while the other is written to disk.
 	senders = 2
-	// packetUnknown is the shortest default of max_allowed_packet, for a server
-	// that was not met yet. fixedText bounds the text of a statement beside its
-	// operations.
+	// packetUnknown is the smallest default of max_allowed_packet. It is used
+	// until a server's own value is known. fixedText bounds the text of a
+	// statement without its operations.
 	packetUnknown, fixedText = 1 << 20, 4096
 )
 
-// batcher sends operations of one kind. A free sender sends an operation at once
-// and alone; those that come while all are busy go out together in the next
-// statement. So the batch grows with the load, and no operation waits for it.
+// batcher sends operations of one kind. An idle sender sends an operation at once, and
+// alone. Operations that come while all senders are busy go out together in the next
+// statement. So batches grow with the load, and no operation waits for a batch to fill.
 type batcher struct {
 	link    *link
-	owners  *owners     // of its requests; nil: it does not remember them
-	blocked *blockedOps // operations that wait for a row locked by others
-	what    string      // in errors
+	owners  *owners     // remembers the owners of its requests; nil if it need not
+	blocked *blockedOps // operations that wait for a row that others have locked
+	what    string      // the operation's name in errors
 	width   int
-	senders int  // zero: as the constant says
-	patient bool // renewals: they have time, and one TTL in a statement
-	repeats bool // a statement may carry a name several times
-	values  bool // the value is sent
-	// get takes a connection, and slots has a place for each statement that may
-	// wait for a row in the server: see slow. probes has one for each that tries
-	// whether a new row has to wait; nil: it makes no rows.
+	senders int  // zero means the constant senders
+	patient bool // for renewals, which have time; a statement has one TTL
+	repeats bool // a statement may contain a name several times
+	values  bool // values are sent
+	// get takes a connection. slots has a place for each statement that may wait
+	// for a row in the server; see slow. probes has a place for each statement that
+	// finds out whether a new row has to wait; nil if the batcher makes no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}
-	// run sends ops, sorted by name, in one statement. After an error the outcome
-	// of all of them is unknown. It may return a function with further work on
-	// the connection, which must not be interrupted.
+	// run sends ops, sorted by name, in one statement. After an error, the
+	// outcome of all of them is unknown. It may return a function that does more
+	// work on the connection. That work must not be interrupted.
 	run func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error)
 
 	batches *kit.Batcher[*pending]
@@ -60,7 +60,7 @@ func (l *batcher) init() {
 	limits := kit.Limits[*pending]{
 		Count: func() int { return l.width },
 		Size:  l.size, Room: func() int { return l.link.packet() - fixedText },
-		Claim: func(p *pending) bool { return p.ctx.Err() == nil }, // it is claimed when there is a connection
+		Claim: func(p *pending) bool { return p.ctx.Err() == nil }, // claimed later, with a connection
 	}
 	if !l.repeats {
 		limits.Name = func(p *pending) string { return p.Name }
@@ -72,19 +72,19 @@ func (l *batcher) init() {
 }
 
 // pending is an operation under way in a batcher. Its caller can take it back until
-// a statement with it is sent.
+// a statement with it has been sent.
 type pending struct {
 	statement.Operation
 	kit.Ticket
 	batcher *batcher
-	ctx     context.Context // the caller's; once it ends no caller waits
-	owner   *owner          // where the batcher remembers them
+	ctx     context.Context // the caller's; once it ends, no caller waits
+	owner   *owner          // nil if the batcher does not remember owners
 	since   time.Time
-	kills   int // of statements that it was in, for want of a row lock
+	kills   int // how many of its statements were killed because a row was locked
 	result  driver.Result
 }
 
-// send puts operations into the batcher and returns at once.
+// send queues operations in the batcher and returns at once.
 func (l *batcher) send(ctx context.Context, ops ...statement.Operation) []*pending {
 	all := make([]*pending, len(ops))
 	now := time.Now()
@@ -105,7 +105,6 @@ func (l *batcher) send(ctx context.Context, ops ...statement.Operation) []*pendi
 	return all
 }
 
-// enter queues operations.
 func (l *batcher) enter(ps []*pending) {
 	if !l.batches.Add(ps...) {
 		refuseAll(ps, driver.ErrClosed)
@@ -125,7 +124,7 @@ func (p *pending) wait() driver.Result {
 	return driver.Result{Err: noAnswer(p.ctx, p.batcher.what, p.Name)}
 }
 
-// refuse ends an operation that is not on its way.
+// refuse ends an operation with err, unless it has been sent.
 func (p *pending) refuse(err error) {
 	if p.GiveUp() {
 		p.finish(driver.Result{Err: err})
@@ -138,22 +137,22 @@ func refuseAll(ps []*pending, err error) {
 	}
 }
 
-// finish delivers the result of what was sent, or taken out of the queue.
+// finish delivers the result of an operation that was sent or taken out of the queue.
 func (p *pending) finish(r driver.Result) {
 	p.forget(r.Err)
 	p.result = r
 	p.End()
 }
 
-// forget records the outcome of the owner's request.
+// forget records in owners that the request has ended with err.
 func (p *pending) forget(err error) {
 	if p.owner != nil {
 		p.batcher.owners.end(p.owner, err == nil, !conn.Definite(err))
 	}
 }
 
-// size bounds what p adds to a statement. Text from outside is written in
-// hexadecimal, and a name stands there twice.
+// size returns at most how many bytes p adds to a statement. Text from outside
+// is written in hexadecimal, and the statement has each name twice.
 func (l *batcher) size(p *pending) int {
 	n := 256 + 2*(2*len(p.Name)+len(p.Label)+2*len(p.Owner))
 	if l.values {
@@ -176,8 +175,8 @@ func (l *batcher) serve(batch []*pending, yield func()) {
 	l.try(&inFlight{batcher: l, many: len(batch) > 1, yield: yield}, batch)
 }
 
-// try sends batch. What the server takes no statement of that length for is
-// sent in halves, and what a locked row has kept back when that is free.
+// try sends batch. A batch too long for the server is sent in halves.
+// Operations whose row is locked are sent once the row is free.
 func (l *batcher) try(t *inFlight, batch []*pending) {
 	timer := time.AfterFunc(l.timeout(t, batch), t.slow)
 	left, err := l.deliver(t, batch)
@@ -193,12 +192,12 @@ func (l *batcher) try(t *inFlight, batch []*pending) {
 	}
 }
 
-// deliver sends batch and its results. With errKilled and conn.ErrTooLong it
-// returns the operations that were not carried out.
+// deliver sends batch and delivers its results. After errKilled and
+// conn.ErrTooLong it returns the operations that were not carried out.
 func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err error) {
 	ctx, cancel := l.link.statement(batch[0].ctx)
 	defer cancel()
-	// Statements for many rows lock them in one order, and never each other out.
+	// Statements that lock many rows lock them in one order, and so never deadlock each other.
 	slices.SortStableFunc(batch, func(p, q *pending) int { return cmp.Compare(p.Name, q.Name) })
 	var ops []statement.Operation
 	var sent []*pending
@@ -237,7 +236,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 	if l.link.background.Err() != nil && err != nil {
 		err = driver.ErrClosed
 	}
-	if sent == nil && err != nil { // no connection
+	if sent == nil && err != nil { // there was no connection
 		for _, p := range batch {
 			p.refuse(conn.StatementError(l.what, p.Name, err))
 		}
@@ -252,7 +251,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 	return nil, nil
 }
 
-// claim marks as sent the operations of batch whose callers still wait.
+// claim marks as sent, and returns, the operations of batch whose callers still wait.
 func claim(batch []*pending) (sent []*pending, ops []statement.Operation) {
 	for _, p := range batch {
 		switch {
@@ -268,7 +267,7 @@ func claim(batch []*pending) (sent []*pending, ops []statement.Operation) {
 }
 
 // Batch sends the operations through the batchers of their kinds, where they
-// share statements. Those of one name are done one after the other.
+// share statements. Operations on one name are done one after the other.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	byName := make(map[string][]int, len(ops))
@@ -281,7 +280,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 		same := byName[op.Name]
 		l := b.batcherOf(op)
 		switch {
-		case same[0] != i: // goes with the first of its name
+		case same[0] != i: // handled with the first of its name
 		case len(same) > 1 || l == nil:
 			apart.Go(func() {
 				for _, j := range same {
@@ -294,7 +293,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 			}
 		}
 	}
-	sent := make([]*pending, len(ops)) // nil for an operation that shares no statement
+	sent := make([]*pending, len(ops)) // nil for operations that share no statement
 	for l, indices := range sharing {
 		shared := make([]statement.Operation, len(indices))
 		for n, i := range indices {
@@ -313,7 +312,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// batcherOf returns the batcher in which op may share a statement, nil if in none.
+// batcherOf returns the batcher in which op may share a statement, or nil if there is none.
 func (b *Backend) batcherOf(op driver.Op) *batcher {
 	switch {
 	case op.Kind == driver.OpAcquire:

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// connector makes connections, each with the password and the certificates of
-// that moment, to the database that the address names.
+// connector returns a connector to the database that the address names. It
+// reads the password and the certificates again for each connection.
 func (o Options) connector() (c sqldriver.Connector, database string, err error) {
 	cfg, err := o.target()
 	if err != nil {
@@ -31,7 +31,7 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 	cfg.Logger = quiet{o.Logger}
 	cfg.DialFunc = conn.Dial
 	most := cfg.MaxAllowedPacket
-	cfg.MaxAllowedPacket = 1 << 30 // the most that a server can take; the session knows what this one takes
+	cfg.MaxAllowedPacket = 1 << 30 // the most that any server takes; the session knows this server's limit
 	err = cfg.Apply(mysqldriver.BeforeConnect(func(ctx context.Context, own *mysqldriver.Config) error {
 		if o.HasPassword() {
 			own.Passwd = source.Password()
@@ -40,7 +40,7 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 			own.TLS = source.TLSConfig(host)
 		}
 		if fips140.Enforced() && own.Passwd != "" {
-			own.AllowNativePasswords = false // SHA-1 panics
+			own.AllowNativePasswords = false // that plugin needs SHA-1, which panics here
 		}
 		conn.Limit(ctx, most)
 		if l := conn.Logger(ctx); l != nil {
@@ -57,22 +57,22 @@ func (o Options) connector() (c sqldriver.Connector, database string, err error)
 	return c, cfg.DBName, nil
 }
 
-// quiet takes the driver's messages about broken connections, which the error
-// of the statement repeats.
+// quiet logs the driver's messages about broken connections at level debug,
+// because the statement's error repeats them.
 type quiet struct{ log *slog.Logger }
 
 // Print implements the driver's Logger.
 func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(v...)) }
 
 const (
-	// Pauses between two dials, when a connection leads to another server than the others.
+	// The bounds of the pauses between dials when a connection leads to another server.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
-	// redialShares is the part of dial_timeout in which it is dialed again.
+	// redialShares says for which part of dial_timeout (1/redialShares) link.dial dials again.
 	redialShares = 2
 )
 
 // dial makes a connection that leads to the same server as the others. If the address
-// leads to several servers, it dials again for a while until it reaches that one.
+// leads to several servers, it dials again for a while until it reaches the right one.
 func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {
 		ctx, cancel := context.WithTimeout(k.background, k.opts.DialTimeout)
@@ -99,10 +99,10 @@ func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.S
 	}
 }
 
-// admit refuses a connection to another server than the one in use, while that
-// one serves. The nodes of a Galera cluster share their rows, so leading to
-// several of them is no fault of the address; but each learns late what another one
-// has done, and wakes the waiters of its own alone.
+// admit refuses a connection to another server than the one in use while that one
+// serves. The nodes of a Galera cluster share their rows, so an address that leads
+// to several of them is not wrong. But each node learns late of the others'
+// changes, and wakes only the waiters on its own connections.
 func (k *link) admit(s *conn.Session) error {
 	if err := k.cluster.Admit(s.Server.Cluster, k.serves); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (k *link) admit(s *conn.Session) error {
 }
 
 // serves reports whether the server in use serves. The connection admitted last
-// may not be in its pool yet.
+// may not be in its pool yet, so a recent admission counts too.
 func (k *link) serves() bool {
 	if at := k.admitted.Load(); at != nil && time.Since(*at) < redialTo {
 		return true
@@ -128,5 +128,5 @@ func (k *link) serves() bool {
 	return k.pool.Serves() || k.waits.Serves()
 }
 
-// stale reports whether s leads to a server that is in use no more.
+// stale reports whether s leads to a server that is no longer in use.
 func (k *link) stale(s *conn.Session) bool { return s.Server.ID != k.node.Current() }

@@ -10,16 +10,16 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// SettleFor is how long a withdrawal waits at most before it puts a tombstone.
+// SettleFor is the longest time that a withdrawal waits before it puts a tombstone.
 const SettleFor = settleFor
 
-// SlowestAfter is when a renewal that has time is taken to wait for a row.
+// SlowestAfter is when a renewal that has time is assumed to wait for a row.
 const SlowestAfter = slowestAfter
 
-// Granted is what a waiter makes of the end of a grant.
+// Granted returns the grant that a waiter concludes from the end of a grant.
 var Granted = granted
 
-// Purge is what a host does every hour.
+// Purge does what a host does every hour.
 func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) }
 
 // OpenAfter opens a backend each of whose connections has first run prelude,
@@ -30,8 +30,8 @@ func OpenAfter(opts Options, prelude string) (*Backend, error) {
 	})
 }
 
-// OpenWith opens a backend whose connections have settings that are not its
-// own: statements, the last with a semicolon, that run among those of its setup.
+// OpenWith opens a backend whose connections have additional settings:
+// statements, ending in a semicolon, that run among those of its setup.
 func OpenWith(opts Options, settings string) (*Backend, error) {
 	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
 		const question = "SHOW STATUS"
@@ -66,11 +66,11 @@ func (p *prepared) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return conn, nil
 }
 
-// ErrPrelude: the server does not allow the prelude.
+// ErrPrelude means that the server does not allow the prelude.
 var ErrPrelude = fmt.Errorf("prelude is refused")
 
-// OpenRefusing opens a backend to whose statements the server answers with the
-// error that refuse returns, if there is one.
+// OpenRefusing opens a backend whose statements get the error that refuse
+// returns, if it is not nil, instead of the server's answer.
 func OpenRefusing(opts Options, refuse func(text string) error) (*Backend, error) {
 	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
 		return &refusing{c, refuse}, setup

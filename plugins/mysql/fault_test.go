@@ -18,9 +18,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// TestAbandonedStatement has an acquire wait for a row lock until its caller
-// gives up. It is withdrawn while it still waits, and must never grant: not
-// when the row is unlocked, and not when its host is gone by then.
+// TestAbandonedStatement lets an acquire wait for a row lock until its caller
+// gives up. It is withdrawn while it still waits, and must never grant: neither
+// when the row is unlocked, nor if its host is gone by then.
 func TestAbandonedStatement(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("host gone %t", gone), func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestAbandonedStatement(t *testing.T) {
 	}
 }
 
-// TestKilledConnections kills what a waiter sleeps on and what a holder uses.
+// TestKilledConnections kills the connections on which a waiter sleeps and which a holder uses.
 func TestKilledConnections(t *testing.T) {
 	w := newFixture(t)
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
@@ -100,7 +100,7 @@ func TestKilledConnections(t *testing.T) {
 	}
 }
 
-// killIdle kills the connections that are at no statement.
+// killIdle kills the connections that run no statement.
 func (w *fixture) killIdle(t *testing.T) (killed int) {
 	t.Helper()
 	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND COMMAND='Sleep' AND DB=DATABASE()")
@@ -119,8 +119,8 @@ func (w *fixture) killIdle(t *testing.T) (killed int) {
 	return killed
 }
 
-// TestLostFirstWaiter has the first in the queue granted the lock and never come, as
-// one does whose machine is lost. The next grant comes after the first span.
+// TestLostFirstWaiter grants the lock to a first waiter that never comes, as if its
+// machine were lost. The next grant must come after the first span.
 func TestLostFirstWaiter(t *testing.T) {
 	w := newFixture(t)
 	const ttl = 2 * time.Second
@@ -147,7 +147,7 @@ func TestLostFirstWaiter(t *testing.T) {
 		t.Errorf("out of turn: %v", err)
 	}
 	must(t, <-woken)
-	for { // a wake-up that comes before it sleeps is a hint to ask, and to wait again
+	for { // a wake-up before the sleep only says to ask, and to wait again
 		_, err := next.TryAcquire(t.Context(), second)
 		if err == nil {
 			break
@@ -160,9 +160,9 @@ func TestLostFirstWaiter(t *testing.T) {
 	}
 }
 
-// TestFreedWhileAcquireWaits has a stranger's acquire wait for the row while the
-// lock is released: the statement is older than the release, and must leave the
-// lock to the first in the queue all the same.
+// TestFreedWhileAcquireWaits lets another owner's acquire wait for the row while
+// the lock is released. Although this statement is older than the release, it
+// must leave the lock to the first waiter.
 func TestFreedWhileAcquireWaits(t *testing.T) {
 	w := newFixture(t)
 	acquire(t, w.b, want("jobs", 10*time.Second))
@@ -185,8 +185,8 @@ func TestFreedWhileAcquireWaits(t *testing.T) {
 	}
 }
 
-// TestGoneWaiterIsPassed has waiters of the release before first in the queue. Nothing
-// is known of them: the next is granted the lock at once.
+// TestGoneWaiterIsPassed puts waiters of the previous release first in the queue.
+// Nothing is known of them, so the next waiter is granted the lock at once.
 func TestGoneWaiterIsPassed(t *testing.T) {
 	w := newFixture(t)
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
@@ -206,7 +206,7 @@ func TestGoneWaiterIsPassed(t *testing.T) {
 	}
 }
 
-// TestRestartInMidWait stops the server while one waits, and starts it again.
+// TestRestartInMidWait stops the server while an owner waits, and starts it again.
 func TestRestartInMidWait(t *testing.T) {
 	s := own(t, nil)
 	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})
@@ -244,8 +244,8 @@ func TestRestartInMidWait(t *testing.T) {
 	}
 }
 
-// TestClockMoved moves the server's clock by an hour each way while nothing is
-// held. Locks work on at once, and tokens rise on.
+// TestClockMoved moves the server's clock by an hour in each direction while no
+// lock is held. Locks must work at once, and tokens must rise.
 func TestClockMoved(t *testing.T) {
 	preload := faketime(t)
 	at := filepath.Join(t.TempDir(), "offset")
@@ -281,8 +281,8 @@ func TestClockMoved(t *testing.T) {
 			}
 			release(t, b, r)
 		}
-		// A lease that expires leaves its end in the row: a clock that is turned
-		// back before it revives it for no longer than its TTL.
+		// A lease that expires leaves its end in the row. A clock that is then
+		// turned back revives the lease for at most its TTL.
 		r := want("expires", 300*time.Millisecond)
 		eventually(t, "a lease that expired is gone", func() bool {
 			token, err := b.TryAcquire(t.Context(), r)
@@ -302,7 +302,7 @@ func TestClockMoved(t *testing.T) {
 
 func second(_ uint64, err error) error { return err }
 
-// faketime finds the library that moves a process's clock.
+// faketime returns the path of the library that moves a process's clock.
 func faketime(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")

@@ -18,17 +18,17 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// firstSpan is how long the store itself grants a lock.
+// firstSpan is for how long the store itself grants a lock.
 var firstSpan = mysql.Spec.Properties.FirstSpan
 
-// place enters an owner into the queue of a lock that is held, and does not wait.
+// place enters an owner into the queue of a held lock without waiting.
 func place(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
 	return r
 }
 
-// given is who holds a lock, which must be r's owner by a grant of the store.
+// given returns the holder of r.Name, which must be r's owner by a grant of the store.
 func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -40,8 +40,8 @@ func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// TestReleaseGrants: the waiter has the lock with its label and value, for the first
-// span, which it does not count beyond the store's end.
+// TestReleaseGrants checks that the waiter gets the lock with its label and value,
+// for the first span, and does not count on it after the store's end of the grant.
 func TestReleaseGrants(t *testing.T) {
 	w := newFixture(t)
 	waiter := w.host(t)
@@ -71,7 +71,7 @@ func TestReleaseGrants(t *testing.T) {
 			next.Token = g.Token
 			_ = waiter.Withdraw(t.Context(), name, next.Owner)
 			if g.Token == 0 || h.Owner != next.Owner {
-				continue // this process had no time for as long as the grant is
+				continue // this process did not run for as long as the grant lasts
 			}
 			carried = true
 			if g.Token <= holder.Token || g.For != min(ttl, firstSpan) || h.Token != g.Token {
@@ -91,8 +91,8 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
-// TestGrantFromTheFuture: a server whose clock was turned forward while the waiter
-// slept lengthens no grant by that.
+// TestGrantFromTheFuture checks that no grant gets longer because the server's
+// clock was turned forward while the waiter slept.
 func TestGrantFromTheFuture(t *testing.T) {
 	r, sent := want("jobs", firstSpan), time.Now().Add(-time.Second)
 	for after, known := range map[time.Duration]bool{-time.Hour: true, 0: true, time.Hour: false} {
@@ -103,8 +103,8 @@ func TestGrantFromTheFuture(t *testing.T) {
 	}
 }
 
-// TestFirstUseOfAGrant: the first that is done with a grant of the store makes it a
-// lease as any other, which asking again does not renew.
+// TestFirstUseOfAGrant checks that the first operation that uses a grant of the
+// store makes it an ordinary lease, and that asking again does not renew the lease.
 func TestFirstUseOfAGrant(t *testing.T) {
 	w := newFixture(t)
 	b, ctx := w.b, t.Context()
@@ -147,7 +147,7 @@ func TestFirstUseOfAGrant(t *testing.T) {
 					t.Errorf("token %d after %d", last.Token, next.Token)
 				}
 				backendtest.NotHeld(t, b.Renew(ctx, next))
-				backendtest.NotHeld(t, b.Release(ctx, next)) // a second time
+				backendtest.NotHeld(t, b.Release(ctx, next)) // releases it a second time
 				must(t, b.Renew(ctx, given(t, b, last)))
 				return
 			}
@@ -164,8 +164,8 @@ func askInBatch(ctx context.Context, b *mysql.Backend, r driver.Request) error {
 	})[1].Err
 }
 
-// TestLongValueIsAskedFor: what is published and does not fit the queue is there
-// when its owner asks.
+// TestLongValueIsAskedFor checks that a published value that is too long for the
+// queue is there once its owner asks.
 func TestLongValueIsAskedFor(t *testing.T) {
 	w := newFixture(t)
 	holder := acquire(t, w.b, want("jobs", time.Minute))
@@ -187,8 +187,8 @@ func TestLongValueIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestFreeLockIsGrantedToTheFirst: what expires is granted to the first that waits,
-// whoever comes to find it free.
+// TestFreeLockIsGrantedToTheFirst checks that an expired lock is granted to the
+// first waiter, whichever owner finds it free.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	w := newFixture(t)
 	b, ctx := w.b, t.Context()
@@ -212,8 +212,8 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	}
 }
 
-// TestKeptLeaseIsNotGranted: a lease that is kept for a while is granted to nobody
-// until that is over.
+// TestKeptLeaseIsNotGranted checks that a lock that a release keeps for a while is
+// not granted before that time is over.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	w := newFixture(t)
 	holder := acquire(t, w.b, want("jobs", time.Minute))
@@ -230,7 +230,7 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// through opens another host, which reaches the server by a proxy, that far away.
+// through opens another host, which reaches the server through a proxy with that round trip time.
 func (w *fixture) through(t *testing.T, far time.Duration) (*inject.Proxy, *mysql.Backend) {
 	t.Helper()
 	at := strings.Index(w.address, "tcp(") + len("tcp(")
@@ -245,18 +245,18 @@ func (w *fixture) through(t *testing.T, far time.Duration) (*inject.Proxy, *mysq
 	return p, open(t, mysql.Options{Address: w.address[:at] + p.Addr() + w.address[end:], Prefix: w.prefix})
 }
 
-// TestFirstWaitEntersFirst: the first waiter of a process stands in the queue, and is
-// granted the lock in its turn, while the process cannot connect to say that it lives.
+// TestFirstWaitEntersFirst checks the first waiter of a process that cannot connect to
+// give signs of life. The waiter must enter the queue and get the lock in its turn.
 func TestFirstWaitEntersFirst(t *testing.T) {
 	w := newFixture(t)
 	p, late := w.through(t, 0)
 	holder := acquire(t, w.b, want("jobs", time.Minute))
 	first := want("jobs", time.Minute)
-	held(t, second(late.TryAcquire(t.Context(), first))) // by a connection that is there
+	held(t, second(late.TryAcquire(t.Context(), first))) // over a connection that exists already
 	must(t, p.SlowStart(timeout))
 	place(t, late, first)
 	next := place(t, w.b, want("jobs", time.Minute))
-	place(t, late, first) // as it does every few milliseconds
+	place(t, late, first) // enters again, as it does every few milliseconds
 	must(t, w.b.Release(t.Context(), holder))
 	first = given(t, w.b, first)
 	if got := acquire(t, late, first); got.Token != first.Token {
@@ -268,9 +268,9 @@ func TestFirstWaitEntersFirst(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestFarWaiters: hosts whose round trip is 400 ms are granted the lock in their order,
-// each by the end of the lease before it, and each grant leaves time for the first
-// renewal when it comes.
+// TestFarWaiters checks that hosts whose round trip is 400 ms are granted the lock in
+// their order, each when the previous lease ends. Each grant must arrive early enough
+// for the first renewal.
 func TestFarWaiters(t *testing.T) {
 	w := newFixture(t)
 	_, b := w.through(t, backendtest.Far)
@@ -279,9 +279,9 @@ func TestFarWaiters(t *testing.T) {
 	})
 }
 
-// TestCutOffWaiterIsPassedOver: a process that gives no more signs is passed over,
-// although the server does not know yet that its connections are dead. A waiter that
-// misses its wake-up asks and has the grant.
+// TestCutOffWaiterIsPassedOver checks that a process that gives no more signs is
+// passed over, although the server does not know yet that its connections are dead.
+// A waiter that misses its wake-up asks and gets the grant.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	w := newFixture(t)
 	p, cut := w.through(t, 0)
@@ -305,7 +305,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestWithdrawalCrossesTheGrant: a withdrawal that crosses the grant undoes it.
+// TestWithdrawalCrossesTheGrant checks that a withdrawal that crosses the grant undoes it.
 func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	w := newFixture(t)
 	waiter, ctx := w.host(t), t.Context()
@@ -325,8 +325,8 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	}
 }
 
-// TestGrantOutlivesThePlugin: a waiter whose plugin was replaced has the grant when
-// it asks.
+// TestGrantOutlivesThePlugin checks that a waiter whose plugin was replaced gets
+// the grant when it asks.
 func TestGrantOutlivesThePlugin(t *testing.T) {
 	w := newFixture(t)
 	before := w.host(t)
@@ -340,8 +340,8 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 	}
 }
 
-// TestStorm: 32 processes that want one lock and end at random moments never hold
-// it two at a time, and tokens rise.
+// TestStorm checks that of 32 processes that compete for one lock and end at
+// random moments no two hold it at a time, and that tokens rise.
 func TestStorm(t *testing.T) {
 	w := newFixture(t)
 	o := mysql.Options{Address: w.address, Prefix: w.prefix, Connections: 2, Logger: slog.New(slog.DiscardHandler)}

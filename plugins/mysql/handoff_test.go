@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// TestHandoffs passes a lock between two hosts, which release at any moment of
-// the other one's way to sleep. A ring that is lost shows in a Wait that goes
-// on to its end, and whatever goes wrong in the number of statements.
+// TestHandoffs passes a lock between two hosts, each of which may release at
+// any moment while the other is about to sleep. A lost wake-up shows in a Wait
+// that lasts until its end, and any other mistake in the number of statements.
 func TestHandoffs(t *testing.T) {
 	w := newFixture(t)
 	hosts := [2]*mysql.Backend{w.b, w.host(t)}
@@ -54,19 +54,19 @@ func TestHandoffs(t *testing.T) {
 		}
 		mine = g.request
 	}
-	// Where the release meets the waiter on its way to sleep, it asks (three).
-	most := 10 // ask in vain (two), enter, sleep, release, wake, read
+	// If the release meets a waiter that is about to sleep, the waiter asks (three statements).
+	most := 10 // an acquire in vain (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
-		most = 4 // each ask is one, enter, sleep and read are one, release and wake too
+		most = 4 // one for an acquire, one for enter, sleep and read, one for release and wake
 	}
 	if n := w.statements(t) - before; n > most*handoffs+most*handoffs/10 {
 		t.Errorf("%d statements for %d handoffs, want %d for each", n, handoffs, most)
 	}
 }
 
-// TestNoHostBarges has two hosts take a lock for no time at all, and ask again at
-// once. Whoever waits gets a queue entry, also when the lock is free at that
-// moment, so that nobody takes it before it asks.
+// TestNoHostBarges lets two hosts take a lock for no time at all, and ask again
+// at once. A waiter must get a queue entry even if the lock is free at that
+// moment, so that no other owner takes it before the waiter asks.
 func TestNoHostBarges(t *testing.T) {
 	w := newFixture(t)
 	const each = 200
@@ -105,8 +105,8 @@ func TestNoHostBarges(t *testing.T) {
 	}
 }
 
-// TestReleaseOfLockedRow has the row of a lock that is waited for locked by a
-// foreign transaction for longer than a statement waits for it.
+// TestReleaseOfLockedRow releases a lock that has a waiter while a foreign
+// transaction keeps its row locked for longer than a statement waits.
 func TestReleaseOfLockedRow(t *testing.T) {
 	w := newFixture(t)
 	mine := acquire(t, w.b, want("jobs", time.Minute))
@@ -114,12 +114,12 @@ func TestReleaseOfLockedRow(t *testing.T) {
 	woken := make(chan error, 1)
 	go func() { woken <- backendtest.Err(host.Wait(t.Context(), next, time.Minute)) }()
 	eventually(t, "it waits", func() bool { return blocked(t, w.db, asleep) > 0 })
-	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Minute)))) // who learns of waiters by that
+	held(t, second(w.b.TryAcquire(t.Context(), want("jobs", time.Minute)))) // by which b learns of waiters
 	unlock := w.lockRow(t, "jobs")
 	released := make(chan error, 1)
 	go func() { released <- w.b.Release(t.Context(), mine) }()
 	eventually(t, "the release meets the locked row", func() bool { return blocked(t, w.db, mine.Owner) > 0 })
-	pause(t, 1200*time.Millisecond) // the server's limit is a second
+	pause(t, 1200*time.Millisecond) // the server's lock wait ends after one second
 	unlock()
 	must(t, <-released)
 	must(t, <-woken)
@@ -130,8 +130,8 @@ func TestReleaseOfLockedRow(t *testing.T) {
 	release(t, host, next)
 }
 
-// TestSleepersDoNotHoldUpChanges changes the table's definition while others
-// sleep: it must not wait for them, because everybody else waits for it.
+// TestSleepersDoNotHoldUpChanges changes the table's definition while waiters sleep. The
+// change must not wait for them, because all other statements would wait for the change.
 func TestSleepersDoNotHoldUpChanges(t *testing.T) {
 	w := newFixture(t)
 	if !w.mariadb(t) {
@@ -147,14 +147,14 @@ func TestSleepersDoNotHoldUpChanges(t *testing.T) {
 	defer waiting.Wait()
 	defer cancel()
 	eventually(t, "they sleep", func() bool { return blocked(t, w.db, asleep) == 3 })
-	// They sleep for five seconds.
+	// The waiters sleep for five seconds.
 	if _, err := w.db.ExecContext(t.Context(), "SET STATEMENT lock_wait_timeout=1 FOR ALTER TABLE "+table(w.prefix)+" FORCE"); err != nil {
 		t.Error(err)
 	}
 	release(t, w.b, mine)
 }
 
-// statements is how many the server was sent.
+// statements returns how many statements the server has got so far.
 func (w *fixture) statements(t *testing.T) (n int) {
 	t.Helper()
 	var name string

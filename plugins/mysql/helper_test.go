@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// want is a request for name by a new owner.
+// want returns a request for name by a new owner.
 func want(name string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: rand.Text(), Label: "host-1:77", TTL: ttl}
 }
@@ -37,7 +37,7 @@ var (
 
 const timeout = backendtest.Timeout
 
-// throughout polls for a while that ok stays.
+// throughout polls ok for the time d, and fails if it returns false.
 func throughout(t testing.TB, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); pause(t, 5*time.Millisecond) {
@@ -55,11 +55,11 @@ func pause(t testing.TB, d time.Duration) {
 	}
 }
 
-// asleep is in the statement of a waiter, and in no other.
+// asleep is a text that only the statement of a sleeping waiter contains.
 const asleep = " AS slept"
 
-// blocked counts the statements of other connections that contain text and
-// that the server is at.
+// blocked returns how many statements of other connections that the server is
+// executing contain text.
 func blocked(t testing.TB, db *sql.DB, text string) (n int) {
 	t.Helper()
 	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text).Scan(&n)
@@ -67,7 +67,7 @@ func blocked(t testing.TB, db *sql.DB, text string) (n int) {
 	return n
 }
 
-// fixture is a table with one host and a connection of the test's own.
+// fixture is a table with one host and a separate connection for the test.
 type fixture struct {
 	address, prefix string
 	b               *mysql.Backend
@@ -87,13 +87,13 @@ func fixtureAt(t *testing.T, a string) *fixture {
 	return w
 }
 
-// host opens another host.
+// host opens another host on the fixture's table.
 func (w *fixture) host(t drivertest.T) *mysql.Backend {
 	return open(t, mysql.Options{Address: w.address, Prefix: w.prefix})
 }
 
 // patient opens another host that waits for a minute, as its server does for a
-// row: what ends earlier has not waited.
+// row. So a call that ends earlier has not waited for the row.
 func (w *fixture) patient(t *testing.T) *mysql.Backend {
 	t.Helper()
 	b, err := mysql.OpenWith(mysql.Options{
@@ -111,7 +111,7 @@ func (w *fixture) lockRow(t *testing.T, name string) (unlock func()) {
 	must(t, err)
 	var owner string
 	must(t, tx.QueryRow("SELECT owner FROM "+table(w.prefix)+" WHERE name=? FOR UPDATE", []byte(name)).Scan(&owner))
-	t.Cleanup(func() { _ = tx.Rollback() }) // an error when it was committed
+	t.Cleanup(func() { _ = tx.Rollback() }) // fails if it was committed
 	return func() {
 		must(t, tx.Commit())
 	}

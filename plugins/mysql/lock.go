@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce numbers a request. 0 and 1 mark rows that were changed otherwise.
+// newNonce returns a random number for a request, never 0 or 1, which have other meanings.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {
@@ -41,7 +41,7 @@ func ready(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// one sends one operation through a batcher.
+// one sends one operation through l and waits for its result.
 func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	if err := ready(ctx, r); err != nil {
 		return driver.Result{Err: err}
@@ -49,7 +49,7 @@ func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	return l.send(ctx, newOperation(r))[0].wait()
 }
 
-// TryAcquire is one statement, see [statement.Acquire].
+// TryAcquire sends one statement; see [statement.Acquire].
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	result := b.acquirer(r.Name).one(ctx, r)
 	return result.Token, result.Err
@@ -63,12 +63,12 @@ func (b *Backend) acquirer(name string) *batcher {
 	return &b.firsts
 }
 
-// Renew is one statement.
+// Renew sends one statement.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release is one statement, and a second one if there is a waiter.
+// Release sends one statement, and a second one if there is a waiter.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.shortens.one(ctx, r).Err
@@ -85,7 +85,7 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, ops []statem
 	if int(n) == len(ops) {
 		return results, nil, nil
 	}
-	// A lease that was there at the renewal is still there after it.
+	// A lease that existed at the renewal still exists after it.
 	return results, nil, b.missing(ctx, s, ops, results, func(r statement.Row, a statement.Operation) bool {
 		return r.Held() && r.Owner == a.Owner && r.Token == a.Token
 	})
@@ -105,8 +105,8 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	return results, b.then(ctx, s, ops, reply), err
 }
 
-// then returns the work to be done after a statement that has freed rows of ops
-// and had that reply, or nil for none.
+// then returns the work that remains after a statement that has freed rows of
+// ops, or nil if none remains. reply is what that statement replied.
 func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
 	case reply == 0:
@@ -122,7 +122,7 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 			}
 		})
 		if err != nil && b.background.Err() == nil {
-			b.opts.Logger.Warn("mysql: looking for waiters", "err", err) // they wake by themselves
+			b.opts.Logger.Warn("mysql: looking for waiters", "err", err) // waiters wake anyway
 		}
 		for _, name := range freed {
 			b.next(ctx, s, name, reply)
@@ -130,9 +130,9 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 	}
 }
 
-// endLeases releases what it finds of ops, and returns how many these are and
-// the reply, see [statement.Release]. A block that fails may leave its transaction open: the
-// server rolls that back when the connection ends.
+// endLeases releases those leases of ops that exist. It returns how many they are, and the
+// reply; see [statement.Release]. A block that fails may leave its transaction open; the
+// server rolls it back when the connection ends.
 func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, reply uint64, err error) {
 	if !alone || !s.Server.MariaDB {
 		return s.Exec(ctx, statement.Release(b.table, nonce, ops, alone))
@@ -145,7 +145,7 @@ func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, 
 	return n, reply, err
 }
 
-// missing fills in a NotHeldError for each operation that was not done.
+// missing sets a NotHeldError in results for each operation that was not done.
 func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.Operation, results []driver.Result, done func(statement.Row, statement.Operation) bool) error {
 	rows := map[string]statement.Row{}
 	if err := b.each(ctx, s, statement.Names(ops), func(r statement.Row) { rows[r.Name] = r }); err != nil {
@@ -159,8 +159,8 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.
 	return nil
 }
 
-// runSingle runs a statement on one row, and wakes the waiter that it names or
-// grants to the next.
+// runSingle returns a function that runs a statement on one row. The function
+// then wakes the waiter that the reply names, or grants the lock to the next.
 func (b *Backend) runSingle(text func(table string, r driver.Request) string) func(context.Context, *conn.Session, []statement.Operation) ([]driver.Result, func(), error) {
 	return func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
 		n, reply, err := s.Exec(ctx, text(b.table, ops[0].Request))
@@ -175,15 +175,15 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// Withdraw waits for this process's requests under way, and does nothing more
-// when all were refused. Else it shares a statement, on separate connections,
-// because the request to be withdrawn may keep all others busy.
+// Withdraw waits for this process's requests of owner that are under way. It does
+// nothing more if all were refused. Otherwise it shares a statement, on separate
+// connections, because the request to be withdrawn may keep all others busy.
 //
-// Note: killing the connection of the withdrawn request is not enough where
-// nothing is known of it. A plugin that was killed leaves its statements to the
-// server, and its successor does not know where they are; and one may still lie
-// unread in a socket. The tombstone stands in the row that such a statement
-// must lock, and is read under that lock.
+// Note: killing the connection of the withdrawn request is not enough, because
+// that connection may be unknown. A plugin that was killed leaves its
+// statements to the server, and its successor does not know their connections.
+// A statement may also still lie unread in a socket. The tombstone is in the
+// row that such a statement must lock, and is read under that lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	r := driver.Request{Name: name, Owner: owner}
 	if err := ready(ctx, r); err != nil {
@@ -204,7 +204,7 @@ func (b *Backend) runWithdrawals(ctx context.Context, s *conn.Session, ops []sta
 	return make([]driver.Result, len(ops)), b.then(ctx, s, ops, reply), nil
 }
 
-// Inspect is one query.
+// Inspect sends one query.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	found, err := do(ctx, b.link, "inspect", name, func(ctx context.Context) ([]driver.Holder, error) {
 		return b.holders(ctx, statement.Inspect(b.table, name))
@@ -215,7 +215,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// holders returns the locks that a query of stateColumns and value finds.
+// holders returns the held locks that a query of stateColumns and value finds.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
 	err = b.on(ctx, b.pool.Get, func(ctx context.Context, s *conn.Session) error {
 		found = nil
@@ -238,11 +238,11 @@ func (b *Backend) each(ctx context.Context, s *conn.Session, names []string, f f
 	})
 }
 
-// listAtOnce is how many locks one query of List reads.
+// listAtOnce is how many locks one query of List may read.
 const listAtOnce = 500
 
-// List reads held locks in pages, so that no page is read for long. It may miss
-// a change made meanwhile.
+// List reads held locks in pages, so that no query takes long. It may miss a
+// change made between two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := ""; ; {
 		page, err := do(ctx, b.link, "list", prefix, func(ctx context.Context) ([]driver.Holder, error) {
@@ -257,32 +257,31 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 			}
 			after = h.Name
 		}
-		if len(page) < listAtOnce/2 { // some may have expired while they were read
+		if len(page) < listAtOnce/2 { // some rows may have expired while they were read
 			return nil
 		}
 	}
 }
 
-// Break is one statement, and a second one if there is a waiter.
+// Break sends one statement, and a second one if there is a waiter.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.breaks.one(ctx, driver.Request{Name: name, Owner: "operator", Token: token}).Err
 }
 
-// Proclaim is one statement.
+// Proclaim sends one statement.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
 
-// observeEvery is how often a host asks about all observed locks. A leader that
-// changes its value or goes tells only the next in the queue.
+// observeEvery is how often a host asks about all observed locks. The store itself tells
+// only the next waiter when a leader leaves, and no one when it changes its value.
 const observeEvery = 25 * time.Millisecond
 
-// Observe shares a query each 25 ms with the host's other observers.
+// Observe shares one query every 25 ms with the host's other observers.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }
 
-// look returns the holders of names.
 func (b *Backend) look(names []string) map[string]kit.Seen {
 	ctx, cancel := b.statement(b.background)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// product is what a server is called in Properties.
+// product matches the name of a server in Properties.
 var product = regexp.MustCompile(`^(MariaDB|MySQL) \d+\.\d+\.\d+`)
 
 func TestProperties(t *testing.T) {
@@ -43,7 +43,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestPolling has more waiters than connections for them.
+// TestPolling has more waiters than connections for waiters.
 func TestPolling(t *testing.T) {
 	w := newFixture(t)
 	b := open(t, mysql.Options{Address: w.address, Prefix: w.prefix, WaitConnections: -1})
@@ -79,8 +79,8 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// TestPurgeKeepsTokensAheadOfTheClock: what was granted while the clock was ahead
-// stays until the clock has passed it by a day.
+// TestPurgeKeepsTokensAheadOfTheClock checks that the row of a grant made while
+// the clock was ahead stays until the clock has passed its token by a day.
 func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
 	w := newFixture(t)
 	purged := func() int {
@@ -93,7 +93,7 @@ func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
 	release(t, w.b, ahead)
 	age(t, w, "ahead", -48)
 	ahead.Token += uint64(48 * time.Hour / time.Microsecond)
-	// The clock is corrected, the lock used once more, and left.
+	// The clock is corrected, and the lock is used once more.
 	_, err := w.db.Exec("UPDATE " + table(w.prefix) + " SET expires_at=UTC_TIMESTAMP(6)-INTERVAL 1 MINUTE")
 	must(t, err)
 	next := acquire(t, w.b, want("ahead", time.Second))
@@ -117,7 +117,7 @@ func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// age makes the last grant of a name older, and all that followed it.
+// age makes the last grant of a name, and all that followed it, older.
 func age(t *testing.T, w *fixture, name string, hours int) {
 	t.Helper()
 	_, err := w.db.Exec("UPDATE "+table(w.prefix)+" SET token=CAST(token AS SIGNED)-?*3600000000,expires_at=expires_at-INTERVAL ? HOUR,barred_since=barred_since-INTERVAL ? HOUR WHERE name=?",
@@ -134,7 +134,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestClose leaves nothing running, and refuses what comes after it.
+// TestClose checks that Close leaves nothing running, and that later calls are refused.
 func TestClose(t *testing.T) {
 	w := newFixture(t)
 	b := w.host(t)
@@ -160,7 +160,7 @@ func TestClose(t *testing.T) {
 }
 
 // TestReleaseWakesFirst closes a host right after its release, much as a plugin
-// ends whose host has died.
+// ends when its host has died.
 func TestReleaseWakesFirst(t *testing.T) {
 	w := newFixture(t)
 	for range 20 {
@@ -181,9 +181,9 @@ func TestReleaseWakesFirst(t *testing.T) {
 	}
 }
 
-// TestManyAreWokenTogether has a host release many locks at once, each with a
-// waiter. Interrupting MariaDB's SLEEP stalled all of them for two seconds now
-// and then.
+// TestManyAreWokenTogether lets a host release many locks at once, each with a
+// waiter. Interrupting MariaDB's SLEEP now and then stalled all waiters for two
+// seconds.
 func TestManyAreWokenTogether(t *testing.T) {
 	w := newFixture(t)
 	holder := w.host(t)
@@ -221,15 +221,15 @@ func TestManyAreWokenTogether(t *testing.T) {
 	}
 }
 
-// TestObserversShareAQuery has a host observe a hundred elections: the server is
-// asked about all of them at a time, and each sees its changes.
+// TestObserversShareAQuery lets a host observe a hundred elections. One query
+// must ask the server about all of them, and each observer must see its changes.
 func TestObserversShareAQuery(t *testing.T) {
 	w := newFixture(t)
 	const elections, every = 100, 25 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup
-	var seen [elections]atomic.Uint64 // the token, plus one
+	var seen [elections]atomic.Uint64 // the token plus one
 	for i := range seen {
 		all.Go(func() {
 			err := w.b.Observe(ctx, fmt.Sprint("election/", i), func(h driver.Holder) { seen[i].Store(h.Token + 1) })

@@ -16,45 +16,45 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Rows may be locked by others for long, such as a foreign transaction or an
-// operator at a console. An operation on such a row must not hold up others, so
-// it does not wait on a connection. Its statement is killed, the free rows are
-// sent again, and the others wait here and are looked at from time to time, all
-// in one query. A few statements for one row may still wait in the server,
-// because its queue is fair.
+// Another client, such as a foreign transaction or an operator at a console,
+// may keep a row locked for long. An operation on such a row must not delay
+// others, so it does not wait on a connection. Its statement is killed, and
+// operations on free rows are sent again. The others wait here, and one query
+// checks all their rows from time to time. A few statements for one row may
+// still wait in the server, because its queue is fair.
 //
-// A gap between rows can be locked too, by a transaction that has asked for a row
-// that is not there. A new row in it waits, and no query sees that it would. So new
-// rows are sent again apart from those that are there, and when that is killed
-// too each alone, for a short time, over and over.
+// A gap between rows can be locked too, by a transaction that has asked for a row that does
+// not exist. Inserting a new row into the gap waits, and no query can predict that. So
+// operations on new rows are sent again separately from those on existing rows. If that
+// statement is killed too, each operation is sent alone, for a short time, again and again.
 
 const (
-	// slowAfter is when a statement is taken to wait for a row that another
-	// client keeps locked: commits are done in far less. Renewals share statements
-	// and have time. They wait for an eighth of what their callers give them, up to
-	// half of the server's own lock wait: a server that is only busy would be drowned
-	// by what is sent instead. So does what is
-	// sent again although none of its rows was locked.
+	// slowAfter is when a statement is assumed to wait for a row that another client
+	// keeps locked: commits take far less time. Renewals share statements and have
+	// time. They wait for an eighth of what their callers allow, up to half of the
+	// server's own lock wait, because a server that is only busy would be flooded by
+	// statements sent again. Operations sent again although no row was locked also
+	// get that long.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
-	// blockedFor is the time between two looks at locked rows, at least.
+	// blockedFor is the least time between two checks of locked rows.
 	blockedFor = 25 * time.Millisecond
-	// blockedRests is the time between two looks in multiples of what one took.
+	// blockedRests is the least pause between checks, in multiples of how long one took.
 	blockedRests = 3
-	// lookAtOnce is how many names one query looks at.
+	// lookAtOnce is the most names that one query reads.
 	lookAtOnce = 500
 )
 
-// slotsOf is how many statements of a pool may wait for a row in the server, and
-// probesOf how many may try whether a new row has to.
+// slotsOf returns how many statements of a pool may wait for a row in the
+// server. probesOf returns how many may find out whether a new row has to wait.
 func slotsOf(connections int) int  { return max(1, connections/8) }
 func probesOf(connections int) int { return max(1, connections/4) }
 
-// errKilled means that the statement was ended because it waits for a row.
+// errKilled means that the statement was killed because it waited for a row.
 var errKilled = errors.New("statement was killed")
 
-// timeout is how long a statement for batch may take.
+// timeout returns how long a statement for batch may take.
 func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	if t.trip == sure {
 		return slowestAfter
@@ -66,13 +66,13 @@ func (l *batcher) timeout(t *inFlight, batch []*pending) time.Duration {
 	return min(max(slowAfter, time.Until(deadline)/patientShares), slowestAfter)
 }
 
-// trip is the reason why a statement is sent.
+// trip says why a statement is sent.
 type trip int
 
 const (
 	first trip = iota
-	sure       // its rows are there, and none of them was locked
-	probe      // its rows are not there, and may be in a gap that is locked
+	sure       // its rows exist, and none of them was locked
+	probe      // its rows do not exist, and may be in a locked gap
 )
 
 // inFlight is a statement that a batcher has sent to the server.
@@ -84,13 +84,13 @@ type inFlight struct {
 
 	mu    sync.Mutex // also keeps the session from being used again during a KILL
 	s     *conn.Session
-	since time.Time     // since when it is on s
-	yield func()        // gives its place in the batcher to another; nil when it has none
-	place chan struct{} // where it has one, of the batcher's slots or probes; nil for none
+	since time.Time     // when the statement began on s
+	yield func()        // lets another sender take its place in the batcher; nil if it has none
+	place chan struct{} // slots or probes of the batcher if it has a place there, else nil
 	over  bool
 }
 
-// on notes the session that the statement runs on, or nil when it has ended.
+// on notes the session on which the statement runs, or nil when it has ended.
 func (t *inFlight) on(s *conn.Session) {
 	t.mu.Lock()
 	t.s, t.since = s, time.Now()
@@ -108,15 +108,15 @@ func (t *inFlight) end() {
 	}
 }
 
-// slow gives the statement's place in the batcher to another, and kills the statement unless it
-// is for one row that is there and finds a slot.
+// slow lets another sender take the statement's place in the batcher. It kills the statement,
+// unless it is for a single existing row and a slot is free.
 //
-// An acquire is two statements where there is no RETURNING, and a KILL that
-// comes exactly between them drops the reply (see Wait): then the connection
-// runs into its deadline, and nothing is known of the batch.
+// Where there is no RETURNING, an acquire is two statements, and a KILL that
+// comes exactly between them drops the reply (see Wait). The connection then
+// runs into its deadline, and the outcome of the batch remains unknown.
 //
 // Note: SELECT ... FOR UPDATE SKIP LOCKED before each batch would find such
-// rows without a KILL, but takes a second trip each time.
+// rows without a KILL, but it would cost a second round trip each time.
 func (t *inFlight) slow() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +130,7 @@ func (t *inFlight) slow() {
 	if t.s == nil {
 		return
 	}
-	l.link.pool.Question(t.since) // the statement may wait for a row, or for a server out of reach
+	l.link.pool.Question(t.since) // it may wait for a row, or for an unreachable server
 	if !t.many && t.trip != probe && t.take(l.slots) {
 		return
 	}
@@ -140,7 +140,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take takes a place if one is free, unless the statement has one.
+// take takes a place if one is free, and reports whether the statement now has a place.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -153,8 +153,8 @@ func (t *inFlight) take(places chan struct{}) bool {
 	return t.place != nil
 }
 
-// kill ends what runs on target, whose server ends it by itself in a second where GET_LOCK
-// is refused.
+// kill ends what runs on target. Where GET_LOCK is refused it does nothing, because such a
+// server ends the wait itself after a second.
 func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	if target.WakeID == 0 {
 		return nil
@@ -167,13 +167,13 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	}
 	defer k.pool.Put(s)
 	if _, _, err = s.Exec(ctx, conn.Kill(target.WakeID)); conn.Number(err) == conn.ErNoSuchThread {
-		err = nil // the target is gone, and its statement with it
+		err = nil // the target and its statement are gone
 	}
 	return err
 }
 
-// resendUnlocked sends again what was in a killed statement and whose row is not locked,
-// and has the rest wait among the blocked, as what was sent again already does.
+// resendUnlocked sends the operations of a killed statement again if their rows are not
+// locked. The others, and all that were sent again before, join the blocked operations.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++
@@ -209,7 +209,7 @@ func (l *batcher) resend(why trip, batch []*pending) {
 	}
 }
 
-// locked returns which existing rows of ps are locked by others.
+// locked returns, for each of ps whose row exists, whether others have locked the row.
 func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	ctx, cancel := k.statement(k.background)
 	defer cancel()
@@ -238,7 +238,7 @@ func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	return found, err
 }
 
-// blockedOps are operations whose row is locked by others.
+// blockedOps are operations whose row others have locked.
 type blockedOps struct {
 	mu      sync.Mutex
 	waiting []*pending
@@ -261,7 +261,7 @@ func (k *blockedOps) add(b *link, ps []*pending) {
 	}
 }
 
-// run looks at the rows until no operation waits, or the backend is closed.
+// run checks the rows until no operation waits or the backend is closed.
 func (k *blockedOps) run(b *link) {
 	pause := time.NewTimer(blockedFor)
 	defer pause.Stop()
@@ -282,16 +282,16 @@ func (k *blockedOps) run(b *link) {
 		}
 		began := time.Now()
 		rest := k.look(b, todo)
-		pause.Reset(max(blockedFor, blockedRests*time.Since(began))) // thousands of rows take long
+		pause.Reset(max(blockedFor, blockedRests*time.Since(began))) // many rows take long
 		k.mu.Lock()
 		k.waiting = append(rest, k.waiting...)
 		k.mu.Unlock()
 	}
 }
 
-// look sends operations whose row is free, and the oldest of the others that
-// find a slot. Of operations without a row it sends the least tried that find a
-// place. It returns the rest, which go on waiting.
+// look sends the operations whose row is free, and as many of the others,
+// oldest first, as find a slot. Of those without a row it sends as many as find
+// a place, the least killed first. It returns the rest, which go on waiting.
 func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {
@@ -335,7 +335,7 @@ func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	return rest
 }
 
-// tryAlone sends p if there is a place for it, or appends it to rest.
+// tryAlone sends p in its own statement if t gets a place, or appends p to rest.
 func (p *pending) tryAlone(t *inFlight, places chan struct{}, rest []*pending) []*pending {
 	if !t.take(places) || !p.batcher.link.background.Go(func() { p.batcher.try(t, []*pending{p}) }) {
 		t.end()

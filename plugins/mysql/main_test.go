@@ -24,15 +24,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// foreign names a server to test against instead of MariaDB: a MySQL, say.
-// Cases that stop and start the server are not run then. The account may do
-// everything in the database of the address.
+// foreign names a server to test against instead of MariaDB, such as a MySQL.
+// Cases that stop and start the server do not run then. The account needs all
+// rights in the database of the address.
 const foreign = "LOCKBENCH_TEST_MYSQL"
 
-// TestMain leaves the shared server to the end of the process, which ends it.
+// TestMain ends the shared server at the end of the process.
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// shared is the server of all tests that do not ask for one of their own.
+// shared is the server of all tests that do not start their own.
 var shared struct {
 	once    sync.Once
 	server  *servers.Server
@@ -40,8 +40,8 @@ var shared struct {
 	err     error
 }
 
-// address starts the server, or skips the test when there is none, unless
-// LOCKBENCH_REQUIRE names it.
+// address starts the shared server and returns its address. Without a server it
+// skips the test, or fails it if LOCKBENCH_REQUIRE names it.
 func address(t *testing.T) string {
 	t.Helper()
 	shared.once.Do(func() {
@@ -63,7 +63,7 @@ func require(t *testing.T, err error) {
 	}
 }
 
-// own starts a server for one test.
+// own starts a server for one test alone.
 func own(t *testing.T, o *mysqlserver.Options) *servers.Server {
 	t.Helper()
 	s, err := mysqlserver.Start(t.Context(), o)
@@ -73,8 +73,8 @@ func own(t *testing.T, o *mysqlserver.Options) *servers.Server {
 
 var prefixes atomic.Int64
 
-// fresh makes a table that is removed when the test ends. It is made ahead
-// because that takes MySQL long enough to disturb cases that measure time.
+// fresh creates a table that is removed when the test ends. It does so in advance,
+// because on MySQL that takes long enough to disturb cases that measure time.
 func fresh(t drivertest.T, address string) (prefix string) {
 	t.Helper()
 	prefix = fmt.Sprintf("t%d_%d_", os.Getpid(), prefixes.Add(1))
@@ -93,7 +93,7 @@ func fresh(t drivertest.T, address string) (prefix string) {
 
 func table(prefix string) string { return "`" + prefix + "locks`" }
 
-// open opens a host.
+// open opens a host, and closes it when the test ends.
 func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -113,10 +113,10 @@ func connect(t drivertest.T, address string) *sql.DB {
 	return sql.OpenDB(connector)
 }
 
-// denied is address with a user whom the server does not know.
+// denied returns address with a user that the server does not know.
 func denied(address string) string { return servers.LoginTo(address, "nobody:secret") }
 
-// complete adds to h what the test knows of the server.
+// complete adds to h what the test knows about the server.
 func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness {
 	h.Cancels = number("LOCKBENCH_MYSQL_CANCELS", 0)
 	h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, prefix) }
@@ -126,7 +126,7 @@ func complete(h *drivertest.Harness, address, prefix string) *drivertest.Harness
 	return h
 }
 
-// number reads a variable that makes a test larger.
+// number reads an environment variable that makes a test larger.
 func number(variable string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return n
@@ -134,9 +134,9 @@ func number(variable string, otherwise int) int {
 	return otherwise
 }
 
-// leftovers are rows that are held or waited for. A free row is none: it keeps
-// its last token for a day, which is what a clock that is turned back is
-// measured against.
+// leftovers returns the rows that are held or have waiters. A free row is no
+// leftover: for a day it keeps its last token, which is needed if the clock is
+// turned back.
 func leftovers(t drivertest.T, address, prefix string) (left []string) {
 	t.Helper()
 	db := connect(t, address)

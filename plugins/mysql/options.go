@@ -19,35 +19,35 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Connect are the settings of every connection to the server. Those in the
+// Connect are the settings of every connection to the server. Parameters in the
 // address must not contradict them.
 type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults; each field is the
 // configuration key in its tag.
 type Options struct {
-	// Address of the server and its database, as github.com/go-sql-driver/mysql
+	// Address is the server and its database, as github.com/go-sql-driver/mysql
 	// writes it: "user:password@tcp(db.example:3306)/app". Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as go-sql-driver/mysql writes them: user:password@tcp(host:3306)/database"`
 	Connect `dial_timeout:"3s" request_timeout:"3s"`
-	// Prefix begins the table's name, which is Prefix + "locks": at most 48 of
-	// [a-z0-9_-.:]. Hosts exclude each other when they use the same database and
-	// prefix.
+	// Prefix begins the table's name, which is Prefix + "locks": at most 48
+	// characters of [a-z0-9_-.:]. Hosts exclude each other if they use the same
+	// database and prefix.
 	Prefix string `key:"prefix" default:"lockbench_" doc:"of the table's name, PREFIXlocks; hosts with the same one exclude each other"`
-	// CreateTable has the table created when it is missing. Nil: true.
+	// CreateTable makes the backend create the table when it is missing. Nil means true.
 	CreateTable *bool `key:"create_table" default:"true" doc:"create the table when it is missing; else see the ddl command"`
 	// Connections is the most connections used for statements at a time, 2 to
-	// 1000, beside five for withdrawals and for statements that end others.
+	// 1000. Withdrawals, and statements that kill others, use five more.
 	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
 	// WaitConnections is the most connections for blocked waiters, up to 1000.
-	// Waiters beyond it ask every few milliseconds. Negative: none.
+	// Waiters beyond that number ask every few milliseconds. Negative means none.
 	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
 
-	// Logger gets messages that reach no caller; slog.Default() when nil.
+	// Logger receives messages that reach no caller; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// check returns the first value that cannot work.
+// check returns an error for the first value that cannot work.
 func (o Options) check() error {
 	switch {
 	case o.Address == "":
@@ -63,8 +63,8 @@ func (o Options) check() error {
 }
 
 // forced are parameters of the address that this package sets itself, with the
-// only values that are accepted for them. What a text contains is decided by
-// the statements here, which count matched rows, and send several at a time.
+// only values that it accepts for them. The statements of this package depend on
+// them: they count matched rows, for example, and are sent several at a time.
 var forced = map[string]string{
 	"autocommit": "1", "clientFoundRows": "true", "innodb_lock_wait_timeout": "1", "interpolateParams": "true",
 	"loc": "UTC", "multiStatements": "true", "parseTime": "false", "sql_mode": "", "time_zone": "'+00:00'",
@@ -72,7 +72,7 @@ var forced = map[string]string{
 	"allowAllFiles": "false", "allowFallbackToPlaintext": "false",
 }
 
-// leastPacket is the least maxAllowedPacket that leaves room for the statements.
+// leastPacket is the least maxAllowedPacket, in bytes, that leaves room for the statements.
 const leastPacket = 1 << 14
 
 // errAddress never quotes the address, because it may contain a password.
@@ -110,9 +110,9 @@ func (o Options) target() (*mysqldriver.Config, error) {
 	return cfg, nil
 }
 
-// contradicts names the key that disagrees with the address.
+// contradicts returns an error that names the key that disagrees with the address.
 func (o Options) contradicts(cfg *mysqldriver.Config) error {
-	says := cfg.TLSConfig // of the parameter tls
+	says := cfg.TLSConfig // the value of the parameter tls
 	switch {
 	case o.Username != "" && cfg.User != "" && o.Username != cfg.User:
 		return config.Conflict("the address has another", "username")
@@ -128,8 +128,8 @@ func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	return nil
 }
 
-// checkParameters refuses parameters that contradict what is forced. The
-// driver's Config no longer has what was written.
+// checkParameters refuses parameters of the address that contradict forced. It reads
+// the address itself, because the driver's Config no longer has what was written.
 func checkParameters(address string) error {
 	_, query, _ := strings.Cut(address[strings.LastIndexByte(address, '/')+1:], "?")
 	for pair := range strings.SplitSeq(query, "&") {
@@ -166,7 +166,7 @@ var Spec = driver.Spec{
 }
 
 // properties are the claims before the server was reached. Fencing becomes
-// strict when every commit is on disk before it is acknowledged.
+// strict if every commit is on disk before it is acknowledged.
 var properties = driver.Properties{
 	Name:           "mysql",
 	Fencing:        driver.FencingDurable,
@@ -187,7 +187,7 @@ func optionsOf(cfg driver.Config) (o Options) {
 	return o
 }
 
-// Properties returns the claims, as far as the server is known.
+// Properties returns the claims, completed by what is known of the server.
 func (b *Backend) Properties() driver.Properties {
 	p := properties
 	p.Capabilities = slices.Clone(p.Capabilities)

@@ -9,27 +9,27 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// owners remembers what this process has sent for an owner and the outcome. An
-// owner whose requests were all answered then needs no tombstone when it is
-// withdrawn. Every statement on the row reads a tombstone for a minute or two,
-// and thousands of them brought a lock to a standstill.
+// owners remembers, for each owner, what this process has sent and the outcome.
+// An owner whose requests were all answered needs no tombstone when it is
+// withdrawn. Tombstones are expensive: every statement on the row reads them for
+// a minute or two, and thousands of them have brought a lock to a standstill.
 //
-// It may forget an owner at any time: one that it does not know gets a tombstone. An
-// owner that has asked through an earlier process of the plugin is withdrawn by
-// core before it asks again, so none is known here for half of its requests.
+// It may forget an owner at any time, because an unknown owner gets a tombstone. An
+// owner that has asked through an earlier process of the plugin is withdrawn by core
+// before it asks again. So owners never knows only a part of an owner's requests.
 type owners struct {
 	mu    sync.Mutex
 	known kit.Recent[string, *owner]
-	// gone were withdrawn without a tombstone: they are refused here.
+	// gone are owners withdrawn without a tombstone, so this process refuses them.
 	gone kit.Recent[string, struct{}]
 }
 
 const (
 	// ownersKept is how many owners are kept before older ones are forgotten. At
-	// 10,000 acquires a second that takes 0.4 s.
+	// 10,000 acquires a second they are 0.4 s old by then.
 	ownersKept = 4096
-	// goneFor is how long a withdrawn owner is refused at least, and goneKept
-	// how many of them are remembered instead of having a tombstone.
+	// goneFor is for how long, at least, a withdrawn owner is refused. goneKept
+	// is how many such owners are remembered instead of getting a tombstone.
 	goneFor  = time.Minute
 	goneKept = 1 << 16
 	// settleFor bounds how long a withdrawal waits for requests under way.
@@ -40,21 +40,21 @@ const (
 // by owners.mu.
 type owner struct {
 	busy   int           // requests under way
-	lost   bool          // one was sent and its outcome is unknown
-	stands bool          // it may have a grant or a queue entry
-	idle   chan struct{} // closed when busy falls to zero; nil when nobody waits for that
+	lost   bool          // a request was sent and its outcome is unknown
+	stands bool          // the owner may have a grant or a queue entry
+	idle   chan struct{} // closed when busy falls to zero; nil if no goroutine waits
 
-	leaves atomic.Bool   // it is withdrawn
-	left   chan struct{} // closed then; nil when nobody waits for that
+	leaves atomic.Bool   // the owner is withdrawn
+	left   chan struct{} // closed when leaves is set; nil if no goroutine waits
 
-	polls atomic.Int64 // how often it has waited by polling
+	polls atomic.Int64 // how often the owner has waited by polling
 }
 
 func newOwners() *owners {
 	return &owners{known: kit.Recent[string, *owner]{Limit: ownersKept}, gone: kit.Recent[string, struct{}]{Age: goneFor}}
 }
 
-// begin counts a request of id. It returns nil for one that was withdrawn.
+// begin counts a request of the owner id. It returns nil if that owner was withdrawn.
 func (os *owners) begin(id string) *owner {
 	os.mu.Lock()
 	defer os.mu.Unlock()
@@ -83,8 +83,8 @@ func (os *owners) leaving(o *owner) <-chan struct{} {
 	return o.left
 }
 
-// end records the outcome of a request: whether it may have left something in
-// the store, and whether that is unknown.
+// end records the outcome of a request. stands says that it may have left
+// something in the store, and lost that its outcome is unknown.
 func (os *owners) end(o *owner, stands, lost bool) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
@@ -98,8 +98,8 @@ func (os *owners) end(o *owner, stands, lost bool) {
 }
 
 // withdraw refuses id from now on and waits until its requests are answered. It
-// reports the work left in the store: none, to undo what stands there, or to
-// put a tombstone too.
+// returns what remains to be done in the store: nothing, to undo what the
+// requests left, or also to put a tombstone.
 func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()
 	o, known := os.known.Get(id)

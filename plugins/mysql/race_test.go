@@ -16,8 +16,8 @@ import (
 )
 
 // TestContenders lets 16 hosts with 4 goroutines each contend for one lock, for
-// as many seconds as LOCKBENCH_MYSQL_CONTEND says.
-// Any error fails it: a deadlock and a lock wait that reach a caller, too.
+// as many seconds as LOCKBENCH_MYSQL_CONTEND says. Any error fails it, even a
+// deadlock or a lock wait that reaches a caller.
 func TestContenders(t *testing.T) {
 	w := newFixture(t)
 	const hosts, each = 16, 4
@@ -56,7 +56,7 @@ func TestContenders(t *testing.T) {
 					inside.Add(-1)
 					err = lease.Release(context.Background())
 					for try := 0; errors.Is(err, core.ErrIndeterminate) && try < 3; try++ {
-						err = lease.Release(context.Background()) // a busy machine takes its time
+						err = lease.Release(context.Background()) // a busy machine may need longer
 					}
 					if err != nil {
 						t.Errorf("host %d: release: %v", h, err)
@@ -70,7 +70,7 @@ func TestContenders(t *testing.T) {
 	for _, n := range grants {
 		total += n
 	}
-	// A host's turn is up to nine grants, so that a few turns say nothing.
+	// A host's turn has up to nine grants, so a few turns prove nothing.
 	if j := jain(grants); j < 0.95 && total > 5*9*hosts {
 		t.Errorf("fairness over hosts %.3f: %v", j, grants)
 	} else {
@@ -81,7 +81,7 @@ func TestContenders(t *testing.T) {
 	}
 }
 
-// jain is 1 when all have the same, and 1/n when one has everything.
+// jain returns Jain's index: 1 if all have the same, and 1/n if one has everything.
 func jain(counts []int) float64 {
 	var sum, squares float64
 	for _, c := range counts {
@@ -91,7 +91,7 @@ func jain(counts []int) float64 {
 	return sum * sum / (float64(len(counts)) * squares)
 }
 
-// TestFirstInsert races for names that no row exists for.
+// TestFirstInsert lets hosts compete for names that have no row yet.
 func TestFirstInsert(t *testing.T) {
 	w := newFixture(t)
 	races := 1000
@@ -128,8 +128,8 @@ func TestFirstInsert(t *testing.T) {
 	}
 }
 
-// TestOppositeOrders sends batches of the same names in opposite orders, which
-// deadlock each other unless they are sorted.
+// TestOppositeOrders sends batches of the same names in opposite orders. Unless
+// they are sorted, they deadlock each other.
 func TestOppositeOrders(t *testing.T) {
 	w := newFixture(t)
 	var all sync.WaitGroup
@@ -166,10 +166,9 @@ func TestOppositeOrders(t *testing.T) {
 	all.Wait()
 }
 
-// TestLockedRowHoldsUpNobodyElse has one row of a batch locked by a foreign
-// transaction, which ends only when the others are granted. The server does not
-// give the statement up for a minute, so that nothing but the backend can have
-// seen to it.
+// TestLockedRowHoldsUpNobodyElse lets a foreign transaction lock one row of a
+// batch, and end only when the others are granted. The server does not give up
+// the statement for a minute, so only the backend can have ended it.
 func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 	w := newFixture(t)
 	b := w.patient(t)
@@ -201,9 +200,9 @@ func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// TestLockedRowsHoldUpNoOtherRequest has a foreign transaction lock 40 rows that every
-// kind of request of the host wants to change. All that it asks of another lock is
-// answered before the transaction ends.
+// TestLockedRowsHoldUpNoOtherRequest lets a foreign transaction lock 40 rows that
+// every kind of request of the host wants to change. Every request for another lock
+// must be answered before the transaction ends.
 func TestLockedRowsHoldUpNoOtherRequest(t *testing.T) {
 	w := newFixture(t)
 	b := w.patient(t)
@@ -261,9 +260,9 @@ func TestLockedRowsHoldUpNoOtherRequest(t *testing.T) {
 	all.Wait()
 }
 
-// TestLockedGapHoldsUpNewRowsOnly has a foreign transaction ask for a row that is not there,
-// which locks the gap where it would be, and 24 callers want new rows there. Rows that are there,
-// and new ones elsewhere, are served all the while.
+// TestLockedGapHoldsUpNewRowsOnly lets a foreign transaction ask for a row that does not exist,
+// which locks the gap around it, while 24 callers want new rows there. Existing rows, and new
+// rows elsewhere, must be served all the time.
 func TestLockedGapHoldsUpNewRowsOnly(t *testing.T) {
 	w := newFixture(t)
 	for _, name := range []string{"a", "c"} {
@@ -273,7 +272,7 @@ func TestLockedGapHoldsUpNewRowsOnly(t *testing.T) {
 	}
 	tx, err := w.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	must(t, err)
-	defer func() { _ = tx.Rollback() }() // an error when it is over
+	defer func() { _ = tx.Rollback() }() // fails if tx has ended
 	if _, err := tx.Exec("SELECT COUNT(*) FROM " + table(w.prefix) + " WHERE name='b' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ import (
 
 const secret = "s3cret-of-mine"
 
-// refused fails unless err comes within 5 s, is of the class, says what it
-// should, and shows no secret.
+// refused fails the test unless f returns an error within 5 s that is of the
+// class, contains the texts in says, and shows no secret.
 func refused(t *testing.T, f func() error, class error, says ...string) {
 	t.Helper()
 	start := time.Now()
@@ -42,7 +42,7 @@ func refused(t *testing.T, f func() error, class error, says ...string) {
 	}
 }
 
-// opening opens what cannot be opened.
+// opening returns a function that opens a backend with a bad configuration.
 func opening(cfg driver.Config) func() error {
 	return func() error {
 		full, err := mysql.Spec.CheckConfig(cfg)
@@ -88,7 +88,7 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// changed is address with something changed.
+// changed returns address after change was applied.
 func changed(t *testing.T, address string, change func(*mysqldriver.Config)) string {
 	t.Helper()
 	c, err := mysqldriver.ParseDSN(address)
@@ -97,8 +97,8 @@ func changed(t *testing.T, address string, change func(*mysqldriver.Config)) str
 	return c.FormatDSN()
 }
 
-// checking is Check of a host with options of its own, and an acquire, which
-// must be refused in the same way.
+// checking returns a function that calls Check on a host with the options o,
+// and acquires a lock, which must be refused in the same way.
 func checking(t *testing.T, o mysql.Options) func() error {
 	return func() error {
 		b := open(t, o)
@@ -175,15 +175,15 @@ func wakesAnother(t *testing.T, holder, waiter *mysql.Backend) {
 
 func TestReadOnlyServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{SQL: []string{"SET GLOBAL read_only=1"}})
-	// The account may write all the same: it is the server that is asked.
+	// The account may write even so: the backend asks whether the server is read-only.
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrNotSent, "read-only", "primary")
 }
 
 // TestDemotion makes a server read-only while a host uses it, as a failover
-// does. It is out of service, not closed to the host: nothing was carried out,
-// and asking again helps.
+// does. The error must not say that the server refuses the host for good:
+// nothing was carried out, and a retry may succeed.
 func TestDemotion(t *testing.T) {
-	const user = "lockbench_plain" // one with every right may go on writing
+	const user = "lockbench_plain" // an account with every right could still write
 	s := own(t, &mysqlserver.Options{SQL: []string{"CREATE USER " + user + " IDENTIFIED BY '" + secret + "'", "GRANT ALL ON lockbench.* TO " + user}})
 	b := open(t, mysql.Options{Address: changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.User, c.Passwd = user, secret })})
 	r := acquire(t, b, want("jobs", 10*time.Second))
@@ -192,7 +192,7 @@ func TestDemotion(t *testing.T) {
 	if _, err := db.Exec("SET GLOBAL read_only=1"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // on a connection that was there, and on a new one
+	for range 2 { // on an existing connection, and on a new one
 		for what, err := range map[string]error{
 			"acquire":  second(b.TryAcquire(t.Context(), want("other", time.Second))),
 			"renew":    b.Renew(t.Context(), r),
@@ -215,8 +215,8 @@ func TestDemotion(t *testing.T) {
 	release(t, b, r)
 }
 
-// TestNothingWasSent: a login that the server refuses, in whatever way, leaves
-// no doubt about the request.
+// TestNothingWasSent checks that after a login that the server refuses, in
+// whatever way, it is certain that the request was not sent.
 func TestNothingWasSent(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--max-connections=10"}})
 	a := mysqlserver.Address(s)
@@ -259,7 +259,7 @@ func TestTLSToAPlainPort(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	silent := l.Addr().String() // accepts, for the kernel does, and says nothing
+	silent := l.Addr().String() // the kernel accepts connections, and no one answers
 	defer l.Close()
 	for name, at := range map[string]string{"refuses": "127.0.0.1:1", "silent": silent} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// leases acquires n locks, and returns the renewals of them.
+// leases acquires n locks and returns their renewals.
 func leases(t *testing.T, b *mysql.Backend, n int) []driver.Op {
 	t.Helper()
 	ops := make([]driver.Op, n)
@@ -33,9 +33,9 @@ func kills(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// TestRenewalsOfABusyServer: a server that is slow is not asked again for each
-// lease, which would make it slower. A try in which the answers took as long as
-// a statement may take says nothing: the machine was busy.
+// TestRenewalsOfABusyServer checks that a slow server is not asked again for
+// each lease, which would make it slower. A try in which the answers took as
+// long as a statement may take does not count: the machine was busy.
 func TestRenewalsOfABusyServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{})
 	b, db := open(t, mysql.Options{Address: mysqlserver.Address(s)}), connect(t, mysqlserver.Address(s))
@@ -66,9 +66,9 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 	t.Skipf("this machine never answered within %v", mysql.SlowestAfter)
 }
 
-// TestRenewalsBesideALockedRow: a row that somebody else keeps locked costs no
-// other lease its renewal. With MariaDB 11.8's default, which older ones know
-// too, whoever reads that row waits for it.
+// TestRenewalsBesideALockedRow checks that a row that another client keeps locked
+// costs no other lease its renewal. With the default of MariaDB 11.8, which older
+// versions have as an option, every statement that reads that row waits for it.
 func TestRenewalsBesideALockedRow(t *testing.T) {
 	w := fixtureAt(t, mysqlserver.Address(own(t, &mysqlserver.Options{Args: []string{"--loose-innodb-snapshot-isolation=ON"}})))
 	renewals := leases(t, w.b, 300)

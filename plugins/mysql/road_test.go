@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// application runs statements on sessions of the server at address, and returns
-// how many were killed.
+// application runs statements on sessions of the server at address, and returns a count of how many
+// were killed.
 func application(t *testing.T, address string, sessions int) (killed *atomic.Int64) {
 	t.Helper()
 	killed = &atomic.Int64{}
@@ -64,13 +64,12 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 	return killed
 }
 
-// rounds is for tests of what other statements and leases must not notice.
+// rounds is the number of rounds in tests of what other statements and leases must not notice.
 const rounds = 20
 
-// TestApplicationIsNotKilled has an address lead to two servers in turn, on one of
-// which an application has sessions with all the numbers that those of the
-// backend have on the other. Waiters give up: what is killed is never the
-// application's.
+// TestApplicationIsNotKilled has an address that leads to two servers in turn. On one of them an
+// application has sessions with all the numbers that the backend's sessions have on the other. When
+// waiters give up, no statement of the application may be killed.
 func TestApplicationIsNotKilled(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	killed := application(t, mysqlserver.Address(two), 150)
@@ -97,9 +96,9 @@ func TestApplicationIsNotKilled(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoServers: behind an address that leads to two servers in turn, all
-// locks are in one of them, and Check says so. When that one is gone, or takes no
-// changes, the other one takes its place, without a second question.
+// TestOneOfTwoServers checks that behind an address that leads to two servers in turn, all locks
+// are on one of them, and Check says so. When that server is gone, or takes no changes, the other
+// must take its place without a failed request.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -137,7 +136,7 @@ func TestOneOfTwoServers(t *testing.T) {
 	acquire(t, b, want("job/0", time.Second))
 }
 
-// demotedBy are the ways in which a server comes to serve no client.
+// demotedBy returns the ways in which a server may stop serving clients.
 func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
 	ways := map[string]*mysqlserver.Options{"SET GLOBAL read_only=1": {}}
 	library := "/usr/lib/galera/libgalera_smm.so"
@@ -149,7 +148,7 @@ func demotedBy(t *testing.T) map[string]*mysqlserver.Options {
 	return ways
 }
 
-// galera are options of a cluster of one node.
+// galera returns the options of a Galera cluster of one node.
 func galera(t *testing.T, library string) *mysqlserver.Options {
 	t.Helper()
 	port, err := ports.Take(2)
@@ -162,10 +161,10 @@ func galera(t *testing.T, library string) *mysqlserver.Options {
 	}}
 }
 
-// TestDemotedWithoutACut has a server stop serving while its connections live, and the
-// address lead to another one: each question is answered by that one.
+// TestDemotedWithoutACut lets a server stop serving while its connections live and its address
+// leads to another server. Each request must be answered by the other server.
 func TestDemotedWithoutACut(t *testing.T) {
-	const user = "lockbench_plain" // one with every right may go on writing
+	const user = "lockbench_plain" // an account with every right could still write
 	account := []string{"CREATE USER " + user + " IDENTIFIED BY '" + secret + "'", "GRANT ALL ON lockbench.* TO " + user}
 	for by, o := range demotedBy(t) {
 		t.Run(by, func(t *testing.T) {
@@ -192,8 +191,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	}
 }
 
-// TestDeadIdleConnections freezes all idle connections but one, as a firewall does that
-// forgets them. No lease of a short TTL is lost while new connections work.
+// TestDeadIdleConnections freezes all idle connections but one, like a firewall that forgets them.
+// No lease with a short TTL may be lost while new connections work.
 func TestDeadIdleConnections(t *testing.T) {
 	s := own(t, nil)
 	for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second} {
@@ -227,8 +226,8 @@ func TestDeadIdleConnections(t *testing.T) {
 	}
 }
 
-// TestRestedConnections forgets all connections each time that they have rested, as
-// a balancer does after a while. A lock that is free is had by one attempt.
+// TestRestedConnections drops all connections whenever they have been idle, as a load balancer does
+// after a while. One attempt must get a free lock.
 func TestRestedConnections(t *testing.T) {
 	s := own(t, nil)
 	to := backendtest.NewProxy(t, s.Addr())
@@ -250,7 +249,7 @@ func TestRestedConnections(t *testing.T) {
 	}
 }
 
-// fill has n connections made and idle, by as many statements that wait at a time.
+// fill makes n idle connections, by running n statements at a time that wait.
 func fill(t *testing.T, b *mysql.Backend, n int) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -260,13 +259,13 @@ func fill(t *testing.T, b *mysql.Backend, n int) {
 	all.Wait()
 }
 
-// TestOldServer: what lacks SKIP LOCKED is refused by name.
+// TestOldServer checks that the error for a server without SKIP LOCKED names its version.
 func TestOldServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--version=10.5.29-MariaDB"}})
 	refused(t, checking(t, mysql.Options{Address: mysqlserver.Address(s)}), driver.ErrDenied, "MariaDB 10.5.29", "MariaDB 10.6")
 }
 
-// TestMaxAllowedPacket: the address may limit statements, as the server does.
+// TestMaxAllowedPacket checks that the address may limit statements, as the server does.
 func TestMaxAllowedPacket(t *testing.T) {
 	w := newFixture(t)
 	for _, most := range []int{0, 1 << 14, 1 << 18} {
@@ -287,7 +286,8 @@ func TestMaxAllowedPacket(t *testing.T) {
 	refused(t, opening(driver.Config{"address": tiny}), driver.ErrConfig, "maxAllowedPacket", "16384")
 }
 
-// TestRolledBackAtCommit: what a replication group has rolled back is sent again.
+// TestRolledBackAtCommit checks that a statement that group replication has rolled back is sent
+// again.
 func TestRolledBackAtCommit(t *testing.T) {
 	w := newFixture(t)
 	var left atomic.Int64
@@ -304,8 +304,8 @@ func TestRolledBackAtCommit(t *testing.T) {
 	release(t, b, acquire(t, b, want("jobs", time.Second)))
 }
 
-// TestNoGetLock: where the server refuses GET_LOCK, waiters poll, at a pace, and Check
-// says so.
+// TestNoGetLock checks that where the server refuses GET_LOCK, waiters poll, not too often, and
+// Check says so.
 func TestNoGetLock(t *testing.T) {
 	w := newFixture(t)
 	var logs lines
@@ -356,7 +356,7 @@ func TestNoGetLock(t *testing.T) {
 	must(t, <-got)
 }
 
-// lines is a log.
+// lines is a writer that collects a log.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -374,8 +374,8 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), "level=WARN msg=\"mysql: the server refuses "+what)
 }
 
-// TestFIPS: where Go allows no SHA-1, a login that needs it is refused with what to
-// set, in another process.
+// TestFIPS checks, in another process, that where Go allows no SHA-1 a login that needs it is
+// refused with advice on what to set.
 func TestFIPS(t *testing.T) {
 	if fips140.Enforced() && flag.NArg() == 1 {
 		b := open(t, mysql.Options{Address: flag.Arg(0)})

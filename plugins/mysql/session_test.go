@@ -15,21 +15,21 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// preludes are what else than a variable can be left in a session.
+// preludes are statements that leave something other than a variable in a session.
 var preludes = []string{
 	"START TRANSACTION",
 	"SET autocommit=0;START TRANSACTION",
 	"SET TRANSACTION READ ONLY",
 	"SET completion_type=CHAIN;START TRANSACTION",
 	"USE information_schema",
-	"SET NAMES ucs2", // refused for the client's text, and so by the server
+	"SET NAMES ucs2", // the client's texts cannot be in it, so the server refuses it
 	"SET NAMES latin1;SET collation_connection=utf32_general_ci",
 	"LOCK TABLES %s READ",
 }
 
 // TestSessionVariables gives every variable of a session every kind of value
-// that the server takes before the backend gets the connection: locks are
-// granted, refused, renewed, waited for and released as ever.
+// that the server takes, before the backend gets the connection. Locks must be
+// granted, refused, renewed, waited for and released as usual.
 func TestSessionVariables(t *testing.T) {
 	w := newFixture(t)
 	todo := append([]string(nil), preludes...)
@@ -55,8 +55,8 @@ func TestSessionVariables(t *testing.T) {
 			refused++
 		} else if got := decisions(t.Context(), b, w.db, w.prefix, fmt.Sprintf("n%d-%d", i, crashed)); got == want {
 		} else if crash := crash(); crash != nil && crashed != i {
-			// MySQL 9.7.4 crashes in about one of sixty runs, while it warns of our SET of
-			// sql_mode. A server that crashes twice at one assignment is no chance.
+			// MySQL 9.7.4 crashes in about one of sixty runs, while it writes a warning about our
+			// SET of sql_mode. If it crashes twice at one assignment, that is no coincidence.
 			t.Logf("after %s: %v", todo[i], crash)
 			must(t, shared.server.Stop())
 			must(t, shared.server.Start(t.Context(), true))
@@ -72,7 +72,7 @@ func TestSessionVariables(t *testing.T) {
 	}
 }
 
-// crash is how the shared server has ended, if a signal of its own has ended it.
+// crash returns how the shared server has ended if one of its own signals has ended it, else nil.
 func crash() error {
 	if shared.server == nil {
 		return nil
@@ -83,7 +83,7 @@ func crash() error {
 	return nil
 }
 
-// decisions is what comes of a few requests to b, and what db, another
+// decisions returns the results of a few requests to b, and what db, another
 // connection, then finds in the rows.
 func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

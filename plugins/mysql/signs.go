@@ -14,44 +14,44 @@ import (
 )
 
 const (
-	// signsGoOn is how long signs of life go on after the last wait began.
+	// signsGoOn is for how long signs of life continue after the last wait began.
 	signsGoOn = 2 * time.Second
 	// signWithin is how long the answer to a sign may take.
 	signWithin = kit.LongestSpan
 )
 
-// signs are by what the server knows that this process lives while it waits: every
-// [statement.SignEvery] a statement, of a session that is for nothing else, holds a user lock
-// that is named after the present. They say only who may be granted a lock; for how
-// long, the waiter reads from the row. A session that ends takes its signs with
-// it: a process that has died is passed over at once.
+// signs shows the server that this process lives while it waits. Every [statement.SignEvery],
+// a session used only for this runs a statement that takes a user lock named after the
+// present time. Signs say only who may be granted a lock; for how long, the waiter reads from
+// the row. When the session ends, its signs end too, so a process that has died is passed
+// over at once.
 //
-// Note: a sign in the row of each lock, or in a row of its own, is five commits a
-// second; a MEMORY table is locked by each release that reads it for as long as that
-// waits for its row, and needs a right to create it; a connection that is open
-// says nothing of a process that is frozen.
+// Note: what was rejected. A sign in the row of each lock, or in its own row, is
+// five commits a second. A MEMORY table needs a right to create it, and each release
+// that reads it keeps it locked while the release waits for its row. An open
+// connection does not show that a process is frozen.
 //
-// The session's wake id is a lock that is never free: to wait for it is to sleep.
-// MariaDB needs it. All that run its SLEEP share one mutex, and a KILL QUERY
-// that meets it taken can lock up with its target: then every SLEEP of the
-// server goes on for two seconds, and so do the kills (10.11; with 40 sleepers
-// killed one after the other it was 2 to 5 rounds in 100, and none in 600 with
-// GET_LOCK). MySQL's GET_LOCK knows whole seconds only, and its SLEEP does not
-// suffer from that.
+// The session's wake id is a user lock that is never free, so waiting for it is
+// sleeping. MariaDB needs that. All sessions that run its SLEEP share one mutex.
+// A KILL QUERY that finds the mutex taken can deadlock with its target; then
+// every SLEEP of the server goes on for two seconds, and so do the kills. (On
+// 10.11, when 40 sleepers were killed one after the other, this happened in 2 to
+// 5 rounds of 100, and with GET_LOCK in none of 600.) MySQL's GET_LOCK knows only
+// whole seconds, and its SLEEP does not have this problem.
 //
-// That session takes many trips to dial, and no waiter may stay out of the
-// queue for so long. Until the first sign stands, a waiter's entry is one, and
-// the waiter polls as if it had found no connection to wait on.
+// The session takes many round trips to dial, and no waiter may stay out of the
+// queue for so long. Until the first sign is given, a waiter's queue entry counts
+// as one, and the waiter polls as if it had found no connection to wait on.
 type signs struct {
-	process  string // its id in the queue
+	process  string // this process's id in the queue
 	distance kit.Distance
 
 	mu      sync.Mutex
-	s       *conn.Session    // used by run alone; nil while there is none
-	last    statement.Signed // the sign that it holds; of run alone
-	gone    bool             // its server has ended it
-	stands  bool             // the last try has given one
-	err     error            // of the last try
+	s       *conn.Session    // used only by run; nil while there is none
+	last    statement.Signed // the sign that s holds; used only by run
+	gone    bool             // the server has ended s
+	stands  bool             // the last try has given a sign
+	err     error            // error of the last try
 	tried   chan struct{}    // closed after the next try
 	waited  time.Time        // when a waiter last began to wait
 	running bool
@@ -59,9 +59,9 @@ type signs struct {
 
 func newProcess() string { return strconv.FormatUint(rand.Uint64()|1<<63, 36) }
 
-// begin has signs given from now on, if there are none, and returns the name of
-// the lock that is never free. It is empty where SLEEP will do. While no sign stands
-// it returns a channel that is closed after the next try, and why the last try failed.
+// begin makes sure that signs are given from now on, and returns the name of the lock
+// that is never free. The name is empty where SLEEP is used. While no sign is valid,
+// begin returns a channel that is closed after the next try, and why the last try failed.
 func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,20 +79,20 @@ func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	return conn.WakeName(d.s.WakeID), nil, nil
 }
 
-// by is what an entry says of this process.
+// by returns what a queue entry says of this process.
 func (d *signs) by() statement.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return statement.Process{ID: d.process, Signs: d.stands, Ahead: d.ahead()}
 }
 
-// ahead is in how many parts of the server's time more than near ones a sign of this
-// process counts: by as much longer as the store grants it a lock for.
+// ahead returns for how many more parts of the server's time a sign of this process
+// counts, because the store grants it a lock for longer.
 func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
 
-// run gives signs until no waiter has come for a while.
+// run gives signs until no waiter has come for signsGoOn.
 func (d *signs) run(k *link) {
 	tick := time.NewTicker(statement.SignEvery)
 	defer tick.Stop()
@@ -117,7 +117,7 @@ func (d *signs) run(k *link) {
 	}
 }
 
-// give gives one sign, over a new connection where there is none.
+// give gives one sign, over a new connection if necessary.
 func (d *signs) give(k *link) (err error) {
 	d.mu.Lock()
 	s := d.s
@@ -155,7 +155,7 @@ func (d *signs) give(k *link) (err error) {
 	return nil
 }
 
-// lost is called when the lock of that name was free, because its session is gone.
+// lost notes that the lock of that name was free, because the session that holds it is gone.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

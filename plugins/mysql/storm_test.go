@@ -36,9 +36,8 @@ func status(t *testing.T, db *sql.DB, name string) int {
 	return n
 }
 
-// TestCancelledWaiters has 300 callers of one host wait for as many locks, and
-// give up all at once: the host keeps to its connections, and so the server has
-// some for others.
+// TestCancelledWaiters lets 300 callers of one host wait for as many locks, and give up all at
+// once. The host must stay within its connections, so that the server has some left for others.
 func TestCancelledWaiters(t *testing.T) {
 	s := own(t, nil)
 	a := mysqlserver.Address(s)
@@ -82,8 +81,8 @@ func TestCancelledWaiters(t *testing.T) {
 		cancel()
 		all.Wait()
 	}
-	// Five are for withdrawals, for kills and the one that waiters wait on; one
-	// is the test's own.
+	// Five are for withdrawals, for kills and the session that gives signs of life; one is the
+	// test's own.
 	if most := status(t, db, "Max_used_connections"); most > connections+waits+5+1 {
 		t.Errorf("%d connections, and the limits are %d and %d", most, connections, waits)
 	}
@@ -96,8 +95,8 @@ func TestCancelledWaiters(t *testing.T) {
 	}
 }
 
-// TestShortContexts has 64 callers of four hosts ask for one lock for 0 to 49
-// ms each, over and over. Its holder keeps it, and then everybody can get it.
+// TestShortContexts lets 64 callers of four hosts ask for one lock for 0 to 49 ms each, over and
+// over, while its holder keeps it. After that every host must be able to get it.
 func TestShortContexts(t *testing.T) {
 	w := newFixture(t)
 	logger := slog.New(slog.DiscardHandler)
@@ -153,7 +152,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad forwards to a server, and delays each direction.
+// slowRoad returns an address that forwards to the server to, with a delay in each direction.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -188,20 +187,19 @@ func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	return l.Addr().String()
 }
 
-// TestDialsEndByThemselves has callers with less time than a handshake takes.
-// One that is cut there counts as an error of this machine, which MariaDB
-// blocks after max_connect_errors of them.
+// TestDialsEndByThemselves has callers with less time than a handshake takes. An aborted handshake
+// counts as an error of this machine, which MariaDB blocks after max_connect_errors of them.
 func TestDialsEndByThemselves(t *testing.T) {
 	s := own(t, nil)
 	db := connect(t, mysqlserver.Address(s))
 	defer db.Close()
-	// Looking whether the server was up ended connections too, and the server
-	// counts each when it has done with it.
+	// Checking whether the server was up has ended connections too. The server counts each of them
+	// only when it has finished with it.
 	eventually(t, "no connection but this one", func() bool { return status(t, db, "Threads_connected") == 1 })
 	before := status(t, db, "Aborted_connects")
 	far := changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })
 	for round := range 3 {
-		name := fmt.Sprint("jobs ", round) // what waits in vain is granted a lock all the same
+		name := fmt.Sprint("jobs ", round) // an abandoned acquire may still take the lock
 		b := open(t, mysql.Options{Address: far})
 		holder := want(name, time.Minute)
 		holder.Token, _ = b.TryAcquire(t.Context(), holder)
@@ -228,14 +226,14 @@ func TestDialsEndByThemselves(t *testing.T) {
 	}
 }
 
-// TestManyLockedRows has a foreign transaction lock more rows than the host has
-// connections, and a caller for each. Leases on other rows live on, and what
-// waits is served when the transaction ends.
+// TestManyLockedRows lets a foreign transaction lock more rows than the host has connections, with
+// a caller for each. Leases on other rows must live on, and the waiting callers are served when the
+// transaction ends.
 func TestManyLockedRows(t *testing.T) {
 	w := newFixture(t)
 	const locked, others, ttl = 40, 20, 2 * time.Second
 	name := func(i int) string { return fmt.Sprint("locked/", i) }
-	mine := make([]driver.Request, locked/2) // half of them are held by the host itself
+	mine := make([]driver.Request, locked/2) // the host itself holds half of them
 	for i := range locked {
 		r := acquire(t, w.b, want(name(i), time.Minute))
 		if i < len(mine) {
@@ -274,7 +272,7 @@ func TestManyLockedRows(t *testing.T) {
 			_ = lease.Release(context.Background())
 		})
 	}
-	for _, r := range mine { // renewals and withdrawals of locked rows, too
+	for _, r := range mine { // also renewals and withdrawals of locked rows
 		all.Go(func() {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
@@ -295,15 +293,15 @@ func TestManyLockedRows(t *testing.T) {
 	all.Wait()
 }
 
-// TestThousandsOfLockedRows has one host wait for 6,000 locks whose rows a
-// foreign transaction keeps locked, by way of the shipped plugin. Its 200 leases
-// live on, because renewals are counted by themselves.
+// TestThousandsOfLockedRows lets one host wait, through the shipped plugin, for 6,000 locks whose
+// rows a foreign transaction keeps locked. Its 200 leases must live on, because renewals have a
+// limit of their own.
 func TestThousandsOfLockedRows(t *testing.T) {
 	w := newFixture(t)
 	const others = 200
 	locked, ttl := 6000, 2*time.Second
 	if plugintest.Race {
-		locked, ttl = 4500, 6*ttl // all of it in one processor's time, beside other tests
+		locked, ttl = 4500, 6*ttl // all this runs on one processor, beside other tests
 	}
 	var rows strings.Builder
 	rows.WriteString("INSERT INTO " + table(w.prefix) + "(name,expires_at)VALUES")
@@ -357,8 +355,8 @@ func TestThousandsOfLockedRows(t *testing.T) {
 	}
 }
 
-// TestValuesAboveAPacket has 64 callers publish 60 KiB each on a server whose
-// statements are 1 MiB at most, beside others.
+// TestValuesAboveAPacket lets 64 callers publish 60 KiB each on a server whose statements have at
+// most 1 MiB, beside other callers.
 func TestValuesAboveAPacket(t *testing.T) {
 	s := own(t, &mysqlserver.Options{Args: []string{"--max-allowed-packet=1M"}})
 	b := open(t, mysql.Options{Address: mysqlserver.Address(s)})
@@ -382,13 +380,14 @@ func TestValuesAboveAPacket(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// One that can never be sent is refused by itself, and breaks nothing.
+	// A value that can never be sent is refused alone, and breaks nothing else.
 	r := want("big", time.Second)
 	r.Value = make([]byte, 600<<10)
 	if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a value above the server's packet: %v", err)
 	}
-	// The estimate may be wrong: a batch that is too long is sent in parts.
+	// The backend estimates how long a statement gets. If a batch is too long, the backend must
+	// send it in parts.
 	ops := make([]driver.Op, 200)
 	for i := range ops {
 		ops[i] = driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprint("job/", i), time.Minute)}
@@ -401,8 +400,7 @@ func TestValuesAboveAPacket(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesThroughOnce: the rows that stay are not read again for each
-// page.
+// TestPurgeGoesThroughOnce checks that the rows that remain are not read again for each page.
 func TestPurgeGoesThroughOnce(t *testing.T) {
 	w := newFixture(t)
 	const rows = 20000

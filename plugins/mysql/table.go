@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// tableName is the table for a prefix, quoted.
+// tableName returns the quoted name of the table for a prefix.
 func tableName(prefix string) string { return "`" + prefix + "locks`" }
 
 func printDDL(cfg driver.Config, stdout io.Writer) error {
@@ -33,7 +33,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	return err
 }
 
-// create makes the missing table.
+// create creates the missing table if Options.CreateTable allows it.
 func (k *link) create(ctx context.Context, s *conn.Session) error {
 	if !*k.opts.CreateTable {
 		return fmt.Errorf("mysql: %w: table %s does not exist; lockplugin-mysql ddl prints what creates it", driver.ErrDenied, k.table)
@@ -49,14 +49,14 @@ func (k *link) create(ctx context.Context, s *conn.Session) error {
 }
 
 const (
-	// purgeEvery is the mean time between two looks for rows to purge.
+	// purgeEvery is the mean time between two searches for rows to purge.
 	purgeEvery = time.Hour
-	// purgeAtOnce bounds the rows that one statement locks.
+	// purgeAtOnce bounds the rows that one statement reads or locks.
 	purgeAtOnce = 500
 )
 
-// tidy purges rows and closes idle connections until ctx ends. Every host
-// does it, each at its own time.
+// tidy purges rows and closes idle connections until ctx ends. Every host does
+// this, each at its own random times.
 func (b *Backend) tidy(ctx context.Context) {
 	idle := time.NewTicker(idleFor / 2)
 	defer idle.Stop()
@@ -78,8 +78,8 @@ func (b *Backend) tidy(ctx context.Context) {
 	}
 }
 
-// purge deletes rows that were free for a day. It goes through the table once,
-// in the order of the names.
+// purge deletes rows that were free for a day. It reads the table once, in the
+// order of the names.
 func (b *Backend) purge(ctx context.Context) (int, error) {
 	total := 0
 	for after, rows := "", purgeAtOnce; rows == purgeAtOnce; {
@@ -105,9 +105,9 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// idlers reads the next rows after *after, which it moves on, and returns the
-// names of the unused ones. It locks no rows: a DELETE that looks for them would
-// lock the ones it only looks at.
+// idlers reads the next rows after the name *after, and sets *after to the last name
+// read. It returns the names of the unused rows and how many rows it read. It locks no
+// rows, but a DELETE that searched for unused rows would lock all rows that it reads.
 func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (names []string, rows int, err error) {
 	err = s.Query(ctx, statement.Unused(b.table, *after, purgeAtOnce), func(v []sqldriver.Value) error {
 		*after = conn.String(v[0])

@@ -23,20 +23,18 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Decisions stand in more than one text: for speed there is a short one for an
-// acquire and a long one, one for a lease and one for many, a release that wakes
-// and one that does not. These tests put a row into a random state, ask with
-// each text at the same instant, and compare what is answered and what the row
-// is then.
+// Some decisions are made in more than one text. For speed there are a short and a long text for an
+// acquire, one for a single lease and one for many, and a release that wakes and one that does not.
+// These tests put a row into a random state, ask with each text at the same instant, and compare
+// the answers and the row's state after each.
 
-// bench is a backend with one session, whose clock stands still.
+// bench is a backend with one session, in which the server's clock stands still.
 type bench struct {
 	b *Backend
 	s *conn.Session
 }
 
-// textServer is for the tests of this file. What refers to a server keeps it
-// from being ended.
+// textServer is the server of the tests in this file. As long as it is referenced, it is not ended.
 var textServer struct {
 	sync.Once
 	*servers.Server
@@ -86,7 +84,7 @@ func (w *bench) exec(t testing.TB, text string) {
 	}
 }
 
-// situation is a row and a request for it.
+// situation is the state of a row and a request for it.
 type situation struct {
 	row     string // columns and values of an INSERT; empty for none
 	request driver.Request
@@ -128,7 +126,7 @@ func newSituation(seed uint64) (c situation) {
 		old = tombstones()
 	}
 	if owner := "," + c.request.Owner + ","; !strings.Contains(barred+old, owner) {
-		since = pick(r, since, "-100000.0", "-121.0", "-120.0") // of old ones nobody is sure
+		since = pick(r, since, "-100000.0", "-121.0", "-120.0") // old tombstones may be gone
 	}
 	if r.IntN(10) > 0 {
 		c.row = fmt.Sprintf("(name,owner,token,expires_at,attempt,ttl_us,label,value,queue,barred,barred_old,barred_since)VALUES('n','%s',%s,%s,%d,%d,'%s',%s,'%s','%s','%s',%s)",
@@ -139,17 +137,18 @@ func newSituation(seed uint64) (c situation) {
 	return c
 }
 
-// way is one way of asking.
+// way is one way to send a request.
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
-// alone asks with one request, of whose lock the process knows what knows says.
+// alone returns the way that sends the request alone. knows sets what the process knows of its
+// lock.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		return w.ask(ctx, batcher(w.b), knows, newOperation(r))
 	}
 }
 
-// among asks with another request beside it.
+// among returns the way that sends the request together with another one.
 func among(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		other := r
@@ -173,7 +172,7 @@ func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string
 	return append(results, driver.Result{})[0], err
 }
 
-// ways are those that must come to the same, by operation.
+// ways has, for each operation, the ways that must give the same result.
 var ways = map[string][]way{
 	"acquire": {alone(acquiresOf, nothing), alone(acquiresOf, heldBefore), alone(acquiresOf, waitedFor), among(acquiresOf, nothing), among(acquiresOf, waitedFor)},
 	"renew":   {alone(renewalsOf, nothing), among(renewalsOf, nothing)},
@@ -184,7 +183,8 @@ func acquiresOf(b *Backend) *batcher { return &b.acquires }
 func renewalsOf(b *Backend) *batcher { return &b.renewals }
 func releasesOf(b *Backend) *batcher { return &b.releases }
 
-// play puts c's row into the table, asks, and returns what came of it.
+// play puts c's row into the table, sends its request by ask, and returns the answer and the row
+// after it.
 func (w *bench) play(t testing.TB, c situation, ask way) string {
 	t.Helper()
 	begin := "DELETE FROM " + w.b.table
@@ -200,8 +200,8 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	if held := (*driver.HeldError)(nil); errors.As(result.Err, &held) {
 		answer += fmt.Sprintf(", %+v", held.Holder)
 	}
-	// Which number stands in attempt and freed_by differs each time, and that of a
-	// free row says nothing; old tombstones may be cleared by a refusal, or not.
+	// The numbers in attempt and freed_by differ each time, and attempt means nothing in a free
+	// row. A refusal may clear old tombstones, or not.
 	old := "barred_since<" + statement.Now + "-INTERVAL 2 MINUTE"
 	err = w.s.Query(t.Context(), "SELECT CONCAT_WS(' ',HEX(owner),token,expires_at,IF(owner='','',IF(attempt<100,attempt,'new')),LEAST(freed_by,2),ttl_us,HEX(label),COALESCE(value,'NULL'),queue,IF("+
 		old+",'',barred),IF("+old+",'',barred_old)) FROM "+w.b.table+" WHERE name='n'", func(v []sqldriver.Value) error {
@@ -212,7 +212,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	return answer
 }
 
-// differ says how the ways to ask differ in a situation, "" if they do not.
+// differ says how the ways to ask differ in a situation, or returns "" if they agree.
 func (w *bench) differ(t testing.TB, seed uint64) string {
 	t.Helper()
 	c := newSituation(seed)
@@ -251,10 +251,10 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// mutant is a session's connection that changes one of the texts.
+// mutant is a connection that changes one of the texts, as a bug would.
 type mutant struct {
 	sqldriver.Conn
-	of       string // what only that text contains
+	of       string // a part that only that text contains
 	old, new string
 	changed  int
 }
@@ -277,9 +277,9 @@ func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.
 	return m.Conn.(sqldriver.ExecerContext).ExecContext(ctx, m.change(text), args)
 }
 
-// TestTextsAgreeFindsBugs plants a bug in one of the texts at a time: the
-// comparison must see each. What only the long text of an acquire decides, queues
-// and tombstones, stands once, and has no other text to differ from.
+// TestTextsAgreeFindsBugs plants a bug in one of the texts at a time, and the comparison must find
+// each. Queues and tombstones are decided only in the long text of an acquire, so there is no other
+// text to compare.
 func TestTextsAgreeFindsBugs(t *testing.T) {
 	w := newBench(t)
 	if !w.s.Server.MariaDB {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// allowed are variables that may change what is answered, and why.
+// allowed are the variables that may change the answers, and why.
 var allowed = map[string]string{
 	"MAX_SESSION_MEM_USED": "a session without memory is refused by the server",
 	"SQL_LOG_BIN":          "it needs a right of its own, and decides only what replicas get",
@@ -21,14 +21,14 @@ var allowed = map[string]string{
 	"REQUIRE_ROW_FORMAT":   "it needs a right of its own, and leaves nothing but rows of a log to be written",
 }
 
-// variable is one of a session, as the server describes it.
+// variable is a session variable, as the server describes it.
 type variable struct {
 	name, kind  string
 	least, most string
-	list        []string // what an enumeration or a set is made of
+	list        []string // the members of an enumeration or a set
 }
 
-// assignments are SET statements for all variables of a session.
+// assignments returns SET statements for all variables of a session.
 func assignments(t *testing.T, w *fixture) (all []string) {
 	t.Helper()
 	describe := mysqlVariables
@@ -52,15 +52,15 @@ func mariadbVariables(t *testing.T, db *sql.DB) []variable {
 		" FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_SCOPE LIKE 'SESSION%' AND READ_ONLY='NO' ORDER BY VARIABLE_NAME")
 }
 
-// mysqlVariables finds out by attempts what enumerations and sets are made of,
-// which MySQL does not describe. They take numbers too.
+// mysqlVariables finds out by trying which members enumerations and sets have,
+// because MySQL does not describe them. They accept numbers too.
 func mysqlVariables(t *testing.T, db *sql.DB) []variable {
 	t.Helper()
 	all := describe(t, db, "SELECT VARIABLE_NAME,CASE DATA_TYPE WHEN 'String' THEN 'VARCHAR' WHEN 'Numeric' THEN 'DOUBLE' ELSE UPPER(DATA_TYPE) END,MIN_VALUE,MAX_VALUE,''"+
 		" FROM performance_schema.variables_metadata WHERE VARIABLE_SCOPE LIKE 'SESSION%' ORDER BY VARIABLE_NAME")
 	scratch, err := db.Conn(t.Context())
 	must(t, err)
-	// It must not be used again with the last of all these values.
+	// The connection must not be used again, because it has the last of all these values.
 	defer func() { _ = scratch.Raw(func(any) error { return sqldriver.ErrBadConn }) }()
 	for i := range all {
 		switch v := &all[i]; v.kind {
@@ -83,7 +83,7 @@ func mysqlVariables(t *testing.T, db *sql.DB) []variable {
 	return all
 }
 
-// accepted are the numbers that the server takes for a variable.
+// accepted returns the numbers that the server accepts for a variable.
 func accepted(ctx context.Context, on *sql.Conn, name string, number func(i int) int) (all []string) {
 	for i := range 40 {
 		n := fmt.Sprint(number(i))
@@ -112,7 +112,7 @@ func describe(t *testing.T, db *sql.DB, query string) (all []variable) {
 	return all
 }
 
-// values are what a variable is tried with.
+// values returns the values that are tried for a variable.
 func (v variable) values() (all []string) {
 	quote := func(words ...string) {
 		for _, w := range words {
@@ -127,7 +127,7 @@ func (v variable) values() (all []string) {
 		for _, flag := range v.list {
 			quote(flag+"=on", flag+"=off")
 		}
-	case v.kind == "SET" && v.list[0] == "1": // of MySQL, by numbers
+	case v.kind == "SET" && v.list[0] == "1": // on MySQL, by numbers
 		return append(v.list, "0")
 	case v.kind == "SET":
 		quote("", strings.Join(v.list, ","))
@@ -136,7 +136,7 @@ func (v variable) values() (all []string) {
 		quote("latin1", "utf32", "ucs2", "binary", "sjis", "gbk")
 	case strings.HasPrefix(name, "COLLATION"):
 		quote("utf32_general_ci", "binary", "latin1_german2_ci", "utf8mb4_bin")
-	case v.kind == "ENUMERATION": // of MySQL
+	case v.kind == "ENUMERATION": // on MySQL
 		return v.list
 	case v.kind == "ENUM" && v.list[0] != "":
 		quote(v.list...)
@@ -144,7 +144,7 @@ func (v variable) values() (all []string) {
 		quote("+09:30", "SYSTEM")
 	case v.kind == "VARCHAR", v.kind == "ENUM":
 		quote("", "MyISAM", "de_DE", "2001-01-01 00:00:00", "*")
-	case v.kind == "DOUBLE" && v.least == "0": // of seconds, mostly
+	case v.kind == "DOUBLE" && v.least == "0": // mostly in seconds
 		return []string{"0", "0.001", "1", v.most}
 	default:
 		return []string{v.least, "1", "2", v.most}

@@ -15,63 +15,61 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Waiters stand in the queue column of the row, and sleep in the server (see
-// signs), each on a connection of its own. A connection has a wake id: a
-// GET_LOCK of a random name, which no other takes. What frees the row grants it to
-// the first waiter whose process lives, reads the waiter's wake id in the same
-// statement and, after the commit, interrupts what runs there: it looks
-// the owner up (IS_USED_LOCK) and ends it (KILL QUERY). The waiter reads the row
-// then: the grant's token, and its end. MariaDB reads it in the same block, so that
-// the reply to the waiter's statement brings the grant. The uncontended path pays nothing for all
-// that.
+// Waiters are in the queue column of the row, and sleep in the server (see signs), each on its
+// own connection. A connection has a wake id: it holds a user lock (GET_LOCK) of a random name
+// that no other connection takes. The statement that frees the row grants the lock to the first
+// waiter whose process lives, and reads the waiter's wake id. After the commit, the same
+// connection finds the owner of that user lock (IS_USED_LOCK) and interrupts its statement (KILL
+// QUERY). The waiter then reads the grant's token and end from the row. On MariaDB one block does
+// all of this, so that the reply to the waiter's statement brings the grant. An uncontended lock
+// pays nothing for all that.
 //
-// Why two never hold it: the server says how much later the grant ends than its
-// statement of sleep began, both by its own clock, and the waiter counts that from
-// when it sent the statement, which was before it began; so it lets go before
-// the server does. No sign of life and no other clock is in that. A server's clock
-// that is turned back meanwhile shortens it. One that is turned forward lengthens it,
-// and is noticed where the grant would be younger than the reply. The waiter is woken only
-// after the commit, so that no crash takes the grant back that it knows of; what it would find
-// when it wakes by itself may not be on disk yet, and so it asks then, which is a
-// commit (see [statement.Confirm]). A waiter that is frozen, or was killed while it was
-// being granted the lock, costs its first span (see [kit.Distance]): then those behind it, none of which sleeps for
-// longer, find the lock free, and the first of them is granted it. A process that
-// is silent (see signs) is passed over.
+// Why two never hold it: the server says how much later than the start of the sleeping statement
+// the grant ends, both by its own clock. The waiter counts that time from when it sent the
+// statement, which was before that start. So it lets go before the server does. No sign of life and
+// no other clock matters. A server clock that is turned back in between shortens the waiter's time.
+// A clock that is turned forward lengthens it; the waiter notices if the grant would be younger
+// than the reply. The waiter is woken only after the commit, so no crash undoes a grant that it
+// knows of. If the waiter wakes by itself, what it finds may not be on disk yet, so it asks, which
+// is a commit (see [statement.Confirm]). A waiter that is frozen, or was killed while the lock was
+// being granted to it, costs the others its first span (see [kit.Distance]). Then those behind it,
+// none of which sleeps for longer, find the lock free, and the first of them gets it. A silent
+// process (see signs) is passed over.
 //
 // Note: what was tried or considered instead. GET_LOCK of the lock's name, held
-// by the holder: a trip and a connection for each lease, waiters or not, and a
-// lost machine keeps it for hours. The same, taken only once there are waiters:
-// the holder learns of them too late. A row lock held by the holder: a
-// transaction open as long as the lease. Polling every 10 ms: 5 ms of handoff,
-// and starving waiters.
+// by the holder: one more round trip and a connection for each lease, even
+// without waiters, and a lost machine keeps it for hours. The same, taken only
+// once there are waiters: the holder learns of them too late. A row lock held
+// by the holder: a transaction open as long as the lease. Polling every 10 ms:
+// a handoff takes 5 ms, and waiters starve.
 
 const (
-	// Pauses of a waiter that polls.
+	// pollFrom and pollTo bound the pause of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
-	// slowerPolls is how often such a pause doubles where all waiters poll.
+	// slowerPolls is how often that pause doubles where all waiters poll.
 	slowerPolls = 3
 )
 
-// queue is the place in which waiters stand and sleep.
+// queue is where waiters enter the queues of locks, and sleep.
 type queue struct {
 	*link
-	enters    batcher // of waiters that have no connection to wait on
+	enters    batcher // for waiters that have no connection to wait on
 	signs     signs
 	owners    *owners
-	contended kit.Recent[string, struct{}] // locks that are waited for, see Backend.rows
-	foreign   sync.Once                    // a waiter of another account was met
+	contended kit.Recent[string, struct{}] // locks that have waiters; see Backend.rows
+	foreign   sync.Once                    // for the warning about a waiter of another account
 }
 
-// Wait is one statement that enters the queue, and one that ends with a
-// notification or when it is time to ask anyway, and on MySQL one that reads the
-// grant. MariaDB gets all as one block.
+// Wait sends a statement that enters the queue, and a second one that ends with
+// a wake-up or when it is time to ask. MySQL needs a third one that reads the
+// grant; MariaDB gets all in one block.
 //
-// Note: for MySQL, which knows no blocks, both in one packet would save a trip.
-// But a KILL QUERY that comes between two statements of a packet drops the second
-// one without a reply (seen with MariaDB 10.11; MySQL's loop over a packet's
-// statements reads the same), and the waiter hangs until its deadline. The same
-// goes for its sleep and the reading of the grant, although a KILL QUERY in the
-// sleep lets MySQL 9 go on: one that comes to a sleep that is over does not.
+// Note: for MySQL, which has no such blocks, both statements in one packet would save a
+// round trip. But a KILL QUERY that comes between two statements of a packet drops the
+// second one without a reply (seen with MariaDB 10.11; MySQL's loop over a packet's
+// statements reads the same). The waiter then hangs until its deadline. For the same
+// reason the sleep and the reading of the grant cannot share a packet. MySQL 9 does go on
+// after a KILL QUERY in the sleep, but not after one that comes when the sleep is over.
 func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := ready(ctx, r); err != nil {
 		return none, err
@@ -110,9 +108,9 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	return got.grant, conn.StatementError("wait for", r.Name, got.err)
 }
 
-// wait outlives its caller: a sleep that is over for him is ended by KILL QUERY,
-// for the server would not notice that its client is gone, and the connection
-// is kept.
+// wait outlives its caller. A sleep that the caller no longer needs is ended by
+// KILL QUERY, because the server would not notice that its client is gone, and
+// the connection is kept.
 func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	left := q.owners.leaving(o)
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+q.opts.RequestTimeout, errSlow)
@@ -132,7 +130,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 		}
 	}
 	if tried != nil && err == nil {
-		_ = poll(ctx, left, tried, most, statement.SignEvery) // for which its entry is a sign
+		_ = poll(ctx, left, tried, most, statement.SignEvery) // its queue entry is a sign for so long
 		lock, tried, err = q.signs.begin(q.link)
 	}
 	if tried != nil {
@@ -163,13 +161,13 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	gaveUp := func() bool { return ctx.Err() != nil || o.leaves.Load() }
 	g, withdrawn, woken, err := q.sleep(sctx, s, lock, r, most, gaveUp)
 	close(over)
-	<-watched // a KILL must not meet what the connection does next
+	<-watched // the KILL must not hit the connection's next statement
 	switch {
 	case withdrawn:
 		return none, fmt.Errorf("mysql: wait for %q: %w", r.Name, driver.ErrWithdrawn)
 	case woken:
 		return g, nil
-	case conn.Number(err) == conn.ErNoSuchTable: // nothing is held
+	case conn.Number(err) == conn.ErNoSuchTable: // no lock is held
 		return none, nil
 	case errors.Is(err, sqldriver.ErrBadConn):
 		return none, conn.NotSent(err)
@@ -177,11 +175,11 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	return none, err
 }
 
-// sleep enters the queue and sleeps, for its first span at a time, which bounds for
-// how long it is missed if its wake-up is lost, or the waiter before it: then it looks
-// whether the lock is free. It reports whether r's owner has a tombstone, and whether
-// it was interrupted, and then what the store has granted to r's owner, if anything:
-// GET_LOCK is NULL then, or SLEEP 1, unless it is an error.
+// sleep enters the queue and sleeps for one first span at a time. That bounds how long
+// the waiter is stuck if its wake-up, or the waiter before it, is lost: it then checks
+// whether the lock is free. sleep reports whether r's owner has a tombstone, whether
+// it was interrupted, and what the store has granted to r's owner, if anything. An
+// interrupted GET_LOCK returns NULL, an interrupted SLEEP returns 1, unless they fail.
 func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
 		piece := max(min(time.Until(end), q.signs.distance.FirstSpan()), 0).Truncate(time.Microsecond)
@@ -207,7 +205,7 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 			case v[0] == nil:
 				woken = true
 			case conn.Uint(v[0]) == 1:
-				s.Broken = true // it has the lock now, and must not keep it
+				s.Broken = true // s now has the lock, and must not keep it
 				q.signs.lost(lock)
 			}
 			return nil
@@ -222,9 +220,10 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted returns the store's own grant to r's owner, for r's TTL. end is when it ends,
-// counted from when the server began the statement sent at sent. A grant from the future
-// shows that the server's clock was turned forward, and does not count; the waiter asks.
+// granted returns the store's own grant to r's owner, for r's TTL. end is when the grant ends,
+// counted from when the server began the statement that was sent at sent. If the grant seems to be
+// made in the future, the server's clock was turned forward. Then granted returns the zero Grant,
+// and the waiter asks.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
 	made := sent.Add(end - r.TTL)
 	if made.After(time.Now()) {
@@ -233,11 +232,11 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
 
-// span is how long the store is to grant r by itself.
+// span returns for how long the store may grant r by itself.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
-// enter gives a queue entry to a waiter without a connection. When ctx ends it
-// still waits for the statement sent, and r's owner is busy until then.
+// enter gives a queue entry to a waiter without a connection. Even after ctx has
+// ended it waits for the statement sent, because r's owner is busy until then.
 func (q *queue) enter(ctx context.Context, r driver.Request) error {
 	r.TTL = q.span(r)
 	p := q.enters.send(ctx, newOperation(r))[0]
@@ -253,8 +252,8 @@ func (q *queue) runEnters(ctx context.Context, s *conn.Session, ops []statement.
 	return make([]driver.Result, 1), nil, err
 }
 
-// noSleep reports whether waiters cannot sleep in the server, because GET_LOCK is
-// refused.
+// noSleep reports whether waiters cannot sleep in the server because it refuses
+// GET_LOCK.
 func (q *queue) noSleep() bool {
 	s := q.server.Load()
 	return s != nil && s.NoLocks != nil
@@ -262,8 +261,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll is for waiters that found no connection to wait on. They check from time to
-// time, after a pause, whether it is their turn, and also when a connection is found.
+// poll waits on behalf of a waiter that has no connection to sleep on. It returns after a
+// pause, or earlier if a connection is found, so that the waiter asks whether it is its turn.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
@@ -279,17 +278,18 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 	}
 }
 
-// next is called with the reply of a statement that has freed name, see
-// [statement.Look]: it wakes the waiter, or grants the lock to the first that lives,
-// and takes those out of the queue that do not. It runs on the
-// connection that has freed the lock, before the caller knows: a plugin whose
-// host has died ends as soon as it knows that it has released everything.
+// next is called with the reply of a statement that has freed name; see
+// [statement.Look]. It wakes the waiter, or grants the lock to the first living
+// waiter and removes dead ones from the queue. It runs on the connection that has
+// freed the lock, before the caller gets its result. A plugin whose host has died
+// ends as soon as it knows that it has released everything.
 //
-// A request that finds the lock free meanwhile does the same first, and no owner takes it earlier.
+// A request that finds the lock free in the meantime first does the same, so no owner overtakes the
+// waiters.
 func (q *queue) next(ctx context.Context, s *conn.Session, name string, reply uint64) {
 	err := q.grant(ctx, s, name, reply)
 	if err != nil && q.background.Err() == nil {
-		// The lock is free all the same, and waiters wake by themselves.
+		// The lock is free even so, and waiters also wake by themselves.
 		q.opts.Logger.Warn("mysql: granting a lock to its next waiter", "name", name, "err", err)
 	}
 }
@@ -303,11 +303,11 @@ func (q *queue) grant(ctx context.Context, s *conn.Session, name string, reply u
 		}
 	}
 	if reply <= statement.Look {
-		return nil // no waiter must be woken
+		return nil // there is no waiter to wake
 	}
 	_, _, err = s.Exec(ctx, conn.Kill(reply))
 	switch conn.Number(err) {
-	case conn.ErNoSuchThread: // the waiter's connection is gone, and it asks
+	case conn.ErNoSuchThread: // the waiter's connection is gone, so it will ask
 		return nil
 	case conn.ErKillDenied:
 		q.foreign.Do(func() {

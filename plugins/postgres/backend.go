@@ -26,8 +26,8 @@ type Backend struct {
 	opts   Options
 	pool   *pgxpool.Pool
 	server atomic.Pointer[server]
-	pooled atomic.Bool // the address leads to a pooler, whose sessions are not ours
-	making sync.Mutex  // guards the making of the schema
+	pooled atomic.Bool // the address leads to a pooler, which shares its sessions
+	making sync.Mutex  // guards the creation of the schema
 	// identity is the server that the connections lead to.
 	identity kit.Identity
 
@@ -45,8 +45,8 @@ type Backend struct {
 	background *kit.Group
 }
 
-// Open makes a Backend. It does not wait for the server; its error wraps
-// [driver.ErrConfig].
+// Open makes a Backend; nil options and zero fields mean the defaults. It does
+// not wait for the server. Its error wraps [driver.ErrConfig].
 func Open(opts *Options) (*Backend, error) { return open(config.Filled(opts)) }
 
 func open(o Options) (*Backend, error) {
@@ -72,7 +72,7 @@ func open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// start begins the background work that goes on until Close.
+// start makes the batchers and begins the background work, which ends with Close.
 func (b *Backend) start(listen *pgxpool.Config) {
 	b.acquires = b.batcher("acquire", "acquire1($1,$2,$3,$4,$5,$6)", func(c columns) []any { return []any{c.names, c.owners, c.ttls, c.labels, c.values} })
 	b.renewals = b.batcher("renew", "renew1($1,$2,$3,$4,$5)", func(c columns) []any { return []any{c.names, c.owners, c.tokens, c.ttls} })
@@ -100,7 +100,7 @@ func (b *Backend) batchers() []*batcher {
 	return []*batcher{&b.acquires, &b.renewals, &b.releases, &b.withdrawals, &b.shortens, &b.proclaims, &b.enters}
 }
 
-// Close ends the connections and the work on them. Leases stay.
+// Close ends the connections and the work on them. Leases are not released.
 func (b *Backend) Close(ctx context.Context) error {
 	return b.background.Close(ctx, func() {
 		for _, l := range b.batchers() {
@@ -110,18 +110,18 @@ func (b *Backend) Close(ctx context.Context) error {
 	})
 }
 
-// TryAcquire is one call of a function.
+// TryAcquire calls one function of the schema.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.acquires.one(ctx, r)
 	return res.Token, res.Err
 }
 
-// Renew is one call of a function.
+// Renew calls one function of the schema.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release is one call of a function, which grants the lock to the next waiter.
+// Release calls one function of the schema, which also grants the lock to the next waiter.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.releaser(r).one(ctx, r).Err
 }
@@ -133,12 +133,12 @@ func (b *Backend) releaser(r driver.Request) *batcher {
 	return &b.releases
 }
 
-// Withdraw is one call of a function.
+// Withdraw calls one function of the schema.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.withdrawals.one(ctx, driver.Request{Name: name, Owner: owner}).Err
 }
 
-// Proclaim is one call of a function.
+// Proclaim calls one function of the schema.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
@@ -167,7 +167,7 @@ func (b *Backend) batcherOf(op driver.Op) *batcher {
 	return nil
 }
 
-// Batch implements driver.Batcher. Operations of one name are done one after the other.
+// Batch implements driver.Batcher. Operations on one name are done one after the other.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	byName := map[string][]int{}
@@ -196,7 +196,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// Inspect is one query.
+// Inspect sends one query.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	if err := valid(driver.Request{Name: name, Owner: "reader"}); err != nil {
 		return driver.Holder{}, err
@@ -208,7 +208,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// find returns the holders of those names that are held.
+// find returns the holders of those of names that are held.
 func (b *Backend) find(ctx context.Context, what string, names ...string) ([]driver.Holder, error) {
 	keys := make([][]byte, len(names))
 	for i, name := range names {
@@ -229,13 +229,13 @@ func (b *Backend) find(ctx context.Context, what string, names ...string) ([]dri
 	})
 }
 
-// key returns the table's key for a lock name. No prefix has a slash.
+// key returns the table's key for a lock name. A prefix has no slash.
 func (b *Backend) key(name string) []byte { return []byte(b.opts.Prefix + "/" + name) }
 
 // listAtOnce is how many locks one query reads.
 const listAtOnce = 500
 
-// List reads held locks in pages, and may miss a change made meanwhile.
+// List reads held locks in pages, and may miss a change made between two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := b.key(""); ; {
 		keys, err := read(ctx, b, "list", prefix, func(ctx context.Context, c *pgxpool.Conn) (keys [][]byte, err error) {
@@ -264,7 +264,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break releases the lease that has the token.
+// Break releases the lease that has token, whoever owns it.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if token == 0 {
 		return fmt.Errorf("postgres: break %q: %w: no lease has the token 0", name, driver.ErrInvalid)
@@ -278,10 +278,10 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 // observeEvery is how often a host asks about all observed locks.
 const observeEvery = 25 * time.Millisecond
 
-// Observe shares a query each 25 ms with the host's other observers.
+// Observe shares one query every 25 ms with the host's other observers.
 //
-// Note: a notice of each change would make all commits of the database wait for
-// each other, because notices have one queue and one lock.
+// Note: with a notice for each change, all commits of the database would wait
+// for each other, because notices have one queue and one lock.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }

@@ -17,32 +17,32 @@ import (
 )
 
 const (
-	// These bound the operations of one call. A commit costs the same for one row
-	// and for many, but a long call keeps its first rows locked until its end.
+	// These constants bound the operations of one call. A commit costs the same for
+	// one row and for many, but a long call keeps its first rows locked until its end.
 	width, renewWidth = 64, 500
-	// senders is how many calls of one kind are on their way at a time, so that the
-	// server works on one while another is written to disk.
+	// senders is how many calls of one kind may be under way at a time. With two,
+	// the server works on one while the other is written to disk.
 	senders = 2
 	// patience is how long a call waits in the server for a row that another session
-	// has locked. Then its operations are sent again without that row. Operations for
-	// that row are sent alone, with more patience, while it is stuck.
+	// has locked. After that, the operations on other rows are sent again without it.
+	// Operations on that row are sent alone, with morePatience, while the row is stuck.
 	patience, morePatience = "50ms", "1s"
-	// stuckFor is how long a name is asked for alone after that.
+	// stuckFor is for how long after that operations on the row's name are sent alone.
 	stuckFor = 2 * time.Second
 )
 
-// pending is an operation under way. Its caller can take it back until it is
-// sent in a call.
+// pending is an operation under way. Its caller can take it back until a call
+// with it has been sent.
 type pending struct {
 	kit.Ticket
 	driver.Request
 	ctx  context.Context
-	done func(driver.Result) // for an operation that no goroutine waits for
-	stay time.Duration       // how long a place in the queue stays
+	done func(driver.Result) // gets the result if no goroutine waits for it
+	stay time.Duration       // for how long a place in the queue stays
 
 	sent   time.Time     // an instant before it was sent
-	state  int64         // what the function replied for it
-	left   time.Duration // the time left of a grant to another waiter; 0 for none
+	state  int64         // the number that the function replied for it
+	left   time.Duration // time left of a grant to another waiter; 0 for none
 	result driver.Result
 }
 
@@ -56,14 +56,14 @@ func (p *pending) end(r driver.Result) {
 	p.End()
 }
 
-// batcher has operations of one kind share calls of a function. A free sender sends an
-// operation at once and alone; operations that come while all are busy go out together.
+// batcher makes operations of one kind share calls of a function. An idle sender sends an
+// operation at once, and alone. Operations that come while all are busy are sent together.
 type batcher struct {
 	b      *Backend
-	what   string // in errors
+	what   string // the operation's name in errors
 	call   string
 	args   func(columns) []any
-	before func(ctx context.Context, c *pgxpool.Conn) error // what is sent first; nil for nothing
+	before func(ctx context.Context, c *pgxpool.Conn) error // runs before each call, unless nil
 	width  int
 
 	batches *kit.Batcher[*pending]
@@ -115,7 +115,7 @@ func valid(r driver.Request) error {
 	return nil
 }
 
-// one sends an operation and waits for it.
+// one sends an operation and waits for its result.
 func (l *batcher) one(ctx context.Context, r driver.Request) driver.Result {
 	if err := valid(r); err != nil {
 		return driver.Result{Err: err}
@@ -141,7 +141,7 @@ func (l *batcher) wait(p *pending) driver.Result {
 	return driver.Result{Err: fmt.Errorf("postgres: %s %q: %w: %w", l.what, p.Name, driver.ErrUnavailable, context.Cause(p.ctx))}
 }
 
-// start sends an operation without waiting; its done gets the result.
+// start sends p without waiting; p.done gets the result.
 func (l *batcher) start(p *pending) {
 	if err := valid(p.Request); err != nil {
 		p.end(driver.Result{Err: err})
@@ -154,7 +154,7 @@ func (l *batcher) unsent(p *pending) error {
 	return fmt.Errorf("postgres: %s %q: %w: %w: %w", l.what, p.Name, driver.ErrUnavailable, driver.ErrNotSent, context.Cause(p.ctx))
 }
 
-// serve sends a batch and delivers its results.
+// serve sends a batch and delivers its results. An operation whose ctx has ended is not sent.
 func (l *batcher) serve(batch []*pending, handOn func()) {
 	due := batch[:0]
 	for _, p := range batch {
@@ -168,7 +168,7 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	switch {
 	case len(due) == 0:
 		return
-	case l.b.stuck.Has(due[0].Name): // then it is the only one
+	case l.b.stuck.Has(due[0].Name): // a stuck name is alone in its batch
 		handOn()
 		l.sendAlone(due)
 		return
@@ -187,7 +187,7 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 }
 
 // split separates the operations of ps whose rows another session has locked.
-// If it cannot find out, it takes all for locked.
+// If it cannot find out, it returns all as locked.
 func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	is := map[string]bool{}
 	err := l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -212,8 +212,8 @@ func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	return free, locked
 }
 
-// sendAlone sends each operation by itself, a few at a time, to leave the other
-// connections to operations that do not wait.
+// sendAlone sends each operation by itself, only a few at a time, so that the
+// other connections are free for operations that need not wait.
 func (l *batcher) sendAlone(ps []*pending) {
 	var all sync.WaitGroup
 	for _, p := range ps {
@@ -230,7 +230,7 @@ func (l *batcher) sendAlone(ps []*pending) {
 	all.Wait()
 }
 
-// send sends ps, sorted by name, and puts the results in them.
+// send sends ps, which are sorted by name, in one call, and stores their results in them.
 func (l *batcher) send(ps []*pending, patience string) error {
 	args := append([]any{patience}, l.args(l.columns(ps))...)
 	return l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -239,7 +239,7 @@ func (l *batcher) send(ps []*pending, patience string) error {
 				return err
 			}
 		}
-		sent := time.Now() // of the last try; earlier tries were rolled back
+		sent := time.Now() // set at each try, because earlier tries were rolled back
 		for _, p := range ps {
 			p.sent = sent
 		}
@@ -261,7 +261,7 @@ func (l *batcher) send(ps []*pending, patience string) error {
 	})
 }
 
-// deliver ends ps, with err unless it is nil.
+// deliver ends ps with their results, or with err unless it is nil.
 func (l *batcher) deliver(ps []*pending, err error) {
 	for _, p := range ps {
 		if err != nil {
@@ -271,14 +271,14 @@ func (l *batcher) deliver(ps []*pending, err error) {
 	}
 }
 
-// reply is the holder of a lock; nil for none.
+// reply is the holder of a lock as a function replies it; its fields are nil if there is none.
 type reply struct {
 	owner                *string
 	label                []byte
 	token, left, waiters *int64
 }
 
-// result returns the result that the function's reply means for p.
+// result converts what the function has replied for p.
 func (l *batcher) result(p *pending, token int64, h reply) driver.Result {
 	switch {
 	case token == -1:

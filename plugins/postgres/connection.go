@@ -18,11 +18,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// server is what a new connection learns about the other end.
+// server is what a new connection learns about its server.
 type server struct {
 	id, version          string
 	fsync, pages, commit string
-	admitted             time.Time // by the last connection
+	admitted             time.Time // when the last connection was admitted
 }
 
 func (s *server) durable() bool {
@@ -33,16 +33,16 @@ func (s *server) durability() string {
 	return fmt.Sprintf("fsync=%s, full_page_writes=%s, synchronous_commit=%s", s.fsync, s.pages, s.commit)
 }
 
-// A server is identified by its start time and its listening address, because a
-// standby has the same data as its primary, and the same name for them. The
-// role's time zone is left out, because it may be changed.
+// A server is identified by its start time and its listening address. A standby
+// has the same data as its primary, including any name in the data. The role's
+// time zone must not be part of the text, because it may be changed.
 const (
 	identify = `SELECT concat_ws(' ', current_setting('server_version_num'), inet_server_addr(), inet_server_port(), 'of', extract(epoch FROM pg_postmaster_start_time()))`
 	describe = identify + `, current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
 	current_setting('synchronous_commit'), current_setting('transaction_read_only')`
 )
 
-// ask1 is the only row of a query, as texts, in one trip.
+// ask1 runs query in one round trip and returns its only row as texts.
 func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, err error) {
 	results, err := c.Exec(ctx, query).ReadAll()
 	if err != nil {
@@ -54,14 +54,14 @@ func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, er
 	return row, nil
 }
 
-// through makes all connections of c lead to one server, also through a pooler.
+// through returns a copy of c whose connections all lead to one server, also through a pooler.
 func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	own := c.Copy()
 	before := own.BeforeConnect
 	own.BeforeConnect = func(ctx context.Context, fresh *pgx.ConnConfig) error {
 		if b.pooled.Load() {
-			// Note: pgx's mode for poolers, exec, reads bytea as text, in whichever form the
-			// role's bytea_output gives it.
+			// Note: pgx's mode for poolers, exec, would read bytea as text, in whichever
+			// form the role's bytea_output is set to.
 			fresh.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 			for key := range session {
 				delete(fresh.RuntimeParams, key)
@@ -76,9 +76,9 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 // leadsTo is the key under which a connection has the id of its server.
 const leadsTo = "server"
 
-// admit refuses a connection to a read-only server, and to another server than
-// the one in use while that one serves. It takes one round trip, because a
-// connection costs enough of them where answers are late.
+// admit refuses a connection to a read-only server. It also refuses one to another
+// server than the one in use while that server serves. It takes one round trip,
+// because a new connection already takes several, which is slow on a distant server.
 func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 	said, err := ask1(ctx, c, describe)
 	if err != nil {
@@ -101,16 +101,16 @@ func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 }
 
 const (
-	// servesWithin bounds the question whether the server in use serves. lookAgain is
+	// servesWithin bounds the check whether the server in use serves. lookAgain is
 	// the pause before serves looks again for an idle connection to ask.
 	servesWithin, lookAgain = 200 * time.Millisecond, 5 * time.Millisecond
-	// Pauses between two dials while a connection leads to another server than the one in use.
+	// The bounds of the pauses between dials while a connection leads to another server.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 )
 
 // serves asks idle connections whether they lead to the server in use, because
-// a pooler may lead them elsewhere meanwhile. It waits for busy connections,
-// and for the one admitted last, which may not be in the pool yet.
+// a pooler may now lead them elsewhere. It waits for busy connections, and for
+// the one admitted last, which may not be in the pool yet.
 func (b *Backend) serves() bool {
 	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {
 		return true
@@ -140,9 +140,9 @@ func (b *Backend) serves() bool {
 	}
 }
 
-// connection returns a pool connection to the server in use. If the address
-// leads to several servers, it dials again for a while until it reaches that
-// one. If a pooler refuses the session settings, it dials again without them.
+// connection returns a pool connection to the server in use. If the address leads
+// to several servers, it dials again for a while until it reaches the right one.
+// If a pooler refuses the session settings, it dials again without them.
 func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	end, pooled := time.Now().Add(b.opts.DialTimeout/2), false
 	for pause := redialFrom; ; pause = min(2*pause, redialTo) {
@@ -151,7 +151,7 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 		case err == nil && c.Conn().PgConn().CustomData()[leadsTo] == b.identity.Current():
 			return c, nil
 		case err == nil:
-			_ = c.Conn().Close(ctx) // it leads to a server no longer in use
+			_ = c.Conn().Close(ctx) // c leads to a server no longer in use
 			c.Release()
 			continue
 		case sqlState(err) == protocolViolation && strings.Contains(err.Error(), "startup parameter") && !pooled:
@@ -173,9 +173,9 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 const maxTries = 10
 
 // ask runs f on a connection, for as long as a request may take. The end of ctx
-// does not cut it off, because a statement goes on without its client. A
-// request that was certainly not done is repeated if the reason has passed. So
-// f must be fit to run several times.
+// does not interrupt it, because the server would go on with the statement
+// anyway. A request that certainly had no effect is repeated if the obstacle is
+// gone. So f must be fit to run several times.
 func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context.Context, c *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.RequestTimeout, errSlow)
 	defer cancel()
@@ -201,16 +201,16 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 				again = try < 3
 			}
 		case state == noStatement, state == duplicateStatement:
-			b.pooled.Store(true) // a pooler gave the call to a session that does not know it
+			b.pooled.Store(true) // a pooler gave the call to a session that lacks the statement
 			b.pool.Reset()
 			again = true
 		case state == serializationFailure, state == deadlockDetected:
 			again = true
 		case state == readOnly, state == cannotConnectNow:
-			b.pool.Reset() // new connections may lead to a server that can be written to
+			b.pool.Reset() // new connections may lead to a server that accepts writes
 			again = try == 0
 		case state == "" && ctx.Err() != nil:
-			b.pool.Reset() // connections of that age may be dead too
+			b.pool.Reset() // other connections may be dead too
 		}
 		if !again || ctx.Err() != nil || try == maxTries-1 {
 			err = b.failed(what, name, err)
@@ -251,7 +251,7 @@ func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx 
 
 var errSlow = errors.New("the server does not answer in time")
 
-// The server's states, by the names in its manual.
+// The server's error codes (SQLSTATE), by the names in its manual.
 const (
 	protocolViolation    = "08P01"
 	noStatement          = "26000"
@@ -271,7 +271,7 @@ const (
 	cannotConnectNow     = "57P03"
 )
 
-// advice says what to do about a refusal that trying again does not cure.
+// advice says what to do about a refusal that a retry does not cure, by error code.
 var advice = map[string]string{
 	wrongPassword:      "check username and password",
 	noRole:             "check username, pg_hba.conf, and whether the server wants tls_enabled=true or the role a certificate (tls_cert_file)",
@@ -287,7 +287,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// unconnected is the error of a connection that could not be made: nothing was sent.
+// unconnected returns the error for a connection that could not be made, so that nothing was sent.
 func (b *Backend) unconnected(what, name string, err error) error {
 	state := sqlState(err)
 	switch {
@@ -295,7 +295,7 @@ func (b *Backend) unconnected(what, name string, err error) error {
 		return fmt.Errorf("postgres: %s %q: %w", what, name, err)
 	case advice[state] != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w (%s)", what, name, driver.ErrDenied, driver.ErrNotSent, err, advice[state])
-	case state == undefinedObject: // a setting of session
+	case state == undefinedObject: // a setting in session is unknown
 		return fmt.Errorf("postgres: %s %q: %w: %w: the server must be PostgreSQL 14 or later: %w", what, name, driver.ErrDenied, driver.ErrNotSent, err)
 	case state != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
@@ -309,8 +309,8 @@ func (b *Backend) unconnected(what, name string, err error) error {
 	return fmt.Errorf("postgres: %s %q: %w", what, name, config.Unanswered("PostgreSQL server", err))
 }
 
-// failed returns the error of a statement. An ERROR reply means that the server
-// rolled it back; an error that ends the connection may have come after the commit.
+// failed returns the error of a statement. An ERROR reply means that the server rolled
+// the statement back. An error that ends the connection may have come after the commit.
 func (b *Backend) failed(what, name string, err error) error {
 	var e *pgconn.PgError
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestWhatAnErrorLeavesOpen: a statement that the server has rolled back was not done, in
-// whichever language it says so; one whose connection has ended may have been.
+// TestWhatAnErrorLeavesOpen checks what is known after an error. A statement that the server has
+// rolled back was not done, in any language. After the end of its connection it may have been done.
 func TestWhatAnErrorLeavesOpen(t *testing.T) {
 	b := &Backend{}
 	for _, tt := range []struct {

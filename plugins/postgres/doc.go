@@ -3,28 +3,27 @@
 //
 // # Guarantee
 //
-// A lock is one row, named by its primary key, and the row alone decides. It is taken,
-// renewed and released by functions in the schema lockbench, each of which is one
-// statement and one transaction, locks the rows that it is about, and looks then. All
-// times are the server's (clock_timestamp): the clocks, names and time zones of hosts do
-// not matter. The token is the higher one of the row's last token plus one and the
-// server's clock in microseconds, written by the statement that grants.
+// A lock is one row, whose primary key is the lock's name. The row alone decides. The lock is
+// taken, renewed and released by functions in the schema lockbench. Each is one statement and one
+// transaction, which first locks the rows that it is about and then reads them. All times are the
+// server's (clock_timestamp): the clocks, names and time zones of hosts do not matter. The token is
+// the row's last token plus one or the server's clock in microseconds, whichever is higher.
 //
-// With fsync and full_page_writes on, and another synchronous_commit than off, a grant
-// is on disk before it is answered, and the tokens are fencing class strict; else durable.
-// [Backend.Properties] says which.
+// With fsync and full_page_writes on, and synchronous_commit other than off, a grant is on disk
+// before it is answered, and the tokens have fencing class strict. Otherwise they have class
+// durable. [Backend.Properties] says which.
 //
 // # What breaks it
 //
-//   - Asynchronous replication: a standby that is promoted may not know of the last
-//     grants. A second holder is then possible until the first one's TTL is over. Tokens
-//     go on rising if the two servers' clocks agree. The same goes for a restored dump.
-//   - A server's clock that is turned forward ends leases early; their holders notice with
-//     the next renewal. One that is turned back lengthens what is held.
-//   - An address that leads to two servers. A host stays at one of them while that
-//     serves, warns, and its Check fails; but another host may stay at the other one.
-//     Servers are told apart by when and where they were started.
-//   - Statements written by hand that change rows.
+//   - Asynchronous replication: a standby that is promoted may not know the last grants. A second
+//     holder is then possible until the first holder's TTL is over. Tokens keep rising if the two
+//     servers' clocks agree. The same is true of a restored dump.
+//   - A server clock that is turned forward ends leases early; their holders notice with the next
+//     renewal. A clock that is turned back lengthens leases.
+//   - An address that leads to two servers. A host stays at one of them while that server serves,
+//     logs a warning, and fails its Check. But another host may stay at the other server. Servers
+//     are told apart by when and where they were started.
+//   - Statements that an operator writes by hand and that change rows.
 //
 // # Cost
 //
@@ -32,52 +31,51 @@
 //	acquire              1             1
 //	acquire, refused     1             0
 //	renew                1             1
-//	release              1             1, and the next waiter has the lock by it
+//	release              1             1, which also grants it to the next waiter
 //	wait                 1             0
 //	be granted it then   0             0
 //	withdraw             1             1
 //	inspect              1             0
 //
-// Operations that come while others are on their way share the next call, up to 64 to a
-// commit (renewals: 500), so a busy host commits far less often than it locks.
+// Operations that come while others are under way share the next call, up to 64 (renewals: 500) in
+// one commit. So a busy host commits far less often than it locks.
 //
-// A row that somebody else's transaction keeps locked holds up nothing but itself: a call
-// waits for it for 50 ms; then the rest is sent without it, and what wants it is sent
-// alone, on at most a quarter of the connections.
+// A row that another client's transaction keeps locked delays only operations on that row. A call
+// waits for the row for 50 ms. Then the other operations are sent without it. Operations on that
+// row are sent one by one, on at most a quarter of the connections.
 //
-// Waiters stand in a queue, first in first out over all hosts. A release grants the lock
-// to the first one whose process lives, for half a second (for more, up to 2 s, to one
-// that is far away), in the same commit, which also sends the notice (NOTIFY): core renews
-// it. A process that waits gives five signs of life a second over the connection that
-// hears these notices; one that was silent for that half second and 0.1 s more, or whose
-// connection has ended, loses its places. A waiter that is gone all the same costs the half
-// second. Where no notice comes, waiters ask each 30 to 90 ms, in their order, and one
-// that is gone costs a second.
+// Waiters are in a queue, first in, first out over all hosts. A release grants the lock to the
+// first waiter whose process lives, for half a second (up to 2 s for a distant waiter). The same
+// commit sends the notice (NOTIFY), and core renews the lease. A waiting process gives five signs
+// of life a second over the connection that receives these notices. A process that was silent for
+// 0.1 s more than that half second, or whose connection has ended, loses its places. A waiter that
+// is gone but still has its place costs the half second. If notices do not arrive, waiters ask
+// every 30 to 90 ms, in their order, and a dead waiter costs a second.
 //
-// A grant is answered when it is on disk: a disk that stalls in an fsync holds up all of
-// them for as long, as it does every commit of the database.
+// A grant is answered when it is on disk. A disk that stalls in an fsync delays all grants, as it
+// delays every commit of the database.
 //
-// A free row is kept for the sake of its token until both are a day old, and then purged.
+// A free row is kept, because of its token, until the row's end and its token are a day old, and
+// then purged.
 //
 // # Settings that matter
 //
-// max_connections must hold Connections + 1 of every host. A transaction that stays open
-// for hours keeps old versions of rows, and slows every statement on busy ones: that is so
-// for every table that is updated often.
+// max_connections must allow Connections + 1 for every host. A transaction that stays open for
+// hours keeps old versions of rows, and slows down every statement on busy rows. That is so for
+// every table that is updated often.
 //
-// Behind a pooler that gives connections to another client with each transaction,
-// everything works but the notices: Options.ListenAddress leads to the server itself, or
-// waiters ask, and Check fails unless that is meant. PgBouncer keeps a request while the
-// server is away: an outage is seen after Options.RequestTimeout.
+// Behind a pooler that gives a connection to another client after each transaction, everything
+// works except the notices. Options.ListenAddress must then lead to the server itself. Otherwise
+// waiters ask, and Check fails unless ListenAddress is none. PgBouncer keeps a request while the
+// server is away, so an outage is noticed only after Options.RequestTimeout.
 //
 // Other settings of a role or a database change nothing.
 //
 // # Rights
 //
-// USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its four tables; CREATE on
-// the database where it is not there yet: "lockplugin-postgres ddl" prints all. Nothing is
-// asked of a server that is read-only: it is a standby, or in a failover, and waiters go
-// on waiting.
+// The role needs USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its four tables, and
+// CREATE on the database if the schema does not exist: "lockplugin-postgres ddl" prints all. A
+// read-only server is sent no requests: it is a standby, or in a failover. Waiters go on waiting.
 //
 // # Where is what
 //

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// FuzzNeedle: no error about a configuration shows a password, wherever in it
-// somebody wrote it.
+// FuzzNeedle checks that no error about a configuration shows a password,
+// wherever in it the password was written.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		cfg, err := Spec.CheckConfig(cfg)

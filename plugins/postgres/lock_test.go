@@ -23,14 +23,14 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// host opens a host of the shared server.
+// host opens a host on the shared server.
 func host(t *testing.T, prefix string) *postgres.Backend {
 	t.Helper()
 	return open(t, postgres.Options{Address: postgresserver.Address(server(t)), Prefix: prefix})
 }
 
-// TestHostsMakeTheSchemaAtOnce: of many hosts that begin on an empty database one
-// makes the schema, and none fails.
+// TestHostsMakeTheSchemaAtOnce checks that of many hosts that begin on an empty database one
+// creates the schema, and none fails.
 func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	s := own(t, nil)
 	var hosts sync.WaitGroup
@@ -45,9 +45,9 @@ func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	hosts.Wait()
 }
 
-// TestTokensRise: of many hosts that take one lock over and over each grant has a higher
-// token, also after the server has lost the last of them, as a standby has that is
-// promoted, and when its clock is turned back.
+// TestTokensRise lets many hosts take one lock over and over. Each grant must have a higher token,
+// even after the server has lost the last grants, like a promoted standby, and when its clock is
+// turned back.
 func TestTokensRise(t *testing.T) {
 	prefix := fresh()
 	var hosts sync.WaitGroup
@@ -81,8 +81,8 @@ func TestTokensRise(t *testing.T) {
 	hosts.Wait()
 	c, b := connect(t, server(t)), host(t, prefix)
 	for _, statement := range []string{
-		"DELETE FROM lockbench.locks WHERE name = $1",                           // the clock is the floor
-		"UPDATE lockbench.locks SET token = token + 3600000000 WHERE name = $1", // and the row, as if the clock had been an hour ahead
+		"DELETE FROM lockbench.locks WHERE name = $1",                           // the clock sets the least token
+		"UPDATE lockbench.locks SET token = token + 3600000000 WHERE name = $1", // the row does, as if the clock were ahead
 	} {
 		var before uint64
 		must(t, c.QueryRow(t.Context(), "SELECT token FROM lockbench.locks WHERE name = $1", []byte(prefix+"/one")).Scan(&before))
@@ -99,15 +99,15 @@ func TestTokensRise(t *testing.T) {
 	}
 }
 
-// others are settings that somebody's database may have for reasons of its own.
+// others are settings that a database may have for other applications.
 var others = []string{
 	"default_transaction_isolation = 'serializable'", "search_path = ''", "bytea_output = 'escape'", "timezone = 'Asia/Tokyo'",
 	"datestyle = 'German'", "intervalstyle = 'sql_standard'", "standard_conforming_strings = off", "lock_timeout = '1ms'",
 	"idle_session_timeout = '500ms'", "enable_indexscan = off", "plan_cache_mode = 'force_custom_plan'",
 }
 
-// TestSettingsOfOthers: settings of a database change nothing, also where a pooler keeps
-// the plugin from asking for others, and not for a host that was there before.
+// TestSettingsOfOthers checks that settings of a database change nothing, even if a pooler keeps
+// the plugin from setting its own, and also for a host that was connected before.
 func TestSettingsOfOthers(t *testing.T) {
 	s := own(t, nil)
 	c, before := connect(t, s), open(t, postgres.Options{Address: postgresserver.Address(s), Prefix: fresh()})
@@ -125,7 +125,7 @@ func TestSettingsOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all sync.WaitGroup
-			for range 14 { // on connections that are new
+			for range 14 { // so that new connections are made
 				all.Go(func() {
 					if _, err := b.Inspect(t.Context(), "one"); err != nil {
 						t.Error(err)
@@ -139,7 +139,7 @@ func TestSettingsOfOthers(t *testing.T) {
 	}
 }
 
-// serves has b take, refuse, list, wait for, and withdraw.
+// serves checks that b can acquire, refuse, list, wait for and withdraw.
 func serves(t *testing.T, b *postgres.Backend) {
 	for range 20 {
 		owner := rand.Text()
@@ -178,8 +178,8 @@ func serves(t *testing.T, b *postgres.Backend) {
 	}
 }
 
-// TestTextsDoNotMove: no index of the schema is in the order of a library that the
-// system's next release brings.
+// TestTextsDoNotMove checks that no index of the schema depends on the collation of a system
+// library, which may change with the system's next release.
 func TestTextsDoNotMove(t *testing.T) {
 	must(t, host(t, fresh()).Check(t.Context()))
 	var n int
@@ -190,8 +190,8 @@ func TestTextsDoNotMove(t *testing.T) {
 	}
 }
 
-// TestLockedRow: somebody's transaction that keeps a row locked holds up its own lock
-// and no other that is asked for in the same call.
+// TestLockedRow checks that a foreign transaction that keeps a row locked delays its own lock, but
+// no other lock in the same call.
 func TestLockedRow(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
@@ -215,8 +215,8 @@ func TestLockedRow(t *testing.T) {
 	acquire(t, b, backendtest.Request("stuck", rand.Text()))
 }
 
-// TestDDL: a role that may not create anything needs what the command prints, and no
-// more.
+// TestDDL checks that a role that may not create anything needs exactly the rights that the command
+// prints.
 func TestDDL(t *testing.T) {
 	s := own(t, nil)
 	c := connect(t, s)
@@ -247,8 +247,8 @@ func TestDDL(t *testing.T) {
 	}
 }
 
-// TestPasswordIsNotShown: neither a password that is refused nor one that stands in the
-// wrong key is in an error.
+// TestPasswordIsNotShown checks that no error contains a refused password or one written into the
+// wrong key.
 func TestPasswordIsNotShown(t *testing.T) {
 	s := server(t)
 	const secret = "needle-in-no-message"
@@ -265,8 +265,7 @@ func TestPasswordIsNotShown(t *testing.T) {
 	}
 }
 
-// TestPasswordFileIsReadAgain: a password that was changed is used by the next
-// connection.
+// TestPasswordFileIsReadAgain checks that the next connection uses a changed password.
 func TestPasswordFileIsReadAgain(t *testing.T) {
 	s := server(t)
 	file := t.TempDir() + "/password"
@@ -281,7 +280,8 @@ func TestPasswordFileIsReadAgain(t *testing.T) {
 	must(t, b.Check(t.Context()))
 }
 
-// TestReadOnlyIsAnOutage: a server that takes no changes, as a standby is, is waited for.
+// TestReadOnlyIsAnOutage checks that hosts wait for a server that takes no changes, such as a
+// standby.
 func TestReadOnlyIsAnOutage(t *testing.T) {
 	s := own(t, nil)
 	b, c := open(t, postgres.Options{Address: postgresserver.Address(s)}), connect(t, s)
@@ -306,13 +306,13 @@ func TestReadOnlyIsAnOutage(t *testing.T) {
 	})
 }
 
-// TestDeadListenerIsReplaced: a waiter is granted the lock over the next connection when
-// the one that listens was ended.
+// TestDeadListenerIsReplaced checks that a waiter is granted the lock over the next connection
+// after the listening one was ended.
 func TestDeadListenerIsReplaced(t *testing.T) {
 	prefix := fresh()
 	b, c := host(t, prefix), connect(t, server(t))
 	r := acquire(t, b, backendtest.Request("one", rand.Text()))
-	must(t, b.Check(t.Context())) // it listens
+	must(t, b.Check(t.Context())) // now it listens
 	granted := make(chan driver.Grant, 1)
 	go func() {
 		w := backendtest.Request("one", rand.Text())
@@ -349,15 +349,15 @@ func TestDeadListenerIsReplaced(t *testing.T) {
 	}
 }
 
-// TestStorm: many processes want one lock and end at random moments. They never hold it
-// two at a time, and tokens rise.
+// TestStorm lets many processes compete for one lock and end at random moments. No two may hold it
+// at a time, and tokens must rise.
 func TestStorm(t *testing.T) {
 	o := postgres.Options{Address: postgresserver.Address(server(t)), Prefix: fresh(), Connections: 2, Logger: slog.New(slog.DiscardHandler)}
 	backendtest.Storm(t, func() (driver.Backend, error) { return postgres.Open(&o) }, 15*time.Second,
 		func() time.Duration { return 300*time.Millisecond + mrand.N(time.Second).Truncate(time.Millisecond) })
 }
 
-// TestHarmToAWaiter: what befalls the first waiter costs the second one a first span.
+// TestHarmToAWaiter checks that harm to the first waiter costs the second one a first span at most.
 func TestHarmToAWaiter(t *testing.T) {
 	s, prefix := server(t), fresh()
 	binary := plugintest.Build(t, "./lockplugin-postgres")
@@ -368,9 +368,8 @@ func TestHarmToAWaiter(t *testing.T) {
 	backendtest.HarmToAWaiter(t, h, host(t, prefix))
 }
 
-// TestFarWaiters: hosts whose round trip is 400 ms are granted the lock in their order,
-// each by the end of the lease before it, and each grant leaves time for the first
-// renewal when it comes.
+// TestFarWaiters checks that hosts whose round trip is 400 ms are granted the lock in their order,
+// each when the previous lease ends. Each grant must arrive early enough for the first renewal.
 func TestFarWaiters(t *testing.T) {
 	p, err := inject.NewProxy(server(t).Addr())
 	must(t, err)
@@ -379,10 +378,10 @@ func TestFarWaiters(t *testing.T) {
 	o := postgres.Options{Address: postgresserver.At(p.Addr()), Prefix: fresh(), Connections: 6}
 	o.DialTimeout, o.RequestTimeout = backendtest.Timeout, backendtest.Timeout
 	b, near := open(t, o), host(t, o.Prefix)
-	must(t, near.Check(t.Context())) // the schema is there
-	must(t, b.Check(t.Context()))    // it listens
+	must(t, near.Check(t.Context())) // now the schema exists
+	must(t, b.Check(t.Context()))    // now it listens
 	var all sync.WaitGroup
-	for range o.Connections { // each of which takes seconds to make
+	for range o.Connections { // each takes seconds to make
 		all.Go(func() {
 			if _, err := b.Inspect(t.Context(), "jobs"); err != nil {
 				t.Error(err)
@@ -399,12 +398,12 @@ func TestFarWaiters(t *testing.T) {
 	})
 }
 
-// TestWaiterHearsOfAnothersGrant: a waiter behind one that was granted the lock and does
-// not use it is told when to look again; it costs one first span then, and not two.
+// TestWaiterHearsOfAnothersGrant checks a waiter behind one that was granted the lock and does not
+// use it. It must be told when to look again, so that it waits for one first span and not for two.
 func TestWaiterHearsOfAnothersGrant(t *testing.T) {
 	prefix := fresh()
 	b, next, c := host(t, prefix), host(t, prefix), connect(t, server(t))
-	must(t, b.Check(t.Context())) // they listen
+	must(t, b.Check(t.Context())) // now they listen
 	must(t, next.Check(t.Context()))
 	left := func() (ms *int64) {
 		must(t, c.QueryRow(t.Context(), `SELECT left_ms FROM lockbench.enter1('1s', 'nobody', ARRAY[$1::bytea], ARRAY['behind'], ARRAY[500000::bigint],

@@ -22,18 +22,18 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// TestMain leaves the shared server to the end of the process, which ends it.
+// TestMain ends the shared server at the end of the process.
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// shared is the server of all tests that do not ask for one of their own.
+// shared is the server of all tests that do not start their own.
 var shared struct {
 	once   sync.Once
 	server *servers.Server
 	err    error
 }
 
-// server starts it, or skips the test when there is none, unless LOCKBENCH_REQUIRE
-// names it.
+// server returns the shared server, started if necessary. Without one it skips the
+// test, or fails it if LOCKBENCH_REQUIRE names it.
 func server(t *testing.T) *servers.Server {
 	t.Helper()
 	shared.once.Do(func() { shared.server, shared.err = postgresserver.Start(context.Background(), nil) })
@@ -43,7 +43,7 @@ func server(t *testing.T) *servers.Server {
 	return shared.server
 }
 
-// own starts a server for one test.
+// own starts a server for one test alone.
 func own(t *testing.T, o *postgresserver.Options) *servers.Server {
 	t.Helper()
 	s, err := postgresserver.Start(t.Context(), o)
@@ -59,10 +59,10 @@ var (
 	held       = backendtest.Held
 )
 
-// fresh is a prefix that no other test has.
+// fresh returns a prefix that no other test has.
 func fresh() string { return strings.ToLower(rand.Text()) }
 
-// open opens a host.
+// open opens a host, and closes it when the test ends.
 func open(t drivertest.T, o postgres.Options) *postgres.Backend {
 	t.Helper()
 	o.Logger = slog.New(slog.DiscardHandler)
@@ -71,7 +71,7 @@ func open(t drivertest.T, o postgres.Options) *postgres.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// connect connects the test itself.
+// connect opens a connection for the test itself.
 func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
 	t.Helper()
 	c, err := postgresserver.Dial(t.Context(), driver.Config{"address": postgresserver.Address(s)})
@@ -80,13 +80,13 @@ func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
 	return c
 }
 
-// denied is the address of s with a wrong password.
+// denied returns the address of s with a wrong password.
 func denied(s *servers.Server) string {
 	return servers.LoginTo(postgresserver.Address(s), "postgres://lockbench:secret")
 }
 
-// leftovers are rows that are held, and places in queues. A free row is none: it keeps
-// its last token for a day.
+// leftovers returns held rows, and places in queues. A free row is no leftover: for a
+// day it keeps its last token.
 func leftovers(t drivertest.T, s *servers.Server, prefix string) []string {
 	t.Helper()
 	rows, err := connect(t, s).Query(t.Context(), `SELECT 'held by ' || owner || ': ' || encode(name, 'escape') FROM lockbench.locks
@@ -96,7 +96,7 @@ func leftovers(t drivertest.T, s *servers.Server, prefix string) []string {
 	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	var said *pgconn.PgError
 	if errors.As(err, &said) && said.Code == "42P01" {
-		return nil // it has no table yet
+		return nil // the server has no table yet
 	}
 	must(t, err)
 	return left

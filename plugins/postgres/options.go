@@ -17,39 +17,40 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// Connect are the settings of every connection to the server. Those in the
-// address must not contradict them.
+// Connect are the settings of every connection to the server. Parameters in the address must not
+// contradict them.
 type Connect = config.Connect
 
 // Options configure [Open]. Zero fields mean the defaults; each field is the
 // configuration key in its tag.
 type Options struct {
-	// Address of the server and its database, as libpq writes it:
-	// "postgres://user:password@db.example:5432/app". Of several, separated by commas,
-	// the first that can be written to is used. Required.
+	// Address is the server and its database, as libpq writes it:
+	// "postgres://user:password@db.example:5432/app". If it lists several servers, separated by
+	// commas, the first that accepts writes is used. Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as libpq writes them: postgres://user:password@host:port/database; of several hosts the first that can be written to"`
 	Connect `dial_timeout:"3s" request_timeout:"3s"`
-	// ListenAddress is another address of the same database, where notices of grants
-	// are heard, for an Address that leads to a pooler in transaction mode. "none" has
-	// waiters ask. Empty: Address.
+	// ListenAddress is another address of the same database, used to receive notices of grants when
+	// Address leads to a pooler in transaction mode. "none" makes waiters ask instead. Empty means
+	// Address.
 	ListenAddress string `key:"listen_address" secret:"true" doc:"another address of the same database, to hear notices from, where the first one leads to a pooler; none: waiters ask"`
-	// Prefix goes before the locks' names, at most 48 of [A-Za-z0-9_-.:]. Hosts
-	// exclude each other when they use the same database and prefix.
+	// Prefix goes before the locks' names: at most 48 characters of [A-Za-z0-9_-.:]. Hosts exclude
+	// each other if they use the same database and prefix.
 	Prefix string `key:"prefix" default:"lockbench_" doc:"of the locks' names; hosts with the same one exclude each other"`
-	// CreateSchema has the schema lockbench created when it is missing. Nil: true.
+	// CreateSchema makes the backend create the schema lockbench when it is missing. Nil means
+	// true.
 	CreateSchema *bool `key:"create_schema" default:"true" doc:"create the schema lockbench when it is missing; else see the ddl command"`
-	// Connections is the most connections used at a time, 2 to 1000; one more
-	// listens.
+	// Connections is the most connections used at a time, 2 to 1000. One more connection receives
+	// notices.
 	Connections int `key:"connections" default:"16" doc:"the most that are used at a time, 2 to 1000; one more listens"`
 
-	// Logger gets messages that reach no caller; slog.Default() when nil.
+	// Logger receives messages that reach no caller; nil means slog.Default().
 	Logger *slog.Logger
 }
 
 // noListening is the ListenAddress that makes waiters ask.
 const noListening = "none"
 
-// check returns the first value that cannot work.
+// check returns an error for the first value that cannot work.
 func (o Options) check() error {
 	switch {
 	case o.Address == "":
@@ -62,8 +63,8 @@ func (o Options) check() error {
 	return nil
 }
 
-// session has the settings that the statements rely on, in place of the defaults of
-// role and database. A pooler may refuse them; see Backend.connection.
+// session has the settings that the statements rely on. They replace the defaults of role and
+// database. A pooler may refuse them; see Backend.connection.
 var session = map[string]string{
 	"default_transaction_isolation": "read committed",
 	"statement_timeout":             "30s", // so that no statement outlasts a tombstone
@@ -71,8 +72,8 @@ var session = map[string]string{
 	"client_encoding":               "UTF8",
 }
 
-// target reads the address of the given key. Its errors never quote the
-// address, because it may contain a password.
+// target parses the address that the given key has. Its errors never quote the address, because it
+// may contain a password.
 func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, error) {
 	bad := fmt.Errorf("%s is not of the form postgres://user:password@host:port/database?parameter=value", key)
 	u, err := url.Parse(address)
@@ -87,10 +88,10 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 		}
 	}
 	if mode != "" && mode != "disable" && mode != "verify-full" {
-		// Note: prefer and require, which are usual, accept any certificate.
+		// Note: the usual modes, prefer and require, accept any certificate, and so are refused.
 		return nil, nil, fmt.Errorf("%s has another sslmode than disable and verify-full; tls_insecure accepts any certificate", key)
 	}
-	query.Set("sslmode", "disable") // the certificates are those of the keys
+	query.Set("sslmode", "disable") // TLS is set up from the configuration keys instead
 	u.RawQuery = query.Encode()
 	c, err := pgxpool.ParseConfig(u.String())
 	if err != nil {
@@ -116,7 +117,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 	return c, source, nil
 }
 
-// fill gives each new connection the password and the certificates of that moment.
+// fill makes each new connection read the password and the certificates again.
 func (o Options) fill(c *pgxpool.Config, source *config.Source) {
 	c.MaxConns = int32(o.Connections)
 	c.MinIdleConns = 1
@@ -146,6 +147,5 @@ func (o Options) fill(c *pgxpool.Config, source *config.Source) {
 	}
 }
 
-// pingTimeout bounds the question whether a connection that was idle for a second
-// still lives.
+// pingTimeout bounds the check whether a connection that was idle for a second still works.
 const pingTimeout = 500 * time.Millisecond

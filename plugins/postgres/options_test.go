@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// TestOptions: what cannot work or contradicts itself is refused before anything is sent,
-// by the name of its key.
+// TestOptions checks that options that cannot work or contradict each other are refused
+// before anything is sent, and that the error names their keys.
 func TestOptions(t *testing.T) {
 	const address = "postgres://u@h:1/db"
 	for _, tt := range []struct {
@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTLS: the server is verified, and an error says which key to look at.
+// TestTLS checks that the server is verified, and that an error says which key to look at.
 func TestTLS(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	ca.Issue(t, dir, "server", time.Now().Add(time.Hour))

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// pooler is in front of a server, and shares connections among clients.
+// pooler starts a pooler in front of s, which shares connections among clients.
 func pooler(t *testing.T, s *servers.Server) (address string) {
 	t.Helper()
 	p, err := postgresserver.StartPooler(t.Context(), s)
@@ -22,9 +22,9 @@ func pooler(t *testing.T, s *servers.Server) (address string) {
 	return postgresserver.Address(p)
 }
 
-// TestConformanceBehindPooler: behind a pooler in transaction mode all rules hold.
-// Waiters ask, because no notice comes through it. It keeps a request until a server is
-// there again, so request_timeout is how soon an outage is seen.
+// TestConformanceBehindPooler checks that all rules hold behind a pooler in transaction
+// mode. Waiters ask, because no notice comes through the pooler. It keeps a request
+// until a server is there again, so an outage is noticed after request_timeout.
 func TestConformanceBehindPooler(t *testing.T) {
 	address := pooler(t, server(t))
 	binary := plugintest.Build(t, "./lockplugin-postgres")
@@ -43,8 +43,8 @@ func TestConformanceBehindPooler(t *testing.T) {
 	})
 }
 
-// TestCheckBehindPooler: Check says that no notice comes, unless that is meant or there
-// is a direct way.
+// TestCheckBehindPooler checks that Check reports missing notices, unless
+// listen_address is none or leads to the server itself.
 func TestCheckBehindPooler(t *testing.T) {
 	address := pooler(t, server(t))
 	err := open(t, postgres.Options{Address: address, Prefix: fresh()}).Check(t.Context())

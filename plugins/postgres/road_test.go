@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/postgres"
 )
 
-// many is how many locks are asked for at once, on several connections.
+// many is how many locks are requested at once, on several connections.
 const many = 40
 
-// TestOneOfTwoServers: behind an address that leads to two servers in turn, all locks are
-// in one of them, and Check says so. When that one is gone the other one takes its place.
+// TestOneOfTwoServers checks that behind an address that leads to two servers in turn, all locks
+// are on one of them, and Check says so. When that server is gone, the other must take its place.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -60,8 +60,8 @@ func TestOneOfTwoServers(t *testing.T) {
 	acquire(t, b, backendtest.Request("job/0", rand.Text()))
 }
 
-// TestDemotedWithoutACut has a server take no changes while its connections live, and the
-// address lead to another one: each question is answered by that one.
+// TestDemotedWithoutACut makes a server read-only while its connections live and its
+// address leads to another server. Each request must be answered by the other server.
 func TestDemotedWithoutACut(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr())
@@ -91,8 +91,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	eventually(t, "Check passes", func() bool { return b.Check(t.Context()) == nil })
 }
 
-// TestRestartBehindPooler: a pooler keeps connections while the server behind it is
-// restarted. They lead to one server as before, and so do new ones.
+// TestRestartBehindPooler restarts the server behind a pooler, which keeps its
+// connections. They lead to one server as before, and so must new ones.
 func TestRestartBehindPooler(t *testing.T) {
 	s := own(t, nil)
 	b := open(t, postgres.Options{Address: pooler(t, s), ListenAddress: "none", Prefix: fresh()})
@@ -101,7 +101,7 @@ func TestRestartBehindPooler(t *testing.T) {
 	must(t, s.Start(t.Context(), true))
 	var all sync.WaitGroup
 	for range many {
-		all.Go(func() { _, _ = b.Inspect(t.Context(), "one") }) // on connections of before and new ones
+		all.Go(func() { _, _ = b.Inspect(t.Context(), "one") }) // on old and new connections
 	}
 	all.Wait()
 	eventually(t, "Check passes", func() bool { return b.Check(t.Context()) == nil })

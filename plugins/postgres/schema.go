@@ -20,13 +20,14 @@ import (
 var schema string
 
 const (
-	// alone lets one host at a time make the schema, because CREATE ... IF NOT EXISTS is
-	// not safe for several. The later hosts find lastMade, which stands last in it.
+	// alone lets one host at a time create the schema, because concurrent CREATE ... IF NOT EXISTS
+	// is not safe. A later host finds lastMade, the last function in the schema, and creates
+	// nothing.
 	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
 	lastMade = "sweep1"
 )
 
-// migrate creates the missing parts of the schema.
+// migrate creates the missing parts of the schema if Options.CreateSchema allows it.
 func (b *Backend) migrate(ctx context.Context) error {
 	if !*b.opts.CreateSchema {
 		return fmt.Errorf("%w: the schema lockbench or a part of it does not exist; lockplugin-postgres ddl prints what creates it", driver.ErrDenied)
@@ -42,7 +43,7 @@ func (b *Backend) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(ctx) }() // nothing after a commit
+	defer func() { _ = tx.Rollback(ctx) }() // does nothing after a commit
 	var made bool
 	if _, err = tx.Exec(ctx, alone); err == nil {
 		err = tx.QueryRow(ctx, "SELECT to_regproc('lockbench."+lastMade+"') IS NOT NULL").Scan(&made)
@@ -74,8 +75,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	return err
 }
 
-// examine runs an acquire for a name that no lock has, and checks all other
-// rights.
+// examine runs an acquire for a name that no lock has, and then checks all other rights.
 func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ error) {
 	_, err := c.Exec(ctx, "SELECT lockbench.acquire1($1, ARRAY[$2::bytea], ARRAY['check'], ARRAY[0::bigint], ARRAY[NULL::bytea], ARRAY[NULL::bytea])", morePatience, b.key(""))
 	if err != nil {
@@ -89,9 +89,9 @@ func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ err
 	return may, err
 }
 
-// Check asks whether the server would serve requests: that it can be written to, that
-// the schema is there and the role has the rights on it, that the address leads to one
-// server, and that waiters hear of grants.
+// Check asks whether the server would serve requests: whether it accepts writes, the schema exists,
+// the role has the rights on it, the address leads to one server, and waiters receive notices of
+// grants.
 func (b *Backend) Check(ctx context.Context) error {
 	if _, err := read(ctx, b, "check", b.opts.Prefix, b.examine); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (b *Backend) Check(ctx context.Context) error {
 // sweepEvery is the mean time between two sweeps of a host.
 const sweepEvery = time.Minute
 
-// sweep drops expired rows until Close. Every host does it, each at its own time.
+// sweep deletes expired rows until Close. Every host does this, each at its own random times.
 func (b *Backend) sweep() {
 	for {
 		select {

@@ -1,81 +1,81 @@
--- Locks are rows of lockbench.locks, and the row alone decides. It is made when its
--- name is first asked for, and outlives its leases: so it keeps the last token.
+-- Locks are rows of lockbench.locks, and the row alone decides. A lock's row is created
+-- when its name is first asked for. It outlives the leases, so it keeps the last token.
 --
--- Every step is one call of a function here, one statement and one transaction, in
--- which each statement sees all that was committed before it began (READ COMMITTED).
--- A step first locks the rows of its names, in the order of their names, so that no
--- two steps wait for each other; what it reads after that, of whichever table, was
--- committed by the steps before it on these names, because whoever puts a waiter
--- or a tombstone locks the row as well. Under a stricter isolation a step that
--- would see less fails (40001), and is repeated.
+-- Every step is one call of a function here: one statement and one transaction, in
+-- which each inner statement sees all that was committed before it began (READ
+-- COMMITTED). A step first locks the rows of its names, in the order of the names,
+-- so that no two steps deadlock. Whatever a step reads after that, from any table,
+-- was committed by the earlier steps on these names, because a step that puts a
+-- waiter or a tombstone locks the row too. Under a stricter isolation, a step that
+-- would see less fails (40001) and is repeated.
 --
--- All times are clock_timestamp(), which is now; the function called now() is when the
--- transaction began, and that may have waited for a row since.
+-- All times are clock_timestamp(), the present time. now() is not used: it is when the
+-- transaction began, which may have waited for a row since then.
 --
--- The digit behind a function's name is that of its form: an other one gets an other
--- name, so that hosts of both versions share the tables.
+-- The digit at the end of a function's name is the version of the function. A changed
+-- function gets a new name, so that hosts of both versions can share the tables.
 
 CREATE SCHEMA IF NOT EXISTS lockbench;
 
--- Texts have the collation C: the order of others changes with the system's libraries,
--- and an index then misses rows.
+-- Texts have the collation C. The order of other collations changes with the system's
+-- libraries, and an index then misses rows.
 
 CREATE TABLE IF NOT EXISTS lockbench.locks (
 	name   bytea PRIMARY KEY,                       -- PREFIX/NAME
-	owner  text COLLATE "C" NOT NULL DEFAULT '',    -- empty: free
-	token  bigint NOT NULL DEFAULT 0,               -- of the last grant
-	ends   timestamptz NOT NULL DEFAULT clock_timestamp(), -- of a free row since when
-	ttl_us bigint NOT NULL DEFAULT 0,               -- of the last lease
-	given  boolean NOT NULL DEFAULT false,          -- by the store itself, and not confirmed yet
+	owner  text COLLATE "C" NOT NULL DEFAULT '',    -- empty when free
+	token  bigint NOT NULL DEFAULT 0,               -- token of the last grant
+	ends   timestamptz NOT NULL DEFAULT clock_timestamp(), -- end of the lease, or since when free
+	ttl_us bigint NOT NULL DEFAULT 0,               -- TTL of the last lease
+	given  boolean NOT NULL DEFAULT false,          -- granted by the store, not confirmed
 	marked timestamptz NOT NULL DEFAULT '-infinity', -- until then it may have a waiter or a tombstone
 	label  bytea,
 	value  bytea
-) WITH (fillfactor = 50); -- a change stays on its page and touches no index
+) WITH (fillfactor = 50); -- a changed row stays on its page and touches no index
 
 CREATE TABLE IF NOT EXISTS lockbench.tombstones (
 	name bytea, owner text COLLATE "C", until timestamptz NOT NULL,
 	PRIMARY KEY (name, owner)
 );
 
--- A crash of the server empties the next two. It ends all connections as well, and
--- waiters enter again.
+-- A crash of the server empties the next two tables. It also ends all connections,
+-- and then waiters enter again.
 CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.waiters (
 	name bytea, owner text COLLATE "C",
 	place   bigint GENERATED ALWAYS AS IDENTITY,
-	process text COLLATE "C" NOT NULL,              -- empty: it hears nothing, and asks
+	process text COLLATE "C" NOT NULL,              -- empty if it gets no notices, and polls
 	until   timestamptz NOT NULL,
-	span_us bigint NOT NULL,                        -- for how long it may be given the lock
+	span_us bigint NOT NULL,                        -- for how long the store may grant it the lock
 	label   bytea,
 	value   bytea,
 	PRIMARY KEY (name, owner),
 	UNIQUE (name, place)
 ) WITH (fillfactor = 50);
 
--- Signs of life, numbered by the clock of the process that gave them, and until when
--- it lives by that.
+-- Signs of life, numbered by the clock of the process that gave them. until is when
+-- the sign expires.
 CREATE UNLOGGED TABLE IF NOT EXISTS lockbench.processes (
 	process text COLLATE "C" PRIMARY KEY, sign_us bigint NOT NULL, until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
--- mint1 is the next token: above the last one, and never below the server's clock in
--- microseconds, which makes up for rows that were purged, lost or never copied.
+-- mint1 returns the next token. It is above the last token, and never below the server's clock
+-- in microseconds, so that it also rises after rows were purged, lost or never replicated.
 CREATE OR REPLACE FUNCTION lockbench.mint1(last bigint) RETURNS bigint LANGUAGE sql VOLATILE
 AS $$ SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) $$;
 
--- after1 is the time in so many microseconds.
+-- after1 returns the present time plus us microseconds.
 CREATE OR REPLACE FUNCTION lockbench.after1(us bigint) RETURNS timestamptz LANGUAGE sql VOLATILE
 AS $$ SELECT clock_timestamp() + us * interval '1 microsecond' $$;
 
--- pass1 gives a lock, whose row is locked and free, to the first waiter whose process
--- has lately given a sign of life; those before it lose their places. The session in which
--- a process listens keeps an advisory lock, which ends with it. So one that was killed
--- costs nothing, and the signs are for one that is frozen or whose machine is lost. It reports
--- whether it has, or the lock is kept for a first waiter that can only ask; where
--- asks is the first, it is left for him.
+-- pass1 grants a lock, whose row is locked and free, to the first waiter whose process lives.
+-- Earlier waiters lose their places. A process lives if its last sign is valid and the session
+-- in which it listens lives; that session holds an advisory lock. So a killed process costs
+-- nothing, and the signs are for a process that is frozen or whose machine is lost. pass1
+-- returns true if it granted the lock, or if the lock is reserved for a first waiter that
+-- polls. If the owner asks is first, it returns false, so that asks can take the lock.
 --
--- The grant is made for as long as the waiter's entry says, and its notice goes out with
--- the commit. With it comes the newest sign that is known here. That was sent before
--- it was committed, and so before this grant: from then the waiter counts its deadline.
+-- The grant lasts as long as the waiter's entry says. The commit sends its notice, with
+-- the newest sign of life known here. That sign was sent before it was committed, and so
+-- before this grant. The waiter counts its deadline from then.
 CREATE OR REPLACE FUNCTION lockbench.pass1(lock bytea, asks text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	w record;
@@ -104,8 +104,8 @@ BEGIN
 	RETURN false;
 END $$;
 
--- take1 decides about a row that is locked and marked. It returns the token, 0 for a
--- refusal.
+-- take1 decides about a row that is locked and marked. It returns the token, or 0
+-- for a refusal.
 CREATE OR REPLACE FUNCTION lockbench.take1(lock bytea, asks text, us bigint, tag bytea, val bytea) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	l record;
@@ -126,20 +126,20 @@ BEGIN
 	RETURN minted;
 END $$;
 
--- Each of the following does one kind of operation to many names, which are sorted,
--- and replies a line for each: token is not 0 if it was done, else the rest is who
--- holds the lock. The settings are for plans, which are made once in a session and
--- while the tables may be empty.
+-- Each of the following functions does one kind of operation to many names, which
+-- are sorted. It replies a row for each name: token is not 0 if the operation was
+-- done, else the other columns are the lock's holder. The settings are for query
+-- plans, which are made once in a session, perhaps while the tables are empty.
 
 DO $$ BEGIN
 	CREATE TYPE lockbench.reply1 AS (at bigint, token bigint, owner text, label bytea, held bigint, left_ms bigint, waiters bigint);
 EXCEPTION WHEN duplicate_object THEN NULL;
 END $$;
 
--- answer1 replies for names: done has the numbers of those that were done, from 1.
+-- answer1 makes the replies for names: done has the indexes, from 1, of what was done.
 --
--- Note: a function in the language SQL is planned anew by each statement that calls it,
--- unless it is a mere expression.
+-- Note: a function in the language SQL would be planned anew by each statement that
+-- calls it, unless it is only an expression.
 CREATE OR REPLACE FUNCTION lockbench.answer1(names bytea[], done bigint[], tokens bigint[]) RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN QUERY SELECT d.i, d.token, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(done, tokens) d(i, token);
@@ -152,9 +152,9 @@ BEGIN
 	END IF;
 END $$;
 
--- stale1 fails a statement that was so long in the server that a tombstone against it
--- may soon be over: it may have been under way for 105 seconds before, which is for how
--- long the kernel goes on sending what a closed connection had still to send.
+-- stale1 fails a statement that has been in the server for so long that a tombstone against
+-- it may soon expire. The statement may have been under way for 105 seconds before, because
+-- for that long the kernel goes on sending the data of a closed connection.
 CREATE OR REPLACE FUNCTION lockbench.stale1() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	IF clock_timestamp() > statement_timestamp() + interval '10 seconds' THEN
@@ -173,9 +173,9 @@ DECLARE
 	took bigint;
 BEGIN
 	PERFORM set_config('lock_timeout', patience, true);
-	-- What another owner holds is refused by reading alone, which waits for no disk.
-	-- All others are locked, in their order, also those that are not taken because
-	-- somebody was quicker or the row is marked.
+	-- Names that another owner holds are refused by only reading, which waits for no
+	-- disk. All other rows are locked, in their order, even if they are not taken
+	-- because another owner was faster or the row is marked.
 	WITH taken AS (
 		INSERT INTO lockbench.locks AS l (name, owner, token, ends, ttl_us, label, value)
 		SELECT a.name, a.owner, lockbench.mint1(0), lockbench.after1(a.us), a.us, a.label, a.val
@@ -194,9 +194,9 @@ BEGIN
 		RETURN QUERY SELECT * FROM lockbench.answer1(names, done, tokens);
 		RETURN;
 	END IF;
-	-- Rows that were locked by that and are free, or given to who asks. One that became
-	-- free since may be locked by another step, which is not waited for: two that hold
-	-- rows would wait for each other.
+	-- Rows that were locked by that and are free, or granted to the owner that asks. A
+	-- row that became free only now may be locked by another step. It is not waited
+	-- for, because two steps that already hold rows would deadlock.
 	FOR it IN SELECT a.i FROM unnest(names, owners) WITH ORDINALITY a(name, owner, i) JOIN lockbench.locks l ON l.name = a.name
 		WHERE a.i <> ALL (done) AND (l.owner = '' OR l.ends <= clock_timestamp() OR l.given AND l.owner = a.owner)
 		FOR UPDATE OF l SKIP LOCKED
@@ -232,7 +232,7 @@ BEGIN
 	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
 END $$;
 
--- release1 takes an empty owner for whoever has the token.
+-- release1 releases a lease by its token alone if the owner is empty.
 CREATE OR REPLACE FUNCTION lockbench.release1(patience text, names bytea[], owners text[], tokens bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -258,8 +258,8 @@ BEGIN
 	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
 END $$;
 
--- shorten1 ends leases after so many microseconds at the latest. Waiters know the old
--- end alone, so the first one is told to ask.
+-- shorten1 makes leases end within keeps microseconds. Waiters know only the old end,
+-- so the first waiter is told to ask.
 CREATE OR REPLACE FUNCTION lockbench.shorten1(patience text, names bytea[], owners text[], tokens bigint[], keeps bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -301,10 +301,10 @@ BEGIN
 	RETURN QUERY SELECT * FROM lockbench.answer1(names, done, done);
 END $$;
 
--- withdraw1 undoes what owners did to names, and refuses them for longer than anything
--- of theirs can be on its way. An acquire that is comes before the lock of the row, and
--- is undone, or after it, and finds the row marked and the tombstone. So the row is made
--- where there is none: the acquire may be about to make it.
+-- withdraw1 undoes what owners did to names, and refuses the owners for longer than any
+-- of their requests can be on its way. If such an acquire gets the row lock first, it is
+-- undone; if it gets it later, it finds the row marked and the tombstone. A missing row
+-- is created for this, because the acquire may be about to create it.
 CREATE OR REPLACE FUNCTION lockbench.withdraw1(patience text, names bytea[], owners text[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -330,21 +330,21 @@ BEGIN
 	RETURN QUERY SELECT a.i, 1::bigint, NULL::text, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint FROM unnest(names) WITH ORDINALITY a(name, i);
 END $$;
 
--- sign1 gives a sign of life, which stands for so many microseconds.
+-- sign1 gives a sign of life for the process who, valid for stands microseconds.
 CREATE OR REPLACE FUNCTION lockbench.sign1(who text, us bigint, stands bigint) RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
 	INSERT INTO lockbench.processes AS p (process, sign_us, until) VALUES (who, us, lockbench.after1(stands))
 	ON CONFLICT (process) DO UPDATE SET sign_us = greatest(p.sign_us, excluded.sign_us), until = lockbench.after1(stands);
 $$;
 
--- enter1 enters owners into queues, and gives what is free to the first waiter. It replies
--- the token of one that is granted the lock by that, -1 for one that has a tombstone,
--- -2 for one that should ask, and else 0: with what is left of the grant where the lock
--- was given to a waiter that may not live, after which this one looks again.
+-- enter1 enters owners into queues, and grants free locks to their first waiters. For each
+-- owner it replies the token if this granted it the lock, -1 if it has a tombstone, -2 if
+-- it should ask, and otherwise 0. With 0, if the lock was granted to a waiter that may be
+-- dead, left_ms is what is left of that grant; after it, this owner looks again.
 --
--- A release locks the row. So it comes before this, and the lock is free or given to
--- another waiter, or after it, and finds this one: none is missed.
+-- A release locks the row. If it comes before this step, the lock is free or granted
+-- to another waiter. If it comes after, it finds this waiter. So none is missed.
 --
--- What is entered need not outlive a crash, and is not waited for; a grant must.
+-- An entry need not survive a crash, so its commit waits for no disk; a grant must survive.
 CREATE OR REPLACE FUNCTION lockbench.enter1(patience text, who text, names bytea[], owners text[], spans bigint[], labels bytea[], vals bytea[], stays bigint[])
 	RETURNS SETOF lockbench.reply1 LANGUAGE plpgsql
 	SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -389,7 +389,7 @@ BEGIN
 	FROM unnest(state) WITH ORDINALITY s(state, i);
 END $$;
 
--- locked1 finds those of names whose rows somebody has locked.
+-- locked1 returns those of names whose rows another session has locked.
 CREATE OR REPLACE FUNCTION lockbench.locked1(names bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS $$
 DECLARE
 	free bytea[] := ARRAY(SELECT l.name FROM lockbench.locks l WHERE l.name = ANY (names) FOR UPDATE SKIP LOCKED);
@@ -397,7 +397,7 @@ BEGIN
 	RETURN QUERY SELECT l.name FROM lockbench.locks l WHERE l.name = ANY (names) AND l.name <> ALL (free);
 END $$;
 
--- find1 reads who holds some names.
+-- find1 returns the holders of those of names that are held.
 CREATE OR REPLACE FUNCTION lockbench.find1(names bytea[])
 	RETURNS TABLE (lock bytea, owner text, label bytea, value bytea, token bigint, left_ms bigint, waiters bigint) LANGUAGE plpgsql
 	SET lock_timeout = '1s' SET jit = off SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -408,16 +408,16 @@ BEGIN
 	FROM lockbench.locks l WHERE l.name = ANY (names) AND l.owner <> '' AND l.ends > clock_timestamp();
 END $$;
 
--- list1 reads a page of the locks whose names begin with a text and come after another.
+-- list1 returns a page of names of held locks: those with prefix that come after the name after.
 CREATE OR REPLACE FUNCTION lockbench.list1(prefix bytea, after bytea, most int) RETURNS bytea[] LANGUAGE sql STABLE SET lock_timeout = '1s' AS $$
 	SELECT coalesce(array_agg(p.name ORDER BY p.name), '{}') FROM (SELECT l.name FROM lockbench.locks l
 		WHERE l.name > after AND l.name >= prefix AND substring(l.name FROM 1 FOR octet_length(prefix)) = prefix
 			AND l.owner <> '' AND l.ends > clock_timestamp() ORDER BY l.name LIMIT most) p
 $$;
 
--- sweep1 drops what is over: rows that were free for a day, and whose tokens are as old, so
--- that what is made anew gets a higher one. Rows that somebody has locked are left for
--- the next time.
+-- sweep1 deletes old tombstones, waiters and signs, and the rows that were free for a day
+-- and whose token is a day old too. A row created anew then gets a higher token. Locked
+-- rows wait for the next sweep1.
 CREATE OR REPLACE FUNCTION lockbench.sweep1() RETURNS void LANGUAGE sql VOLATILE SET lock_timeout = '1s' AS $$
 	DELETE FROM lockbench.locks WHERE name = ANY (ARRAY(SELECT l.name FROM lockbench.locks l
 		WHERE l.ends < clock_timestamp() - interval '1 day' AND l.marked < clock_timestamp() - interval '1 day'

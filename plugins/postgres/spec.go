@@ -33,7 +33,7 @@ var Spec = driver.Spec{
 }
 
 // properties are the claims before the server was reached. Fencing becomes strict
-// when every commit is on disk before it is acknowledged.
+// if every commit is on disk before it is acknowledged.
 var properties = driver.Properties{
 	Name:           "postgres",
 	Fencing:        driver.FencingDurable,
@@ -54,7 +54,7 @@ func optionsOf(cfg driver.Config) (o Options) {
 	return o
 }
 
-// Properties returns the claims, as far as the server is known.
+// Properties returns the claims, completed by what is known of the server.
 func (b *Backend) Properties() driver.Properties {
 	p := properties
 	p.Capabilities = slices.Clone(p.Capabilities)

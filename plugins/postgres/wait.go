@@ -20,50 +20,50 @@ import (
 
 const (
 	// signEvery is how often a process that waits gives a sign of life. A sign
-	// stands for the first span that the process may be granted, and signBeside
-	// more. signsGoOn is how long signs go on after the last waiter came.
+	// is valid for the first span of a grant to the process, and for signBeside
+	// more. signsGoOn is for how long signs continue after the last waiter came.
 	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
-	// placeFor is how long a queue place outlives its Wait, if its process gives
-	// signs.
+	// placeFor is for how long a queue place outlives its Wait, if its process
+	// gives signs.
 	placeFor = 2 * time.Second
 	// pollFrom and pollTo bound the pause of a waiter that gets no notices.
 	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
-	// idlePing is how often the listening connection is tried while there is no waiter.
+	// idlePing is how often the listening connection is tested while there is no waiter.
 	idlePing = 5 * time.Second
-	// relisten and deafFor are pauses before the next connection: after one that
-	// broke, and after one over which no notice came.
+	// relisten is the pause before the next connection after one that broke.
+	// deafFor is the pause after one over which no notice came.
 	relisten, deafFor = 100 * time.Millisecond, 15 * time.Second
 )
 
-// listener receives notices of grants over a separate connection. The process
-// is granted locks while its signs of life come over that connection. When the
-// connection breaks, every waiter asks.
+// listener receives notices of grants over a separate connection. The store
+// grants locks to the process while its signs of life come over that
+// connection. When the connection breaks, every waiter asks.
 type listener struct {
 	b        *Backend
 	process  string    // also the channel on which it listens
-	started  time.Time // from which signs are numbered
+	started  time.Time // a sign's number is the microseconds since then
 	distance kit.Distance
 
 	mu     sync.Mutex
 	heard  bool
-	deaf   error               // why no notice arrives although there is a connection
+	deaf   error               // why no notice arrives over a working connection
 	asleep map[string]*sleeper // by owner
 	waited time.Time           // when a waiter last began to wait
 	signed time.Time           // when the last sign was sent
-	poke   context.CancelFunc  // ends the present wait for a notice
+	poke   context.CancelFunc  // interrupts the present wait for a notice
 	tried  chan struct{}       // closed once it is known whether notices arrive
 }
 
-// sleeper is an owner that waits. It is told of a grant once. A sleeper woken
-// without a grant should ask, because notices stopped or came back.
+// sleeper is an owner that waits. It is told of one grant at most. A sleeper
+// woken without a grant should ask, because notices have stopped or resumed.
 type sleeper struct {
 	woken chan struct{}
 	told  bool
 	grant driver.Grant
 }
 
-// Wait enters the queue, and ends with a notice. It enters again and again meanwhile,
-// because the waiter before it may be dead, and then no one else frees its place.
+// Wait enters the queue, and returns when a notice arrives. Until then it enters again and
+// again, because the waiter before it may be dead, and only the next enter frees that place.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -80,8 +80,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// waitOnce is one call of a function. It reports whether r should ask now, or
-// returns the grant that r was told of.
+// waitOnce enters the queue once and waits. told reports whether r should ask
+// now, or was told of the returned grant.
 func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, told bool, _ error) {
 	s, most, after := b.listener.sleep(r.Owner, most)
 	r.TTL = min(r.TTL, b.listener.distance.FirstSpan())
@@ -92,7 +92,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		return none, false, res.Err
 	case res.Token != 0:
 		return driver.Grant{Token: res.Token, Sent: p.sent, For: r.TTL}, true, nil
-	case p.state != 0: // r was granted the lock before it entered again, and may know by now
+	case p.state != 0: // r had the lock before it entered again, and may know by now
 		select {
 		case <-s.woken:
 			return s.grant, true, nil
@@ -101,7 +101,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		}
 	}
 	if p.left > 0 {
-		most = min(most, p.left+time.Millisecond) // else a waiter that is gone costs two spans
+		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter costs two spans
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -117,10 +117,10 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 	}
 }
 
-// sleep registers the owner for notices before it is in the queue. It returns
-// how long the owner may wait, which is short when no notices arrive, and how
-// long its place stays after that. Without notices no sign shows that a process
-// is gone, and a free lock is kept for its place.
+// sleep registers the owner for notices before it enters the queue. It returns
+// for how long the owner may wait, which is short when no notices arrive, and
+// for how long its place stays after that. Without notices, no sign shows that
+// a process is gone, and yet a free lock is reserved for it.
 func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *listener) rise(owner string) {
 	delete(l.asleep, owner)
 }
 
-// hearing returns the process's name for the queue, or "" while it gets no notices.
+// hearing returns the process's name for the queue, or "" while the process gets no notices.
 func (l *listener) hearing() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns the number for a sign of life sent now, if the last sign is that old.
+// sign returns the number for a sign of life sent now, if the last one is at least old.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,17 +167,17 @@ func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	return now.Sub(l.started).Microseconds(), true
 }
 
-// signFirst gives a sign before a waiter enters, unless one was given lately,
-// because a waiter without a sign would be passed over. All other signs come
-// over the listening connection, and so show that it lives.
+// signFirst gives a sign before a waiter enters, unless one was given lately.
+// Without a sign the waiter would be passed over. All other signs go over the
+// listening connection, and so show that it works.
 func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
 	return l.give(ctx, c.Conn(), 2*l.every())
 }
 
-// every is how often signs are given. A process that is far away gives them without a pause.
+// every returns how often signs are given. A distant process gives them without a pause.
 func (l *listener) every() time.Duration { return max(signEvery, l.distance.Trip()) }
 
-// within is how long the answer to a sign may take.
+// within returns how long the answer to a sign may take.
 func (l *listener) within() time.Duration { return 2 * l.distance.FirstSpan() }
 
 func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) error {
@@ -194,8 +194,8 @@ func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) err
 	return err
 }
 
-// told handles a notice. "OWNER" means that it should ask. "OWNER TOKEN SIGN SPAN"
-// grants it the lock for SPAN microseconds, when the sign of life SIGN was known.
+// told handles a notice. "OWNER" means that this owner should ask. "OWNER TOKEN SIGN SPAN" grants
+// it the lock for SPAN microseconds, counted from when this process sent the sign of life SIGN.
 func (l *listener) told(notice string) {
 	f := strings.Fields(notice)
 	if len(f) == 0 {
@@ -220,8 +220,8 @@ func (l *listener) told(notice string) {
 	close(s.woken)
 }
 
-// hear notes whether notices arrive, and wakes all waiters, because no one
-// received the notices between two connections.
+// hear notes whether notices arrive. It also wakes all waiters, because notices
+// sent between two connections were lost.
 func (l *listener) hear(heard bool, deaf error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,14 +248,14 @@ func (l *listener) check(ctx context.Context) error {
 	defer cancel()
 	select {
 	case <-l.tried:
-	case <-ctx.Done(): // the server was slow, which is no answer
+	case <-ctx.Done(): // the server was slow, so it is not known
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.deaf
 }
 
-// run listens until Close, over one connection after the other.
+// run listens until Close, with a new connection when one breaks.
 func (l *listener) run(c *pgxpool.Config) {
 	for l.b.background.Err() == nil {
 		err := l.listen(c)
@@ -280,7 +280,7 @@ func (l *listener) run(c *pgxpool.Config) {
 
 var errDeaf = errors.New("no notice comes")
 
-// listen hears notices until its connection ends.
+// listen connects and receives notices until the connection ends.
 func (l *listener) listen(c *pgxpool.Config) error {
 	ctx, cancel := context.WithTimeout(l.b.background, l.b.opts.DialTimeout)
 	defer cancel()
@@ -289,7 +289,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 		return err
 	}
 	for key := range session {
-		delete(own.RuntimeParams, key) // it may be a pooler's
+		delete(own.RuntimeParams, key) // a pooler may refuse it
 	}
 	// A notice may also arrive while the answer to a sign is on its way.
 	own.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { l.told(n.Payload) }
@@ -300,7 +300,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), l.within())
 		defer cancel()
-		_ = conn.Close(ctx) // its error is no news about a server that does not answer
+		_ = conn.Close(ctx) // the error adds nothing: the server does not answer
 	}()
 	sent := time.Now()
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.process}.Sanitize()); err != nil {
@@ -310,7 +310,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	if err := l.test(ctx, conn); err != nil {
 		return err
 	}
-	// This lock tells pass1 that the session lives.
+	// This lock shows pass1 that the session lives.
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", l.process); err != nil {
 		return err
 	}
@@ -322,8 +322,8 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	}
 }
 
-// test has the pool send a notice. A notice that does not arrive went to another
-// server, or to a session that a pooler has meanwhile given to another client.
+// test sends a notice over the pool. If it does not arrive, it went to another
+// server, or to a session that a pooler has given to another client.
 func (l *listener) test(ctx context.Context, conn *pgx.Conn) error {
 	c, err := l.b.connection(ctx)
 	if err != nil {

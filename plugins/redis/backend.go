@@ -19,13 +19,13 @@ import (
 // methods may be called from any number of goroutines.
 type Backend struct {
 	target    target
-	sentinels *config.Source // of their password; nil where it is in no file
+	sentinels *config.Source // the source of the sentinels' password; nil if no file has it
 	node      *redisnode.Node
-	server    atomic.Pointer[redisnode.Server] // of the newest connection; nil before
+	server    atomic.Pointer[redisnode.Server] // the newest connection's; nil before the first
 	links     *redisnode.Links
-	identity  kit.Identity // for one server at one address, not for a Cluster or sentinels
+	identity  kit.Identity // used only for a single server, not with a Cluster or sentinels
 
-	background *kit.Group // of checks and listings too
+	background *kit.Group // also runs checks and listings
 }
 
 var _ interface {
@@ -72,7 +72,7 @@ func open(opts Options) (*Backend, error) {
 	return b, nil
 }
 
-// wrap names the operation, once.
+// wrap adds the operation and the lock's name to err.
 func wrap(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -96,7 +96,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpRelease, Request: r}).Err
 }
 
-// Withdraw undoes what owner did; see driver.Lock.
+// Withdraw undoes whatever owner's acquire did; see driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpWithdraw, Request: driver.Request{Name: name, Owner: owner}}).Err
 }
@@ -133,8 +133,8 @@ func explain(op driver.Op, res driver.Result) driver.Result {
 	return driver.Result{Token: res.Token, Err: wrap(verb, op.Name, res.Err)}
 }
 
-// Wait queues r.Owner and returns when it was granted the lock or should ask
-// again; see driver.Waiter.
+// Wait queues r.Owner and returns when the store has granted it the lock or
+// when it should ask again; see driver.Waiter.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	_, g, err := b.node.Wait(ctx, r, most, nil)
 	if err != nil && ctx.Err() != nil {
@@ -150,7 +150,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 }
 
 // Properties returns what the backend claims, and what the newest connection
-// learned about the server.
+// has learned about the server.
 func (b *Backend) Properties() driver.Properties {
 	if s := b.server.Load(); s != nil {
 		return properties(s.Durability, s.Version)
@@ -171,8 +171,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// Break ends a lease by its token; see driver.Admin. A foreign holder has no
-// token and cannot be broken.
+// Break ends the lease that has token; see driver.Admin. A foreign holder has
+// no token and cannot be broken.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return wrap("break", name, b.node.Break(ctx, name, token))
 }
@@ -192,7 +192,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery bounds how late a change by a foreign client is seen; such a client
+// lookEvery bounds how late a foreign client's change is seen: such a client
 // takes or deletes the key and publishes nothing.
 const lookEvery = 250 * time.Millisecond
 
@@ -202,8 +202,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 }
 
 // Observe follows the holder of name; see driver.Observer. Changes made by this
-// backend, on any host, are pushed; for others it looks four times a second,
-// and when the holder's TTL runs out.
+// backend, on any host, are pushed. For other changes Observe reads the key
+// four times a second, and when the holder's TTL runs out.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	err := b.node.Observe(ctx, name, lookEvery, emit)
 	if ctx.Err() != nil {
@@ -212,9 +212,9 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	return wrap("observe", name, err)
 }
 
-// Watch reports when the store goes away and returns, or must not grant; see
-// driver.Watcher. It watches the connection for wake-ups, which always has a
-// reader.
+// Watch reports when the store goes away, when it returns, and when it must not
+// grant locks; see driver.Watcher. It watches the connection for wake-ups,
+// because that one is always being read.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0
 	for {

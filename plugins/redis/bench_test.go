@@ -48,7 +48,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// One operation is an acquire and a release in batches, as the plugin does it.
+// One operation is an acquire and a release in a batch, as the plugin does them.
 func BenchmarkBatch(b *testing.B) {
 	s := start(b, nil)
 	for _, size := range []int{1, 16, 64, 256} {
@@ -74,7 +74,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// One operation is a release and the next waiter's grant, on other hosts.
+// One operation is a release and the grant to the next waiter, on another host.
 func BenchmarkHandoff(b *testing.B) {
 	s := start(b, nil)
 	const hosts = 4

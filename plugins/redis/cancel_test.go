@@ -50,7 +50,7 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 		})
 	}
 	work.Wait()
-	eventually(t, "two keys are left", func() bool { // a sign of life goes by itself
+	eventually(t, "two keys are left", func() bool { // a sign of life's key expires
 		keys, err := c.Keys(t.Context(), "*").Result()
 		must(t, err)
 		slices.Sort(keys)
@@ -67,13 +67,13 @@ func TestCancelledAttemptsLeaveNothing(t *testing.T) {
 	}
 }
 
-// A request that was sent before its caller gave up and arrives later is
-// refused, on whatever connection.
+// A request that was sent before its caller gave up, but arrives later, is
+// refused, whatever connection it uses.
 func TestLateAcquireIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
 	must(t, b.Check(t.Context()))
-	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "first")))) // the script is known
+	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "first")))) // the server knows the script now
 	must(t, s.Freeze())
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

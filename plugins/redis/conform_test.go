@@ -28,7 +28,7 @@ func newStore(t drivertest.T) store {
 	return store{s}
 }
 
-// leftovers are the keys that do not go away in two minutes.
+// leftovers returns the keys that will not expire within two minutes.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
@@ -50,7 +50,7 @@ func (s store) config(prefix string) driver.Config {
 	return driver.Config{"address": s.Addr(), "prefix": prefix}
 }
 
-// denied is the configuration of a user that the server does not know.
+// denied returns the configuration of a user that the server does not know.
 func (s store) denied() driver.Config {
 	cfg := s.config("case:")
 	cfg["username"], cfg["password"] = "nobody", "secret"

@@ -40,17 +40,17 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 	return goredis.NewClient(o), nil
 }
 
-// silence is how long a connection may take to answer.
+// silence is how long the server may take to answer.
 func (t target) silence() time.Duration {
 	if t.opts.WaitReplicas > 0 {
-		return t.opts.RequestTimeout + t.opts.WaitTimeout // WAIT says nothing for so long
+		return t.opts.RequestTimeout + t.opts.WaitTimeout // WAIT may answer that late
 	}
 	return t.opts.RequestTimeout
 }
 
-// connected checks the server of a new connection before its first request. A
-// server that was reconfigured, restarted or replaced breaks its connections,
-// so no unchecked server grants anything.
+// connected checks the server of a new connection before the first request. A
+// server that is reconfigured, restarted or replaced breaks its connections, so
+// no server grants a lock unchecked.
 func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 	s, err := redisnode.ReadServer(ctx, c)
 	if b.sentinels != nil && goredis.HasErrorPrefix(err, "NOAUTH") {
@@ -70,13 +70,13 @@ func (b *Backend) connected(ctx context.Context, c *goredis.Conn) error {
 			return refused{redisnode.Unsent(redisnode.Explain(err))}
 		}
 	}
-	if s.Sentinel || s.Replica() { // of a Cluster: the client asks it for the slots
+	if s.Sentinel || s.Replica() { // a replica in a Cluster is only asked for the slots
 		return nil
 	}
 	if err := s.Evicts(b.address()); err != nil {
 		b.node.Judge(c, err)
 		if b.server.Load() == nil {
-			return refused{err} // there is nothing to renew
+			return refused{err} // no connection before, so no lease to renew
 		}
 	}
 	if b.server.Swap(&s) == nil {
@@ -90,9 +90,9 @@ func (b *Backend) unsafe(s redisnode.Server) error {
 	return s.Unsafe(b.address(), b.target.topology, b.server.Load() != nil)
 }
 
-// admit refuses a connection to a second server behind one address, while the
-// one in use serves. When it does not, its connections are left. A Cluster has
-// many servers, and sentinels say which one is the master.
+// admit refuses a connection to a second server behind one address while the server in use still
+// serves. If that server no longer serves, admit accepts the new one and drops the connections
+// to the old one. A Cluster has many servers, and sentinels say which server is the master.
 func (b *Backend) admit(s redisnode.Server) error {
 	if b.target.topology != redisnode.Alone || s.Replica() {
 		return nil
@@ -102,7 +102,7 @@ func (b *Backend) admit(s redisnode.Server) error {
 	return err
 }
 
-// watchPolicy checks until Close what may change on the servers.
+// watchPolicy checks, until Close, the settings that may change on a running server.
 func (b *Backend) watchPolicy() {
 	again := time.NewTicker(b.target.opts.LookEvery)
 	defer again.Stop()
@@ -116,8 +116,8 @@ func (b *Backend) watchPolicy() {
 	}
 }
 
-// refused is a connection's refusal by connected. The client strips one layer
-// from the error of a new connection, and would otherwise strip the reason.
+// refused wraps the error by which connected refuses a connection. The client strips one
+// layer from the error of a new connection, and without this layer it would strip the reason.
 type refused struct{ error }
 
 func (r refused) Unwrap() []error { return []error{r.error} }
@@ -130,8 +130,8 @@ func (b *Backend) address() string {
 	return strings.Join(b.target.addrs, ",")
 }
 
-// Check asks the store in one round trip whether it would serve requests, and
-// whether the connection for wake-ups is refused; see driver.Backend.
+// Check asks the store in one round trip whether it would serve requests, and reports
+// whether the server refuses the connection for wake-ups; see driver.Backend.
 func (b *Backend) Check(ctx context.Context) error {
 	err := b.ask(ctx, func() error {
 		s, err := b.node.Check(ctx)
@@ -145,7 +145,7 @@ func (b *Backend) Check(ctx context.Context) error {
 		return errors.Join(b.node.Refusal(), b.checkReplicas(s), b.identity.Err())
 	})
 	if err == nil {
-		// Without wake-ups locks are granted later, but not wrongly.
+		// Without wake-ups a lock is granted later but still correctly.
 		if _, e := b.node.Wakeups.Ready(ctx); errors.Is(e, driver.ErrDenied) {
 			err = e
 		}
@@ -157,7 +157,7 @@ func (b *Backend) Check(ctx context.Context) error {
 }
 
 // checkReplicas returns an error when too few replicas could confirm a grant,
-// and warns when too few would be left after a failover.
+// and logs a warning when too few would be left after a failover.
 func (b *Backend) checkReplicas(s redisnode.Server) error {
 	wanted := b.target.opts.WaitReplicas
 	if wanted == 0 {
@@ -171,7 +171,7 @@ func (b *Backend) checkReplicas(s redisnode.Server) error {
 	return err
 }
 
-// ask runs f, whose reads from a socket ctx cannot cancel.
+// ask runs f and returns early when ctx ends, because ctx cannot cancel f's reads from a socket.
 func (b *Backend) ask(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	if !b.background.Go(func() { done <- f() }) {

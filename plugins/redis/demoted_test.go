@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// TestDemotedMasterEndsNoStandby: a server that is read-only for 1.5 s behind a
-// fixed address ends no Acquire that waits, and costs no lease.
+// TestDemotedMasterEndsNoStandby checks a server that is read-only for 1.5 s
+// behind a fixed address. No waiting Acquire may fail, and no lease may be lost.
 func TestDemotedMasterEndsNoStandby(t *testing.T) {
 	s := start(t, nil)
 	admin := plain(t, s)

@@ -25,8 +25,8 @@ func TestDeniedHalfway(t *testing.T) {
 	}
 }
 
-// A server at maxmemory grants nothing, and what it denies to one caller it
-// does not deny to the renewals of others.
+// A server at maxmemory grants nothing. An operation that it denies to one
+// caller does not make the renewals of others fail.
 func TestOutOfMemory(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -50,7 +50,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Check finds each right that is missing.
+// Check reports each missing right.
 func TestCheckProvesRights(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)
@@ -58,7 +58,7 @@ func TestCheckProvesRights(t *testing.T) {
 		"-eval", "-evalsha", "-set", "-get", "-getrange", "-pttl", "-pexpire", "-del", "-exists", "-type", "-time", "-info",
 		"-mget", "-setrange", "-zadd", "-zscore", "-zremrangebyscore",
 		"-publish", "-subscribe", "resetchannels &lock:other*", "resetkeys ~lock:[a-z]*",
-		"-eval", "-wait", // with the scripts in the server's cache
+		"-eval", "-wait", // when the server already has the scripts
 	} {
 		must(t, c.Do(t.Context(), "acl", "deluser", "app").Err())
 		rules := append([]any{"acl", "setuser", "app", "on", ">s3cret", "~lock:*", "&lock:*", "+@all"}, words(missing)...)

@@ -1,21 +1,21 @@
-// Package redis is the backend on one Redis or Valkey master, alone, behind
-// Sentinel, or in a Cluster.
+// Package redis is the backend that keeps each lock on one Redis or Valkey
+// master. The master stands alone, behind Sentinel, or in a Cluster.
 //
-// A lock is a string key with an expiry, taken by SET NX PX in a script that
-// mints the fencing token in the same step: the next higher number, and at
-// least the server's clock in microseconds, so that tokens go on rising when
-// the data is lost. The key's value has the owner, the token, the label and
-// the published value, and is compared before anything is changed. This is the
-// pattern of https://redis.io/docs/latest/commands/set/ with a token.
+// A lock is a string key with an expiry, taken by SET NX PX in a script that also
+// mints the fencing token. The token is the last one plus one, or the server's
+// clock in microseconds if that is higher, so that tokens keep rising after a
+// loss of data. The key's value contains the owner, the token, the label and the
+// published value. Every change first compares the owner and the token. This is
+// the pattern of https://redis.io/docs/latest/commands/set/ plus a token.
 //
-// What it cannot promise: replication is asynchronous, so a failover may lose
-// a grant, and with it the newest token: the next one is higher only as far as
-// the promoted server's clock is not behind. WaitReplicas makes that rarer. A
-// server that syncs its log every second may lose the last second by a crash.
+// What it cannot promise: replication is asynchronous, so a failover may lose a
+// grant together with its token. The next token is then higher only if the
+// promoted server's clock is not behind. WaitReplicas makes such a loss rarer.
+// A server that syncs its log every second may lose the last second in a crash.
 // Where two holders would do harm, the resource has to check tokens.
 //
-// Waiters queue in the store, first in first out over all hosts. A release grants
-// the lock to the first in the same step, for half a second, and tells it by
-// pub/sub, in a Cluster too. Foreign holders of the same key (SET NX PX by any
-// client) exclude and are excluded; no waiter is told when they release.
+// Waiters queue in the store, first in, first out over all hosts. A release grants
+// the lock to the first waiter in the same step, for half a second, and tells the
+// waiter by pub/sub, in a Cluster too. A foreign client that takes the same key by
+// SET NX PX excludes us and is excluded by us. Its release wakes no waiter.
 package redis

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The backend works where nothing but FIPS 140 is allowed.
+// The backend works in the mode that allows only FIPS 140.
 func TestFIPSOnly(t *testing.T) {
 	if !fips140.Enforced() {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFIPSOnly$", "-test.v")

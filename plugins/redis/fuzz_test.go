@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// FuzzConfig: whatever a configuration says, it is refused in words that do
-// not show a password, or names servers that can be dialled.
+// FuzzConfig checks that any configuration is refused in words that show no
+// password, or names servers that can be dialled.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://u:hush-hush@db:7000/3\nprefix=a{b}", "", "")
 	f.Add("address=a,b:1,[::1]\ncluster=true\nwait_timeout=-1s", "hush-hush", "")
@@ -34,8 +34,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzNeedle: no error about a configuration shows a password, wherever in it
-// somebody wrote it.
+// FuzzNeedle checks that no error about a configuration shows a password,
+// wherever in it the password was written.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		_, err := configured(cfg)

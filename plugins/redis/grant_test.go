@@ -17,14 +17,14 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// place enters r into the queue of a lock that is held, and does not wait.
+// place enters r into the queue of a held lock without waiting.
 func place(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	must(t, backendtest.Err(b.Wait(t.Context(), r, time.Millisecond)))
 	return r
 }
 
-// given is who holds a lock, which must be owner by a grant of the store.
+// given returns the holder of r.Name, which must be r.Owner, granted it by the store.
 func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -36,8 +36,8 @@ func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// through is a proxy of the server, and a backend that reaches it that way, first
-// with the connection for pushes.
+// through returns a proxy of the server, and a backend that reaches the server
+// through it. The connection for pushes is the first one.
 func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	t.Helper()
 	p, err := inject.NewProxy(s.Addr())
@@ -49,8 +49,8 @@ func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	return p, b
 }
 
-// A release grants the lock to the waiter: with its label and value, for the first
-// span, which the waiter counts from before the grant.
+// A release grants the lock to the waiter with its label and value, for the first
+// span. The waiter counts that span from before the grant.
 func TestReleaseGrants(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -66,7 +66,7 @@ func TestReleaseGrants(t *testing.T) {
 		h, err := b.Inspect(ctx, name)
 		must(t, err)
 		left, now := c.PTTL(ctx, name).Val(), time.Now()
-		if g.Token == 0 { // this process had no time for as long as the grant is
+		if g.Token == 0 { // this process did not run for as long as the grant lasts
 			continue
 		}
 		if g.Token <= holder.Token || g.For != min(ttl, kit.FirstSpan) {
@@ -81,8 +81,8 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
-// The first that is done with a grant of the store makes it a lease as any other,
-// which asking again does not renew.
+// The first operation that uses a grant of the store makes it an ordinary lease.
+// Asking again does not renew the lease.
 func TestFirstUseOfAGrant(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -142,7 +142,7 @@ func TestFirstUseOfAGrant(t *testing.T) {
 	held(t, err)
 }
 
-// renewals are of another lease and of r, releases too.
+// renewals returns renewals of another lease and of r.
 func renewals(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	other := acquire(t, b, lease(r.Name+"-beside", "o"))
 	return []driver.Op{{Kind: driver.OpRenew, Request: other}, {Kind: driver.OpRenew, Request: r}}
@@ -154,7 +154,7 @@ func releases(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	return ops
 }
 
-// What is published and does not fit the queue is there when its owner asks.
+// A published value that is too long for the queue is stored once its owner asks.
 func TestLongValueIsAskedFor(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -173,7 +173,7 @@ func TestLongValueIsAskedFor(t *testing.T) {
 	}
 }
 
-// A holder that releases twice, or was lost, does not end the grant of the next.
+// A holder that releases twice, or whose lease was lost, does not end the next owner's grant.
 func TestReleaseTwice(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -187,7 +187,7 @@ func TestReleaseTwice(t *testing.T) {
 	must(t, b.Renew(ctx, given(t, b, next)))
 }
 
-// What expires is granted to the first that waits, whoever comes to find it free.
+// An expired lock is granted to the first waiter, whichever owner finds it free.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -222,7 +222,7 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 }
 
 // Tokens rise through a batch in which the store grants between acquires, and
-// after it, also while the clock is behind them.
+// after that batch, even if the clock is behind them.
 func TestTokensRiseThroughABatch(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -245,7 +245,7 @@ func TestTokensRiseThroughABatch(t *testing.T) {
 	}
 }
 
-// A lease that is kept for a while is granted to nobody until that is over.
+// A lock that a release keeps for a while is not granted before that time is over.
 func TestKeptLeaseIsNotGranted(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -256,7 +256,7 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	released := time.Now()
 	must(t, b.Release(ctx, holder))
 	if g, err := b.Wait(ctx, next, time.Minute); err != nil || g.Token != 0 {
-		t.Errorf("the waiter is told %+v, %v", g, err) // that it should ask
+		t.Errorf("the waiter is told %+v, %v", g, err) // the waiter must only be told to ask
 	}
 	receive(t, pursue(t, b, next), "after that")
 	if took := time.Since(released); took < holder.Keep {
@@ -264,8 +264,8 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// A process that is cut off is passed over once the store has not heard of it for
-// two signs of life. The server does not know yet that its connections are dead.
+// A process that is cut off is passed over once the store has missed two of its signs
+// of life. The server does not know yet that the process's connections are dead.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -283,7 +283,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// A waiter that is not told of its grant asks, and has it then.
+// A waiter that is not told of its grant asks, and then has it.
 func TestPushIsLost(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -291,7 +291,7 @@ func TestPushIsLost(t *testing.T) {
 	p, deaf := through(t, s)
 	holder := acquire(t, b, lease("a", "first"))
 	next := lease("a", "next")
-	_, err := deaf.TryAcquire(ctx, next) // over a newer connection than that for pushes
+	_, err := deaf.TryAcquire(ctx, next) // over a newer connection than the one for pushes
 	held(t, err)
 	place(t, deaf, next)
 	must(t, p.Silence())
@@ -305,7 +305,7 @@ func TestPushIsLost(t *testing.T) {
 	}
 }
 
-// A push that comes when its grant is over is no grant.
+// A push that arrives after the end of its grant is no grant.
 func TestPushIsLate(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -329,8 +329,8 @@ func TestPushIsLate(t *testing.T) {
 	receive(t, pursue(t, far, next), "it asks and is granted the lock")
 }
 
-// The server stands still after the sign of life that it grants by was sent: the
-// waiter does not count on more time than the store gives.
+// The server stops after the sign of life was sent by which it then grants. The
+// waiter must not count on more time than the store gives.
 func TestStorePaused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -341,7 +341,7 @@ func TestStorePaused(t *testing.T) {
 		must(t, s.Freeze())
 		released := make(chan error, 1)
 		go func() { released <- b.Release(ctx, holder) }()
-		<-time.After(300 * time.Millisecond) // a sign or two and the release are on the way
+		<-time.After(300 * time.Millisecond) // one or two signs and the release are under way
 		must(t, s.Resume())
 		must(t, <-released)
 		g, err := b.Wait(ctx, next, 100*time.Millisecond)
@@ -357,7 +357,7 @@ func TestStorePaused(t *testing.T) {
 	}
 }
 
-// A withdrawal that crosses the grant undoes it: the lock is the next one's.
+// A withdrawal that crosses the grant undoes it, so that the next waiter gets the lock.
 func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	s := start(t, nil)
 	holders, waiter := connect(t, at(s)), connect(t, at(s))
@@ -395,8 +395,8 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 	}
 }
 
-// A server of which replicas have to confirm a grant tells of none that they may
-// not have.
+// If replicas have to confirm grants, the server pushes no grant that the
+// replicas may not have.
 func TestGrantWaitsForReplicas(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, _ := strings.Cut(master.Addr(), ":")
@@ -420,7 +420,7 @@ func TestGrantWaitsForReplicas(t *testing.T) {
 	acquire(t, b, next)
 }
 
-// While nothing must be granted, the store's own grants do not count.
+// While no lock must be granted, grants by the store itself do not count either.
 func TestGrantIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -433,8 +433,8 @@ func TestGrantIsRefused(t *testing.T) {
 	}
 }
 
-// Hosts whose round trip is 400 ms are granted the lock in their order, each by the end
-// of the lease before it, and each grant leaves time for the first renewal when it comes.
+// Hosts whose round trip is 400 ms are granted the lock in their order, each when the
+// previous lease ends. Each grant arrives early enough for the first renewal.
 func TestFarWaiters(t *testing.T) {
 	s := start(t, nil)
 	p, c := backendtest.NewProxy(t, s.Addr()), plain(t, s)

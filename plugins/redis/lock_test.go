@@ -32,7 +32,7 @@ func TestTokensRise(t *testing.T) {
 	next("a restart without data", lease("a", "o6"))
 }
 
-// The counter rises by itself when the server's clock stands or jumps back.
+// The token counter rises even when the server's clock stops or jumps back.
 func TestTokenAheadOfClock(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// start starts a server of the test's own.
+// start starts a server for this test alone.
 func start(t testing.TB, opts *redisserver.Options) *servers.Server {
 	t.Helper()
 	s, err := redisserver.Start(t.Context(), opts)
@@ -30,10 +30,10 @@ func connect(t testing.TB, o Options) *Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// at are options for one server.
+// at returns the options of a backend for one server.
 func at(s *servers.Server) Options { return Options{Address: []string{s.Addr()}} }
 
-// plain returns a client of its own, as another application has it.
+// plain returns a separate client, like that of another application.
 func plain(t testing.TB, s *servers.Server) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = c.Close() })

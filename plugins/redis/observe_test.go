@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// observe returns what is emitted, until the test ends.
+// observe returns a channel of the holders that Observe emits until the test ends.
 func observe(t *testing.T, b *Backend, name string) <-chan driver.Holder {
 	t.Helper()
 	seen := make(chan driver.Holder, 100)
@@ -42,7 +42,7 @@ func next(t *testing.T, seen <-chan driver.Holder) driver.Holder {
 	}
 }
 
-// TestObserve: what is seen, and how soon of the time in which this process ran.
+// TestObserve checks what is seen, and how soon, counted only while this process ran.
 func TestObserve(t *testing.T) {
 	s := start(t, nil)
 	b, other, c := connect(t, at(s)), connect(t, at(s)), plain(t, s)

@@ -20,54 +20,54 @@ type Connect = config.Connect
 // is the configuration key in its tag.
 type Options struct {
 	// Address of the server: host:port, redis://user:password@host:port/db,
-	// rediss:// for TLS, or unix:///path?db=1. With Cluster a list of some of
-	// its nodes; with SentinelMaster a list of the sentinels.
+	// rediss:// for TLS, or unix:///path?db=1. With Cluster it lists some of
+	// the Cluster's nodes; with SentinelMaster it lists the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
 	// PoolSize is how many connections carry requests, and so how many batches may be
-	// under way at once. More help only when the server is far away, because fewer
-	// make larger batches. Wake-ups use one connection more. 1 to 1000.
+	// under way at once. More connections help only when the server is far away, because
+	// fewer connections make larger batches. Wake-ups use one more. Allowed are 1 to 1000.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
-	// DB is the number of the database. A Cluster has only 0, but for Valkey from
-	// 9 on, by its cluster-databases.
+	// DB is the number of the database. A Cluster has only database 0, except
+	// Valkey 9 and later, where cluster-databases sets how many there are.
 	DB int `key:"db" default:"0" doc:"number of the database"`
 	// Prefix goes before every key and channel. Backends with different
 	// prefixes do not see each other's locks; without a prefix the lock "x" is
-	// the key "x", and every key of the database counts as a lock. Braces
-	// are refused.
+	// the key "x", and every key of the database counts as a lock. Open refuses
+	// braces.
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
 	// SentinelMaster is the name of the master that the sentinels at Address
-	// watch; SentinelUsername and SentinelPassword, or what is in
-	// SentinelPasswordFile, are for the sentinels.
+	// watch. SentinelUsername is for logging in to the sentinels, and so is
+	// SentinelPassword or the text in SentinelPasswordFile.
 	SentinelMaster       string `key:"sentinel_master" doc:"name of the master that the sentinels at address watch"`
 	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
-	// SentinelTLSEnabled says whether to connect to the sentinels with TLS, where
-	// they differ from the servers in that. The other TLS fields then apply to
-	// the side that has TLS. Nil treats the sentinels like the servers.
+	// SentinelTLSEnabled says whether to connect to the sentinels with TLS when
+	// the servers do otherwise. The other TLS fields then apply to whichever of
+	// the two uses TLS. Nil treats the sentinels like the servers.
 	SentinelTLSEnabled *bool `key:"sentinel_tls_enabled" doc:"connect to the sentinels with TLS, by the tls keys, or without; as to the servers when not set"`
 	// Cluster reports whether Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
 	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release
-	// (WAIT) before it counts, within WaitTimeout. It makes losing a lock at a
-	// failover less likely, not impossible.
+	// (by WAIT) within WaitTimeout before it counts. It makes the loss of a lock at
+	// a failover less likely, not impossible.
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
-	// LookEvery is how often a host asks a server, idle or not, about what may
-	// change while its connections live: its maxmemory-policy, and whether it is
-	// still a master. A change is seen late by up to that time. The connection of
-	// wake-ups is pinged half as often, and every 2 s at most. 100 ms to 1 h.
+	// LookEvery is how often a host asks a server, even an idle one, for what may
+	// change while connections live: its maxmemory-policy, and whether it is
+	// still a master. So a change may be noticed that much later. The connection
+	// for wake-ups is pinged half as often, but at most every 2 s. 100 ms to 1 h.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 
-	// Logger gets what is of use to an operator; slog.Default() when nil.
+	// Logger receives messages for operators; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// target is the checked store that the options name.
+// target is the store that the options name, after they were checked.
 type target struct {
 	opts     Options
 	network  string
@@ -76,8 +76,8 @@ type target struct {
 	topology redisnode.Topology
 }
 
-// resolve checks what needs no server, fills in the defaults, and copies the
-// settings in the URL into the options.
+// resolve checks what can be checked without a server, fills in the defaults,
+// and copies the settings of a URL into the options.
 func (o Options) resolve() (target, error) {
 	if err := o.check(); err != nil {
 		return target{}, err
@@ -124,7 +124,7 @@ func (o Options) check() error {
 	return err
 }
 
-// add takes in one address. Settings in a URL must not contradict the keys.
+// add adds one address to the target. Settings in a URL must not contradict the keys.
 func (t *target) add(a redisnode.Address) error {
 	o := &t.opts
 	switch {

@@ -14,8 +14,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// A server that begins to evict grants nothing any more, once it was looked at,
-// and goes on renewing what is held.
+// A server that begins to evict grants nothing more once a host has noticed,
+// but goes on renewing held leases.
 func TestPolicyChangedWhileServing(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -57,13 +57,13 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 }
 
 // In a Cluster each master that answers is judged by itself, whether or not the
-// others do: grants are refused while one of them evicts, and no longer.
+// others answer. Grants are refused while one of them evicts, and no longer.
 func TestPolicyWithAMasterDown(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()
 	b := connect(t, opts)
 	evicting := plain(t, servers[2])
-	must(t, b.Release(ctx, acquire(t, b, lease("b", "before")))) // slot 3300, of the first master
+	must(t, b.Release(ctx, acquire(t, b, lease("b", "before")))) // slot 3300, on the first master
 	must(t, servers[1].Stop())
 	for round := range 3 {
 		must(t, evicting.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err())
@@ -78,8 +78,8 @@ func TestPolicyWithAMasterDown(t *testing.T) {
 	}
 }
 
-// A master that evicts and stops to answer is not taken for one that does not: it
-// may go on with what was sent to it.
+// A master that evicts and then stops answering must not count as one that does
+// not evict. It may still execute what was sent to it.
 func TestPolicyOfAFrozenMaster(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()
@@ -102,7 +102,7 @@ func TestPolicyOfAFrozenMaster(t *testing.T) {
 	})
 }
 
-// startReplica starts a node of the Cluster of master that follows it.
+// startReplica starts a node in the Cluster of master, as a replica of master.
 func startReplica(t *testing.T, master *servers.Server, lines ...string) *servers.Server {
 	t.Helper()
 	bus := fmt.Sprint(freePort(t))
@@ -120,7 +120,7 @@ func startReplica(t *testing.T, master *servers.Server, lines ...string) *server
 	return s
 }
 
-// Replicas that evict keep no lock, and are judged when they are masters.
+// Replicas that evict do not matter until they become masters.
 func TestPolicyOfReplicas(t *testing.T) {
 	ctx := t.Context()
 	all, opts := startCluster(t, 3, "repl-diskless-sync-delay 0")

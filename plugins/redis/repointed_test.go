@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// follower starts a replica of master that has its data.
+// follower starts a replica of master and waits until it has the data.
 func follower(t *testing.T, master *servers.Server) *servers.Server {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Addr())
@@ -31,7 +31,7 @@ func follower(t *testing.T, master *servers.Server) *servers.Server {
 	return replica
 }
 
-// failover makes replica the master, and cuts no connection.
+// failover makes replica the master without cutting connections.
 func failover(t *testing.T, master, replica *servers.Server) {
 	t.Helper()
 	must(t, plain(t, master).Do(t.Context(), "FAILOVER").Err())
@@ -44,7 +44,7 @@ func failover(t *testing.T, master, replica *servers.Server) {
 	}
 }
 
-// After a failover that cuts no connection and leads new ones to the promoted
+// After a failover that cuts no connection but leads new ones to the promoted
 // server, a lock is acquired at once, and leases are renewed.
 func TestFailoverThatCutsNothing(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
@@ -87,7 +87,7 @@ func TestFailoverThatCutsNothing(t *testing.T) {
 	must(t, plain(t, master).Do(ctx, "REPLICAOF", "NO", "ONE").Err())
 }
 
-// A host that asks nothing finds out too, and its waiters wait at the promoted
+// An idle host notices the failover too, and its waiters wait at the promoted
 // server.
 func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
@@ -104,7 +104,7 @@ func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
 	})
 }
 
-// Of two masters behind one address a host uses one, while it serves.
+// Of two masters behind one address, a host uses only one while that one serves.
 func TestTwoMastersBehindOneAddress(t *testing.T) {
 	one, other := start(t, nil), start(t, nil)
 	address := backendtest.NewProxy(t, one.Addr(), other.Addr())
@@ -113,7 +113,7 @@ func TestTwoMastersBehindOneAddress(t *testing.T) {
 	ctx := t.Context()
 	refused := 0
 	for i := range 300 {
-		// Held by the first master alone, it would be granted by the other.
+		// Only the first master has the lock, so the other one would grant it.
 		errs := make(chan error)
 		for j := range 8 {
 			go func() {
@@ -141,7 +141,7 @@ func TestTwoMastersBehindOneAddress(t *testing.T) {
 		t.Error("no connection has led to the other master")
 	}
 
-	// When the one in use is gone, the other takes its place.
+	// When the master in use is gone, the other one takes its place.
 	must(t, one.Stop())
 	must(t, address.Lead(other.Addr()))
 	eventually(t, "granted by the other", func() bool {
@@ -168,15 +168,15 @@ func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 			continue
 		}
 		infos, pings := calls(t, c, "info"), calls(t, c, "ping")
-		time.Sleep(3 * time.Second) // what must not happen has no end to wait for
-		// Ours is the only other one that asks.
+		time.Sleep(3 * time.Second) // it must not happen, so there is no event to wait for
+		// Our own calls of INFO are the only others.
 		if i, p := calls(t, c, "info"), calls(t, c, "ping"); i > infos+2 || p > pings {
 			t.Errorf("in 3 s: %d INFO, %d PING", i-infos-2, p-pings)
 		}
 	}
 }
 
-// calls is how often the server has executed a command. It asks INFO itself.
+// calls returns how often the server has executed a command. It sends an INFO itself.
 func calls(t *testing.T, c *goredis.Client, command string) int {
 	t.Helper()
 	n := 0

@@ -12,7 +12,7 @@ import (
 )
 
 // settings returns the settings of connections to servers and to sentinels, and
-// whether an address asks for TLS to servers.
+// whether an address asks for TLS to the servers.
 func (t target) settings() (servers, sentinels Connect, secure bool) {
 	servers = t.opts.Connect
 	servers.RequestTimeout = t.silence()
@@ -24,14 +24,14 @@ func (t target) settings() (servers, sentinels Connect, secure bool) {
 	case !*apart:
 		sentinels = sentinels.WithoutTLS()
 	case servers.TLSEnabled != nil && !*servers.TLSEnabled:
-		servers, secure = servers.WithoutTLS(), false // the address is the sentinels'
+		servers, secure = servers.WithoutTLS(), false // TLS in the address is for the sentinels
 	}
 	sentinels.TLSEnabled = apart
 	return servers, sentinels, secure
 }
 
-// failoverClient makes the client for a Sentinel group. It dials servers and
-// sentinels with one function, and calls the hook for servers alone.
+// failoverClient makes the client for a Sentinel group. The client dials
+// servers and sentinels with one function, and calls the hook only for servers.
 func (t target) failoverClient(u *goredis.UniversalOptions, links *redisnode.Links) (goredis.UniversalClient, error) {
 	if t.opts.SentinelTLSEnabled == nil {
 		return goredis.NewFailoverClient(u.Failover()), nil
@@ -53,7 +53,7 @@ func (t target) failoverClient(u *goredis.UniversalOptions, links *redisnode.Lin
 	return c, nil
 }
 
-// serverNetwork is the network name that dials of servers use.
+// serverNetwork is the network name by which the dialer tells servers from sentinels.
 const serverNetwork = "server"
 
 type serverHook struct{}
@@ -71,7 +71,7 @@ func (serverHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
-// sentinelSource reads the sentinels' password; it is nil if no file holds it.
+// sentinelSource returns a source for the sentinels' password, or nil if no file holds it.
 func (o Options) sentinelSource() (*config.Source, error) {
 	if o.SentinelPasswordFile == "" {
 		return nil, nil
@@ -84,8 +84,8 @@ func (o Options) sentinelSource() (*config.Source, error) {
 	return s, nil
 }
 
-// loginToSentinel logs in to a sentinel. The client does not, because it
-// supports only a fixed password for sentinels.
+// loginToSentinel logs in to a sentinel. The client cannot, because it supports
+// only a fixed password for sentinels.
 func (b *Backend) loginToSentinel(ctx context.Context, c *goredis.Conn) error {
 	if user := b.target.opts.SentinelUsername; user != "" {
 		return c.AuthACL(ctx, user, b.sentinels.Password()).Err()

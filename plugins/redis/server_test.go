@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// everything asks each operation once and returns the errors.
+// everything calls each operation once and returns the errors.
 func everything(ctx context.Context, b *Backend) map[string]error {
 	r := lease("a", "o1")
 	held := r
@@ -119,7 +119,7 @@ func TestPropertiesFromServer(t *testing.T) {
 		redisserver.FsyncNone: "no appendonly", redisserver.FsyncEverySec: "appendfsync everysec", redisserver.FsyncAlways: "appendfsync always",
 	} {
 		b := connect(t, at(start(t, &redisserver.Options{AppendFsync: fsync})))
-		acquire(t, b, lease("a", "o1")) // a connection is enough, without a check
+		acquire(t, b, lease("a", "o1")) // no Check is needed, only a connection
 		if p := b.Properties(); p.Durability != want || !strings.HasPrefix(p.Server, "Redis ") && !strings.HasPrefix(p.Server, "Valkey ") {
 			t.Errorf("fsync %s: durability %q, server %q", fsync, p.Durability, p.Server)
 		}
@@ -138,7 +138,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// A restarted server forgets the scripts, and may come back changed.
+// A restarted server has lost the scripts, and may have other settings.
 func TestRestart(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncAlways})
 	b := connect(t, at(s))
@@ -211,7 +211,7 @@ func TestCloseWhileFrozen(t *testing.T) {
 	t.Cleanup(func() { _ = s.Resume() })
 	sent := make(chan error, 2)
 	go func() { _, err := b.TryAcquire(t.Context(), lease("a", "o1")); sent <- err }()
-	go func() { sent <- b.Watch(t.Context(), func(driver.Notice) {}) }() // connects, and gets no answer
+	go func() { sent <- b.Watch(t.Context(), func(driver.Notice) {}) }() // Watch gets no answer
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()

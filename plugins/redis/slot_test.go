@@ -10,13 +10,13 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A slot that is being moved, key by key, loses no lease, and grants none whose
-// token might fall.
+// While a slot is moved, key by key, no lease is lost, and no lock is granted
+// whose token might be lower than an earlier one.
 func TestMovingSlot(t *testing.T) {
 	servers, opts := startCluster(t, 2)
 	ctx := t.Context()
 	b := connect(t, opts)
-	const slot = 3300 // of "b", on the first node
+	const slot = 3300 // the slot of "b", on the first node
 	r := acquire(t, b, lease("b", "o1"))
 	from, to := plain(t, servers[0]), plain(t, servers[1])
 	id := func(c *goredis.Client) string {

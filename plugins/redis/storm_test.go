@@ -13,16 +13,16 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestStorm: 32 processes that want one lock and end at random moments never hold it
-// two at a time.
+// TestStorm checks that of 32 processes that compete for one lock and end at random
+// moments no two hold it at a time.
 func TestStorm(t *testing.T) {
 	s := start(t, nil)
 	backendtest.Storm(t, func() (driver.Backend, error) { return Open(&Options{Address: []string{s.Addr()}}) }, 8*time.Second,
 		func() time.Duration { return 300*time.Millisecond + rand.N(time.Second).Truncate(time.Millisecond) })
 }
 
-// The clock of the server steps while somebody waits: forth, and the signs of
-// life are over, back, and they stand for longer. The lock goes on to the living.
+// The server's clock steps while owners wait. After a step forward, the signs of life are over;
+// after a step back, they are valid for longer. The lock must still go to a living waiter.
 func TestServerClockSteps(t *testing.T) {
 	dir := t.TempDir()
 	library, err := inject.ClockLibrary(t.Context(), dir)
@@ -37,12 +37,12 @@ func TestServerClockSteps(t *testing.T) {
 	for i, by := range []time.Duration{-time.Minute, time.Minute, 0} {
 		turn := queue(t, b, lease("a", fmt.Sprint("next", i)))
 		must(t, clock.Shift(by))
-		eventually(t, "the server sees it", func() bool { // some look a moment later
+		eventually(t, "the server sees it", func() bool { // not all threads see it at once
 			now, err := c.Time(t.Context()).Result()
 			must(t, err)
 			return (time.Until(now) - by).Abs() < 10*time.Second
 		})
-		_ = b.Release(t.Context(), holder) // it may be over
+		_ = b.Release(t.Context(), holder) // the lease may have expired
 		next := receive(t, turn, fmt.Sprint("after a step to ", by))
 		if next.Token <= holder.Token {
 			t.Errorf("token %d after %d", next.Token, holder.Token)

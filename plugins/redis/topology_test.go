@@ -19,7 +19,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// freePort is nobody else's until the test ends.
+// freePort returns a port that no other test takes until this one ends.
 func freePort(t *testing.T) int {
 	t.Helper()
 	p, err := ports.Take(1)
@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// useEverything goes through a lock's life on two hosts.
+// useEverything runs through the life of a lock on two hosts.
 func useEverything(t *testing.T, o Options) {
 	t.Helper()
 	ctx := t.Context()
@@ -129,8 +129,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestClusterDatabase: Valkey has several databases in a Cluster from 9 on, and
-// elsewhere a connection says that there is one.
+// TestClusterDatabase checks that a Cluster of Valkey 9 and later has several
+// databases. Elsewhere the error of a connection says that there is only one.
 func TestClusterDatabase(t *testing.T) {
 	var major int
 	for line := range strings.Lines(plain(t, start(t, nil)).Info(t.Context(), "server").Val()) {
@@ -203,8 +203,8 @@ func TestSentinel(t *testing.T) {
 	}
 }
 
-// TestSentinelPasswordFile: the sentinels' password is read again for each
-// connection.
+// TestSentinelPasswordFile checks that the sentinels' password is read again
+// for each connection.
 func TestSentinelPasswordFile(t *testing.T) {
 	master := start(t, nil)
 	host, port, err := net.SplitHostPort(master.Addr())
@@ -222,7 +222,7 @@ func TestSentinelPasswordFile(t *testing.T) {
 	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "o1"))))
 }
 
-// TestSentinelTLSApart: servers with TLS behind sentinels without, and the reverse.
+// TestSentinelTLSApart tests servers with TLS behind sentinels without it, and the reverse.
 func TestSentinelTLSApart(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	cert, key := ca.Issue(t, dir, "redis", time.Now().Add(time.Hour))
@@ -250,13 +250,13 @@ func TestSentinelTLSApart(t *testing.T) {
 			}
 			useEverything(t, o)
 
-			o.SentinelTLSEnabled = &serversHave // which sentinels do not have there
+			o.SentinelTLSEnabled = &serversHave // the sentinels have the opposite
 			o.Address = []string{strings.TrimPrefix(o.Address[0], "rediss://")}
 			if !serversHave {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// To a server that waits for the rest the time may be over without a word.
+			// If the server waits for the rest of a request, the time may end without an answer.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}
@@ -301,7 +301,7 @@ func TestWaitReplicas(t *testing.T) {
 		t.Errorf("the replica has %q", v)
 	}
 	must(t, replica.Stop())
-	for range 2 { // a second try, too, which finds nothing to release
+	for range 2 { // the second try finds nothing to release
 		if err := b.Release(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("release that no replica has: %v", err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// TestWaitWithoutSubscribe: a waiter that may not subscribe polls, and does not ask
-// as fast as the server refuses.
+// TestWaitWithoutSubscribe checks that a waiter without the right to subscribe
+// polls, but less often than the server can refuse it.
 func TestWaitWithoutSubscribe(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

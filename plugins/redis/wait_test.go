@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// queue lets r wait in the background, until it is granted.
+// queue lets r wait for a held lock in the background, until the lock is granted.
 func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	_, err := b.TryAcquire(t.Context(), r)
@@ -27,7 +27,7 @@ func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	return turn
 }
 
-// pursue is queue for a lock that may be free, and a place that may be there.
+// pursue is like queue, for a lock that may be free, or in whose queue r may already be.
 func pursue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	turn := make(chan driver.Request, 1)
@@ -99,8 +99,8 @@ func TestQueueIsFIFOOverHosts(t *testing.T) {
 	acquire(t, b, lease("a", "last"))
 }
 
-// The lock must not stay free while its next waiter died or sleeps: one that is
-// gone is passed over, and one that sleeps costs a first span.
+// The lock must not stay free when its next waiter has died or is frozen. A dead waiter is passed
+// over, and a frozen one costs one first span.
 func TestQueueSkipsTheDead(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -117,16 +117,17 @@ func TestQueueSkipsTheDead(t *testing.T) {
 	before := published(t, c)
 	must(t, b.Release(ctx, holder))
 	receive(t, turn, "the living waiter")
-	// To the two that are granted the lock or are gone, and to the living that it is next.
+	// One push each goes to the two waiters that are granted the lock or are gone, and one tells
+	// the living waiter that it is next.
 	if n := published(t, c) - before; n > 3 {
 		t.Errorf("%.0f pushes to 3 waiters", n)
 	}
 }
 
-// Waiters that do not ask any more, as those of frozen hosts, are granted the lock
-// for a first span each, for as long as their process lets the store hear of it: 2 s
-// in all, however many they are. After that they are passed over at once. A grant
-// is a PUBLISH, and one to the next that it is.
+// Waiters that no longer ask, like those of frozen hosts, are granted the lock for one first span
+// each, as long as the store hears of their process: 2 s in all, however many waiters there are.
+// After that they are passed over at once. Each grant is one PUBLISH, and one more tells the next
+// waiter that it is next.
 func TestSilentWaitersAreBounded(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -159,7 +160,7 @@ func TestSilentWaitersAreBounded(t *testing.T) {
 	}
 }
 
-// process is that in which owner waits for "a".
+// process returns the id of the process in which owner waits for "a".
 func process(t *testing.T, c *goredis.Client, owner string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(c.Get(t.Context(), "~q:{a}").Val(), "\n"+owner+" ")
@@ -178,7 +179,7 @@ func signs(t *testing.T, c *goredis.Client, process string) bool {
 	return n == 1
 }
 
-// It is the withdrawal itself that grants to the next one: nobody else asks here.
+// The withdrawal itself grants the lock to the next waiter, because no other owner asks here.
 func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -188,15 +189,15 @@ func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	must(t, backendtest.Err(b.Wait(ctx, lease("a", "w2"), time.Millisecond)))
 	must(t, b.Release(ctx, holder)) // w1 is granted the lock
 	before := published(t, c)
-	must(t, b.Withdraw(ctx, "a", "w1")) // and gives up
+	must(t, b.Withdraw(ctx, "a", "w1")) // w1 gives up
 	if n := published(t, c) - before; n != 1 {
 		t.Errorf("%.0f pushes, want one to the next", n)
 	}
 	acquire(t, b, lease("a", "w2"))
 }
 
-// Waiters and withdrawals of one lock cost others a look whether they are
-// theirs, and no more.
+// Waiters and withdrawals of one lock cost the operations on other locks only a check that finds
+// nothing.
 func TestOthersWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -204,7 +205,7 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 	acquire(t, b, lease("busy", "first"))
 	must(t, backendtest.Err(b.Wait(ctx, lease("busy", "w"), time.Millisecond)))
 	must(t, b.Withdraw(ctx, "busy", "gave up"))
-	must(t, b.Release(ctx, acquire(t, b, lease("a", "o")))) // the script is known
+	must(t, b.Release(ctx, acquire(t, b, lease("a", "o")))) // now the server knows the script
 	must(t, c.ConfigResetStat(ctx).Err())
 	const cycles = 20
 	for i := range cycles {
@@ -215,8 +216,8 @@ func TestOthersWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// A grant that goes from host to host is four requests: the refusal, the place
-// in the queue, the release and the first renewal.
+// A grant that goes from host to host takes four requests: the refusal, entering the queue, the
+// release, and the first renewal.
 func TestHandoffIsCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -224,7 +225,7 @@ func TestHandoffIsCheap(t *testing.T) {
 	holder := acquire(t, b, lease("a", "o"))
 	const grants = 20
 	for i := range grants + 1 {
-		if i == 1 { // the scripts are known
+		if i == 1 { // now the server knows the scripts
 			must(t, c.ConfigResetStat(ctx).Err())
 		}
 		next := lease("a", fmt.Sprint("o", i))
@@ -259,7 +260,7 @@ func granted(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// scripted is how many commands scripts have run.
+// scripted returns how many commands the scripts have run so far.
 func scripted(t *testing.T, c *goredis.Client) (total float64) {
 	t.Helper()
 	info, err := c.Info(t.Context(), "commandstats").Result()
@@ -273,8 +274,8 @@ func scripted(t *testing.T, c *goredis.Client) (total float64) {
 	return total
 }
 
-// Waiters ask once a second at most, however many they are, and their process
-// gives a sign of life five times a second.
+// Each waiter asks at most once a second, however many there are, and their process gives a sign of
+// life five times a second.
 func TestIdleWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -302,7 +303,7 @@ func TestIdleWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// A broken connection wakes every waiter: what was published meanwhile is lost.
+// A broken connection wakes every waiter, because anything published in the meantime is lost.
 func TestBrokenConnectionWakes(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -330,7 +331,7 @@ func (b *Backend) wakeupsUp() bool {
 	return link.Up
 }
 
-// published is how many wake-ups the server has sent so far.
+// published returns how many wake-ups the server has published so far.
 func published(t *testing.T, c *goredis.Client) float64 {
 	t.Helper()
 	info, err := c.Info(t.Context(), "commandstats").Result()
@@ -338,7 +339,7 @@ func published(t *testing.T, c *goredis.Client) float64 {
 	return commandCalls(info, "publish")
 }
 
-// commandCalls reads "cmdstat_NAME:calls=7,..." from INFO commandstats.
+// commandCalls returns the calls of a command from "cmdstat_NAME:calls=7,..." in info.
 func commandCalls(info, name string) float64 {
 	_, rest, _ := strings.Cut(info, "cmdstat_"+name+":calls=")
 	number, _, _ := strings.Cut(rest, ",")
@@ -346,8 +347,8 @@ func commandCalls(info, name string) float64 {
 	return n
 }
 
-// To keep a place alive costs the server a few bytes, however many wait. When
-// each waiter wrote the whole queue, 100 hosts wrote 0.7 MB a second.
+// Keeping a place alive costs the server a few bytes, however many owners wait. When each waiter
+// wrote the whole queue, 100 hosts wrote 0.7 MB a second.
 func TestPlacesAreKeptCheaply(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)
@@ -373,7 +374,7 @@ func TestPlacesAreKeptCheaply(t *testing.T) {
 	acquire(t, b, waiter(0))
 }
 
-// Signs of life are for this server alone, and for now.
+// Signs of life are neither replicated nor logged, because they matter only here and now.
 func TestSignsAreNotLogged(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)
@@ -394,7 +395,7 @@ func TestSignsAreNotLogged(t *testing.T) {
 	}
 }
 
-// written is how long the server's append-only file is.
+// written returns the length of the server's append-only file in bytes.
 func written(t *testing.T, c *goredis.Client) int {
 	t.Helper()
 	info, err := c.Info(t.Context(), "persistence").Result()
@@ -406,8 +407,7 @@ func written(t *testing.T, c *goredis.Client) int {
 	return size
 }
 
-// A waiter whose plugin was replaced keeps its place, and is woken where it
-// listens now.
+// A waiter whose plugin was replaced keeps its place, and is woken by the new plugin's connection.
 func TestPlaceOutlivesThePlugin(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

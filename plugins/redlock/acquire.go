@@ -30,20 +30,20 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 }
 
 // acquisition is one attempt to get a lock. A first round takes the lock on every
-// node, as a rule with its token, and a second one writes the token where the first
-// could not. If the attempt fails, a last round gives back what was taken.
+// node, usually with its token. A second round writes the token where the first
+// could not. If the attempt fails, a last round gives the taken nodes back.
 type acquisition struct {
 	operation
 	first     *quorumRequest
-	votes     []vote // of the first round, when it was decided
+	votes     []vote // the first round's votes when it was decided
 	queue     int    // the node with the queue; -1 for none
-	onlyQueue bool   // only the node with the queue was asked so far
+	onlyQueue bool   // so far only the node with the queue was asked
 	undoing   bool
 }
 
-// acquire asks all nodes. Where others wait, it asks the node with the queue
-// first, unless it is this owner's turn. An attempt out of turn would take
-// nodes from the waiter whose turn it is.
+// acquire asks all nodes. If others wait for the lock, it first asks only the
+// node with the queue, unless it is this owner's turn. An attempt out of turn
+// would take nodes from the waiter whose turn it is.
 func (b *Backend) acquire(r driver.Request) *operation {
 	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
 	a.next = a.judge
@@ -66,7 +66,7 @@ func (a *acquisition) take() *quorumRequest {
 	return x
 }
 
-// askOthers asks the nodes besides the one with the queue, which has voted.
+// askOthers asks the other nodes, after the node with the queue has voted v.
 func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	a.onlyQueue = false
 	x := a.take()
@@ -78,7 +78,7 @@ func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 	return true
 }
 
-// judge decides from the votes how the attempt goes on.
+// judge decides from the votes how the attempt continues.
 func (a *acquisition) judge() (more bool) {
 	votes := a.now.result()
 	switch {
@@ -111,14 +111,14 @@ func (a *acquisition) judge() (more bool) {
 	return a.writeToken(token)
 }
 
-// reserved returns the refusal of a free lock that is kept for a waiter.
+// reserved returns the refusal for a free lock that is kept for a waiter.
 func (a *acquisition) reserved(v vote) error {
 	ttl := time.Duration(max(v.ms, 1)) * time.Millisecond
 	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
 // lowestAbove returns the lowest token above those that a quorum of the granting
-// nodes has seen. One node whose clock is far ahead does not decide it.
+// nodes has seen. So a single node whose clock is far ahead does not decide it.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {
@@ -126,21 +126,21 @@ func lowestAbove(votes []vote, quorum int) uint64 {
 		case v.answer == pending:
 			floors = append(floors, v.floor)
 		case v.yes():
-			floors = append(floors, 0) // the node took the guess, which is lower
+			floors = append(floors, 0) // the node took the guess, so it has seen less
 		}
 	}
 	slices.Sort(floors)
 	return floors[quorum-1] + 1
 }
 
-// writeToken writes token on every node that may have granted the lock.
+// writeToken starts the round that writes token on every node that may have granted the lock.
 func (a *acquisition) writeToken(token uint64) (more bool) {
 	x := a.ask(kindToken, a.guessed())
 	x.token, x.targets = token, a.mayHold()
 	return true
 }
 
-// guessed returns the token in the lock's value until another is written.
+// guessed returns the guessed token as the lock's value has it until another is written.
 func (a *acquisition) guessed() string { return strconv.FormatUint(a.first.token, 10) + " " }
 
 func (a *acquisition) tokenWritten(votes []vote) (more bool) {
@@ -153,9 +153,9 @@ func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 	return a.granted(a.now.token)
 }
 
-// granted ends the task. In the background, nodes that granted the lock without
-// the token get it, nodes that another owner took at the same time get the
-// lease, and this owner gives up its place in the queue.
+// granted ends the attempt with a grant. In the background, nodes that granted
+// the lock without the token get the token, nodes that another owner took at
+// the same time get the lease, and this owner gives up its place in the queue.
 func (a *acquisition) granted(token uint64) (more bool) {
 	b, key := a.b, a.now.key
 	a.r.Token, a.token = token, token
@@ -163,7 +163,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
 	taken := func(n int, v vote) {
-		if v.answer == heldBy { // the other owner's attempt is undone by then
+		if v.answer == heldBy { // by then the other owner's attempt is undone
 			a.repairFrom(slices.IndexFunc(a.votes, vote.yes), n, 2*b.opts.NodeTimeout)
 		}
 	}
@@ -183,7 +183,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	return false
 }
 
-// refusal returns why the votes are no grant.
+// refusal returns the error for votes that are no grant.
 func (a *acquisition) refusal(votes []vote) error {
 	granted, no := count(votes, vote.yes), count(votes, vote.no)
 	if granted+no < a.b.quorum {
@@ -195,16 +195,16 @@ func (a *acquisition) refusal(votes []vote) error {
 	h.Name, h.Waiters = a.r.Name, -1
 	h.TTL = a.free(votes, granted)
 	if len(most) == 0 || len(most) < a.b.quorum && len(by) > 1 {
-		// No owner has a majority, and all that tried give up just now. The random
-		// part keeps them from meeting again.
+		// No owner has a majority, and all that tried are giving up right now. The
+		// random part keeps them from colliding again.
 		h.TTL = min(h.TTL, jitter(a.b.opts.NodeTimeout/5))
 	}
 	return &driver.HeldError{Holder: h}
 }
 
 // free returns when a majority may be free again. It assumes that nodes that
-// have not voted yet are free before the others, because asking too early costs
-// a round, and too late leaves the lock unused.
+// have not voted yet become free before the others. Asking too early only costs
+// a round, but asking too late leaves the lock unused.
 func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	var waits []time.Duration
 	for _, v := range votes {
@@ -212,7 +212,7 @@ func (a *acquisition) free(votes []vote, granted int) time.Duration {
 			continue
 		}
 		wait := time.Duration(max(v.ms, 1)) * time.Millisecond
-		if v.ms == -1 { // a foreign lock without an end
+		if v.ms == -1 { // a foreign lock that does not expire
 			wait = a.b.opts.MaxTTL
 		}
 		waits = append(waits, wait)
@@ -234,13 +234,13 @@ func (a *acquisition) mayHold() []bool {
 	return targets
 }
 
-// undo gives back the nodes that were taken, and waits for all of them. A
-// failed attempt leaves nothing behind (K2).
+// undo gives back the nodes that were taken and waits for all of them. A failed
+// attempt leaves nothing behind (K2).
 func (a *acquisition) undo(err error) (more bool) {
 	a.err = err
 	if a.queue >= 0 && !a.votes[a.queue].queued {
-		// The next wait has to ask, because the node with the queue no longer sees
-		// this owner's turn, or the attempt came too late.
+		// The next wait has to ask the store, because the node with the queue no
+		// longer records this owner's turn, or the attempt came too late.
 		a.b.leaveQueues(a.r.Owner)
 	}
 	targets := a.mayHold()
@@ -259,9 +259,9 @@ func (a *acquisition) undo(err error) (more bool) {
 
 // valueHeads returns how the lock's value may begin where this attempt took the
 // lock: with the guessed token, without a token, or with the token written
-// later. An undo that is late, after its connection broke, may meet a later
-// attempt of its owner. That one has neither token; a grant of it without a
-// token may match, but does not count for a majority.
+// later. An undo delayed by a broken connection may meet a later attempt of its
+// owner. That attempt has neither of these tokens; the undo may match its grant
+// without a token, but such a grant does not count for a majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -271,9 +271,9 @@ func (a *acquisition) valueHeads() string {
 }
 
 // undone ends an undo. Nothing is left to clean up when every node that may
-// have got the request has confirmed it.
+// have got the request has confirmed the undo.
 func (a *acquisition) undone(votes []vote) (more bool) {
-	first := a.first.result() // with late votes
+	first := a.first.result() // including late votes
 	if count(first, vote.yes) > 0 && len(mostVotes(holders(a.r.Name, first))) >= a.b.quorum {
 		granted := make([]bool, len(first))
 		for i, v := range first {
@@ -292,27 +292,27 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	return false
 }
 
-// neverSent reports whether no node got the request, or will get it.
+// neverSent reports whether no node has got the request or ever will.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }
 
 // A token is above every earlier one of its name. Each grant's token is written
-// to a quorum while those nodes hold the grant, and the next grant's token must
-// be above what a quorum of its granting nodes has seen; the two quorums share
-// a node. A node has always seen its own clock, in microseconds, so a node that
+// to a quorum while those nodes hold the grant. The next grant's token must be
+// above what a quorum of its granting nodes has seen, and the two quorums share
+// a node. A node counts its own clock, in microseconds, as seen, so a node that
 // lost its counter still refuses old tokens.
 //
-// The caller guesses, to do this in one round: it picks a token a little ahead
-// of the nodes' clocks, which no node has seen. A node that has seen it grants
-// the lock without a token and says what it has seen, and a second round writes
-// a token above that.
+// To need only one round, the caller guesses: it picks a token a little ahead
+// of the nodes' clocks, which no node should have seen. A node that has seen it
+// grants the lock without a token and says what it has seen. A second round
+// then writes a token above that.
 
 // guess returns a token that most nodes will not have seen. The caller holds
-// sending, so that guesses rise in the order in which they reach each node.
+// b.sending, so that guesses rise in the order in which they reach each node.
 //
-// It uses the middle one of the nodes' clocks, so that one clock that runs
-// ahead does not pull all tokens along.
+// It uses the median of the nodes' clocks, so that one clock that runs ahead
+// does not pull all tokens along.
 func (b *Backend) guess() uint64 {
 	ahead := make([]int64, 0, 9)
 	for _, n := range b.nodes {
@@ -329,7 +329,7 @@ func (b *Backend) guess() uint64 {
 	return b.guessed
 }
 
-// learn notes a token that was needed, for later guesses.
+// learn notes a token that the nodes required, so that later guesses are above it.
 func (b *Backend) learn(token uint64) {
 	b.sending.Lock()
 	defer b.sending.Unlock()

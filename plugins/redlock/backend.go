@@ -24,7 +24,7 @@ import (
 type Backend struct {
 	opts   Options
 	keys   redisnode.Keys
-	id     string // of this instance
+	id     string // the id of this instance
 	nodes  []*node
 	quorum int
 	log    *slog.Logger
@@ -34,15 +34,15 @@ type Backend struct {
 	// tokens rise on every node.
 	sending   sync.Mutex
 	guessed   uint64
-	repairing map[string]int // owners whose leases are being repaired, and how often
+	repairing map[string]int // repairs under way, by owner
 
 	contention contention
 	observers  kit.Poller
 
-	mu      sync.Mutex    // guards node.runID
-	changed kit.Broadcast // with each change of a node's state
+	mu      sync.Mutex    // guards each node's runID
+	changed kit.Broadcast // signals each change of a node's state
 
-	background *kit.Group // ends when no request is accepted; cancel ends those under way
+	background *kit.Group // ends when requests are refused; cancel ends those under way
 	cancel     context.CancelFunc
 }
 
@@ -54,8 +54,8 @@ var _ interface {
 	driver.Admin
 } = (*Backend)(nil)
 
-// Open makes a Backend. It does not wait for the nodes. The error wraps
-// driver.ErrConfig and names the key.
+// Open makes a Backend; nil options and zero fields mean the defaults. It does
+// not wait for the nodes. The error wraps driver.ErrConfig and names the key.
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -112,10 +112,10 @@ func newClient(o Options, a redisnode.Address, links *redisnode.Links) (*goredis
 	return goredis.NewClient(simple), nil
 }
 
-// clock is the time since the backend was opened, in microseconds.
+// clock returns the time since the backend was opened, in microseconds.
 func (b *Backend) clock() int64 { return time.Since(b.began).Microseconds() }
 
-// send hands each request to the nodes that it asks.
+// send queues each request at the nodes that the request asks.
 func (b *Backend) send(requests ...*quorumRequest) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
@@ -146,7 +146,7 @@ func (b *Backend) disconnected(n *node) {
 	n.runID = ""
 }
 
-// rest waits for a change of a node's state, or until timeout.
+// rest waits until a node's state changes or timeout fires.
 func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-chan time.Time) error {
 	select {
 	case <-moved:
@@ -160,7 +160,7 @@ func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-cha
 	}
 }
 
-// inspectServer looks at the server behind a new connection of n.
+// inspectServer checks the server behind a new connection of n.
 func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn) (redisnode.Server, error) {
 	s, err := n.store.Probe(ctx, conn)
 	if err := errors.Join(s.Unsafe(n.addr, redisnode.Alone, n.identity.Load() != 0), redisnode.Explain(err)); err != nil {
@@ -181,11 +181,11 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is how long Close tells nodes again of ended leases that they
+// closeGrace is how long Close goes on telling nodes of ended leases that they
 // missed. A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle tells nodes again of ended leases that they missed, because no one
+// settle tells nodes of ended leases that they missed, because no other process
 // would after Close.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
@@ -207,8 +207,8 @@ func (b *Backend) settle(ctx context.Context) {
 	}
 }
 
-// Close ends connections and goroutines; see driver.Backend. A node that missed the
-// end of a lease is told again for a moment.
+// Close ends connections and goroutines; see driver.Backend. For up to closeGrace
+// it tells nodes of ended leases that they missed.
 func (b *Backend) Close(ctx context.Context) error {
 	b.settle(ctx)
 	b.sending.Lock()
@@ -228,5 +228,5 @@ func (b *Backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// jitter spreads d over its second half.
+// jitter returns a random duration between d/2 and d.
 func jitter(d time.Duration) time.Duration { return d/2 + mathrand.N(d/2+1) }

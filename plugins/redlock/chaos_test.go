@@ -19,14 +19,14 @@ import (
 // grantsVar is how many grants TestNodesComeAndGo makes; default 3,000.
 const grantsVar = "LOCKBENCH_REDLOCK_GRANTS"
 
-// event is one operation of a history on one name.
+// event is one operation on one name, in a history.
 type event struct {
 	acquire bool
-	token   uint64 // of the grant, or of the lease that is released
+	token   uint64 // the token of the grant, or of the released lease
 }
 
-// lockModel is what a lock with tokens is: one holder, tokens that rise.
-// Refusals are left out: a majority may be out of reach at any time.
+// lockModel describes a lock with tokens: it has one holder at a time, and its tokens rise.
+// Refusals are left out, because a majority may be out of reach at any time.
 var lockModel = porcupine.Model{
 	Init: func() any { return holding{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -46,13 +46,13 @@ type holding struct {
 	token uint64
 }
 
-// history collects what happened to one name.
+// history collects the events of one name.
 type history struct {
 	mu     sync.Mutex
 	began  time.Time
 	events []porcupine.Operation
 	holder string
-	until  time.Time // when its lease is over
+	until  time.Time // when the holder's lease is over
 	token  uint64
 }
 
@@ -64,7 +64,7 @@ func (h *history) add(client int, e event, call, back time.Time) {
 	})
 }
 
-// granted checks the grant against the one before, at once.
+// granted checks a grant against the previous one, and records it.
 func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.holder, h.until, h.token = r.Owner, until, r.Token
 }
 
-// ending is called before the release is sent.
+// ending notes that r is about to be released. It is called before the release is sent.
 func (h *history) ending(r driver.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,9 +86,8 @@ func (h *history) ending(r driver.Request) {
 	}
 }
 
-// TestNodesComeAndGo makes grants from several hosts while nodes are stopped,
-// restarted without data and frozen, one at a time: no two leases overlap, and
-// tokens rise.
+// TestNodesComeAndGo makes grants from several hosts while nodes are stopped, restarted without
+// data and frozen, one at a time. No two leases may overlap, and tokens must rise.
 func TestNodesComeAndGo(t *testing.T) {
 	want, names, workers := int64(3000), 4, 8
 	if text := os.Getenv(grantsVar); text != "" {
@@ -155,7 +154,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// cycleOnce is one attempt and, when it was granted, one release.
+// cycleOnce makes one attempt and, if it was granted, one release. It reports whether it was
+// granted.
 func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Request) bool {
 	ctx := context.WithoutCancel(t.Context())
 	sent := time.Now()
@@ -173,7 +173,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	r.Token = token
 	until := sent.Add(r.TTL - r.TTL/100 - 2*time.Millisecond)
 	if got.After(until) {
-		return false // too late to be of use: nobody believes in it
+		return false // too late to be of use, so no owner believes in it
 	}
 	h.granted(t, r, until)
 	h.add(client, event{acquire: true, token: token}, sent, got)
@@ -182,7 +182,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	retry(t, func() error {
 		err := b.Release(ctx, r)
 		if errors.Is(err, driver.ErrNotHeld) {
-			return nil // the nodes that had it have lost it, or it has expired
+			return nil // the nodes have lost the lease, or it has expired
 		}
 		return err
 	})
@@ -190,7 +190,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	return true
 }
 
-// retry tries until it works, for as long as any lease could live.
+// retry calls f until it succeeds, for as long as any lease could live.
 func retry(t *testing.T, f func() error) {
 	for end := time.Now().Add(3 * time.Second); ; pause(t.Context(), 5*time.Millisecond) {
 		err := f()
@@ -211,7 +211,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// noError is must for goroutines of a test.
+// noError is like must, for goroutines of a test.
 func noError(t *testing.T, err error) {
 	if err != nil {
 		t.Error(err)

@@ -13,10 +13,10 @@ import (
 )
 
 // Check asks every node whether it would grant; see driver.Backend. Each node does
-// all that an acquire does, and changes nothing, because a node may answer
-// questions and refuse to write when its memory is full or it has become a replica.
-// A majority is enough, unless a node refuses this client or has unsafe settings.
-// Such a fault stays, and is an error wrapping driver.ErrDenied.
+// all that an acquire does, but changes nothing. Reading is not enough, because a
+// node may answer reads and refuse writes when its memory is full or it is now a
+// replica. A majority is enough, unless a node refuses this client or has unsafe
+// settings. Such a fault does not pass, so the error wraps driver.ErrDenied.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
@@ -38,8 +38,8 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// refusals names the nodes that refuse this client, by their votes or the
-// connection for wake-ups, and the unsafe nodes.
+// refusals describes the nodes that refuse this client, in their votes or for
+// the connection for wake-ups, and the unsafe nodes.
 func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	causes := make([]string, len(b.nodes))
 	var work sync.WaitGroup
@@ -51,7 +51,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 		err := votes[i].err
 		work.Go(func() {
 			if votes[i].yes() {
-				// Without wake-ups locks are granted later, and not wrongly.
+				// Without wake-ups a lock is granted later but still correctly.
 				_, err = n.store.Wakeups.Ready(ctx)
 			}
 			if errors.Is(err, driver.ErrDenied) {
@@ -63,7 +63,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	return slices.DeleteFunc(causes, func(s string) bool { return s == "" })
 }
 
-// connected waits until each node has been tried once.
+// connected waits until each node has been tried once, for at most one dial and one vote.
 func (b *Backend) connected(ctx context.Context) error {
 	for end := time.Now().Add(b.opts.DialTimeout + b.opts.NodeTimeout); time.Now().Before(end); {
 		moved := b.changed.Next()
@@ -81,8 +81,8 @@ func (b *Backend) connected(ctx context.Context) error {
 	return nil
 }
 
-// Properties returns what the backend claims, and what the newest connections
-// learned about the servers. Values that differ between servers are listed.
+// Properties returns what the backend claims, and what the newest connections have
+// learned about the servers. If servers differ in a value, it lists all values.
 func (b *Backend) Properties() driver.Properties {
 	p := b.opts.properties()
 	var durability, servers []string

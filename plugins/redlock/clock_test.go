@@ -19,7 +19,7 @@ func (c clock) shift(t testing.TB, by time.Duration) {
 	must(t, c.Shift(by))
 }
 
-// startShiftable starts nodes whose clocks can be moved.
+// startShiftable starts nodes whose clocks the test can move.
 func startShiftable(t *testing.T, count int) (servers.Nodes, []clock) {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,8 +51,8 @@ func TestClockOfANodeMoves(t *testing.T) {
 	}
 }
 
-// One node's clock is an hour ahead: tokens rise, and the others' do not
-// follow it.
+// The clock of one node is an hour ahead. Tokens rise, and tokens on the other
+// nodes do not follow that clock.
 func TestClockOfOneNodeAhead(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, nil)
@@ -83,9 +83,9 @@ func TestClockOfOneNodeAhead(t *testing.T) {
 	}
 }
 
-// The clocks of a majority jump between the two rounds of a grant, its keys
-// expire, and another owner is granted the lock: the first grant must fail,
-// although its round of writing the token reaches every node.
+// The clocks of a majority jump between the two rounds of a grant, so that its
+// keys expire, and another owner is granted the lock. The first grant must
+// fail, although the round that writes its token reaches every node.
 func TestClockJumpsBetweenRounds(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, nil)
@@ -96,7 +96,7 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 
 	first := b.acquire(lease("a", "first"))
 	for _, n := range b.nodes {
-		n.ahead.Store(0) // the guess will be too low, so that there is a second round
+		n.ahead.Store(0) // makes the guess too low, so that there is a second round
 	}
 	must(t, b.send(first.now))
 	eventually(t, "every node has voted", func() bool { return count(first.now.result(), is(missing)) == 0 })
@@ -106,7 +106,7 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	for _, c := range clocks[:3] {
 		c.shift(t, time.Hour)
 	}
-	for _, s := range nodes[3:] { // where the first one's keys live on
+	for _, s := range nodes[3:] { // where the first owner's keys live on
 		must(t, s.Freeze())
 	}
 	second := acquire(t, other, lease("a", "second"))
@@ -123,8 +123,8 @@ func TestClockJumpsBetweenRounds(t *testing.T) {
 	must(t, other.Renew(t.Context(), second))
 }
 
-// After a clock jump on the nodes that wrote the last token, one of them is
-// wiped and let in again while the other two are cut off.
+// The clocks of the nodes that wrote the last token have jumped. Then one of
+// these nodes is wiped and admitted again while the other two are cut off.
 func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
@@ -134,8 +134,8 @@ func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	cutOff(t, b, nodes[3:])
 	r := lease("a", "o1")
 	r.TTL = 2 * time.Second
-	// Better than two seconds, which is how long the quarantine lasts, is how the
-	// clocks must agree.
+	// The clocks must agree better than two seconds, which is how long the
+	// quarantine lasts.
 	clocks[0].shift(t, 1500*time.Millisecond)
 	clocks[1].shift(t, -1500*time.Millisecond)
 	r = acquire(t, b, r)

@@ -52,8 +52,8 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// checked checks a backend with cfg, and that the error comes in time, names
-// what it should, and shows no secret.
+// checked checks a backend with cfg. The error must come in time, contain the
+// texts in want, and show no secret.
 func checked(t *testing.T, cfg driver.Config, sentinel error, want ...string) {
 	t.Helper()
 	b := connect(t, cfg)
@@ -128,7 +128,7 @@ func TestInit(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, nil)
 	must(t, initialise(t.Context(), cfg))
-	must(t, initialise(t.Context(), cfg)) // again
+	must(t, initialise(t.Context(), cfg)) // a second time
 	must(t, nodes[0].Stop())
 	if err := initialise(t.Context(), cfg); !errors.Is(err, driver.ErrUnavailable) || !contains(err, nodes[0].Addr()) {
 		t.Errorf("with a node stopped: %v", err)
@@ -139,7 +139,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// A second init with another max_ttl would end every lease there is.
+// A second init with another max_ttl would end every lease, so it is refused.
 func TestInitWithAnotherTTL(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "o"))
@@ -150,8 +150,8 @@ func TestInitWithAnotherTTL(t *testing.T) {
 	must(t, b.Renew(t.Context(), r))
 }
 
-// An address that leads to a node which is known already is set aside, and
-// stops nobody.
+// An address that leads to an already known node is set aside, and makes no
+// request fail.
 func TestTwinIsSetAside(t *testing.T) {
 	nodes := start(t, 3, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))
@@ -182,7 +182,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Everything that a backend has started ends with it, whatever its nodes do.
+// Every goroutine that a backend has started ends with it, whatever its nodes do.
 func TestNoGoroutineLeft(t *testing.T) {
 	nodes := start(t, 5, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))
@@ -190,7 +190,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 	cfg, err := Spec.CheckConfig(configOf(nodes, nil))
 	must(t, err)
 	for i, harm := range []func(*servers.Server) error{nil, (*servers.Server).Freeze, (*servers.Server).Stop} {
-		// A name of its own: the turn of the waiter that gives up lasts on.
+		// Each round has its own name, because the turn of a waiter that gives up goes on.
 		name := fmt.Sprintf("a%d", i)
 		b, err := open(optionsOf(cfg, slog.New(slog.DiscardHandler)))
 		must(t, err)
@@ -208,12 +208,12 @@ func TestNoGoroutineLeft(t *testing.T) {
 		work.Wait()
 		began := time.Now()
 		must(t, b.Close(t.Context()))
-		// A question to the node's queue may be under way for request_timeout, 2 s.
+		// A request to the node's queue may be under way for request_timeout, 2 s.
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("close took %v", took)
 		}
-		// The client's own probe of a node that refuses connections sleeps for a
-		// second before it sees that it is closed.
+		// The client library's own probe of a node that refuses connections
+		// sleeps for a second before it notices that the client is closed.
 		for deadline := time.Now().Add(3 * time.Second); goleak.Find(before) != nil && time.Now().Before(deadline); {
 		}
 		goleak.VerifyNone(t, before)

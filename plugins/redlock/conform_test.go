@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// store is a set of nodes for one case.
+// store is a set of nodes for one test case.
 type store struct{ servers.Nodes }
 
 func newStore(t drivertest.T) store {
@@ -33,13 +33,13 @@ func newStore(t drivertest.T) store {
 	return s
 }
 
-// admit lets the nodes vote, as an operator would who knows that no host was at
-// work meanwhile: nothing can be held that they do not know of.
+// admit lets the nodes vote, as an operator may do who knows that no host was
+// at work in the meantime. Then the nodes know of every held lock.
 func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
-// leftovers are the keys that do not go away in two minutes. The control string
-// is one for all names of a node. Nodes that are not of the majority follow in
-// the background, so they get a moment.
+// leftovers returns the keys that will not expire within two minutes. The
+// control string, of which each node has one for all names, does not count.
+// Nodes outside the majority follow in the background, so they get a moment.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; {
@@ -72,7 +72,7 @@ func keysThatStay(t drivertest.T, n *servers.Server) []string {
 	return left
 }
 
-// cancels is how many random cancels the suite makes, 0 for its own default.
+// cancels returns how many random cancels the suite makes, or 0 for the suite's default.
 func cancels(t testing.TB) int {
 	text := os.Getenv("LOCKBENCH_REDLOCK_CANCELS")
 	if text == "" {
@@ -87,7 +87,7 @@ func (s store) config(prefix string) driver.Config {
 	return driver.Config{"address": s.Addr(), "prefix": prefix, "node_timeout": "100ms"}
 }
 
-// denied is the configuration of a user that the server does not know.
+// denied returns the configuration of a user that the server does not know.
 func (s store) denied() driver.Config {
 	cfg := s.config("case:")
 	cfg["username"], cfg["password"] = "nobody", "secret"

@@ -14,20 +14,20 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// connection carries the votes of one node. Only its node's goroutine uses it.
+// connection carries the votes of one node. Only the node's goroutine uses it.
 //
 // The server's run id was read over this same connection, and a restart breaks
-// the connection. So each vote over it belongs to that run.
+// the connection. So each vote over the connection comes from that run.
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
 	server redisnode.Server
-	marker string // what admits this run; "" without quarantine
+	marker string // the marker that admits this run; "" without quarantine
 	args   []any
 	looked time.Time // when the server's changeable settings were last read
 }
 
-// lookEvery is how often a silent node is asked, to notice soon that it is gone
+// lookEvery is how often an idle node is asked, to notice soon that it is gone
 // or has lost its data.
 const lookEvery = time.Second
 
@@ -37,7 +37,7 @@ func (c *connection) serve(ctx context.Context) error {
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
 	for {
-		// Yield first, so that callers about to ask get into the same script.
+		// Yield first, so that requests about to be made get into the same script.
 		runtime.Gosched()
 		if more, err := c.next(ctx); err != nil {
 			return err
@@ -83,8 +83,8 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 	return true, c.vote(ctx, batch)
 }
 
-// lookAgain reads again what may change without breaking a connection. A node
-// that has become a replica answers questions, but refuses votes.
+// lookAgain reads again the settings that may change without breaking a
+// connection. A node that has become a replica answers reads but refuses votes.
 func (c *connection) lookAgain(ctx context.Context) error {
 	c.looked = time.Now()
 	s, err := c.server.ReadAgain(c.soon(ctx), c.conn)
@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late adds to err, when a reply did not come, the setting that bounds it.
+// late adds to err, if it is a timeout, the name of the setting that bounds the reply.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err
@@ -108,7 +108,7 @@ func (c *connection) late(err error) error {
 		c.n.b.opts.NodeTimeout, c.n.addr, redisnode.Explain(err))
 }
 
-// pause is how long the node may stay silent.
+// pause returns how long the node may go without a request.
 func (c *connection) pause() time.Duration {
 	if q := &c.n.held; q.episode != "" {
 		return max(0, min(lookEvery, time.Until(q.next)))
@@ -116,7 +116,7 @@ func (c *connection) pause() time.Duration {
 	return lookEvery
 }
 
-// look only reads the node's clock, and whether a quarantine is over.
+// look reads the node's clock and checks whether a quarantine is over.
 func (c *connection) look(ctx context.Context) error {
 	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
 		return err
@@ -124,8 +124,8 @@ func (c *connection) look(ctx context.Context) error {
 	return c.late(c.checkQuarantine(c.soon(ctx)))
 }
 
-// vote has one script answer a batch, and delivers the votes. An error ends
-// the connection.
+// vote lets one script answer a batch, and delivers the votes. The caller ends
+// the connection after an error.
 func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	answers, admitted, err := c.ask(ctx, batch)
 	if err != nil {
@@ -179,8 +179,8 @@ func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers [
 	return answers, votes == 1, nil
 }
 
-// run sends the script that command and script name, and waits for the reply
-// as long as a node may take.
+// run sends the script by command (EVAL or EVALSHA) and script (its text or
+// digest), and waits for the reply for at most NodeTimeout.
 func (c *connection) run(ctx context.Context, command, script string, batch []*quorumRequest) (any, error) {
 	args := append(c.args[:0], command, script, len(batch)+1, markerKey)
 	for _, b := range batch {
@@ -201,12 +201,12 @@ func (c *connection) run(ctx context.Context, command, script string, batch []*q
 	return cmd.Val(), nil
 }
 
-// soon returns ctx with the deadline of a node that votes.
+// soon returns ctx with the deadline by which a node must answer.
 func (c *connection) soon(ctx context.Context) context.Context {
 	return deadline{ctx, time.Now().Add(c.n.b.opts.NodeTimeout)}
 }
 
-// deadline is a context with a deadline and without a timer. It only sets the
+// deadline is a context with a deadline but no timer. It serves only to set the
 // connection's read deadline.
 type deadline struct {
 	context.Context

@@ -12,7 +12,7 @@ import (
 )
 
 // cutOff freezes nodes and returns when b has left them out, so that nothing
-// of what b does next is on its way to them.
+// that b does next is on its way to them.
 func cutOff(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	for _, s := range nodes {
@@ -42,7 +42,7 @@ func voting(t testing.TB, b *Backend, nodes ...*servers.Server) {
 }
 
 // wiped restarts the third node without data, cuts off the first two, lets the
-// last two in again, and returns when the third votes.
+// last two vote again, and returns when the third node votes.
 func wiped(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	must(t, nodes[2].Stop())
@@ -56,7 +56,7 @@ func wiped(t testing.TB, b *Backend, nodes servers.Nodes) {
 	voting(t, b, nodes[2:]...)
 }
 
-// acquireSoon acquires as soon as a majority votes.
+// acquireSoon acquires the lock as soon as a majority votes.
 func acquireSoon(t testing.TB, b *Backend, name string) driver.Request {
 	t.Helper()
 	r := lease(name, "")
@@ -138,16 +138,16 @@ func TestThreeOfFiveStopped(t *testing.T) {
 	}
 }
 
-// A node that accepts and never answers costs at most its timeout, once.
+// A node that accepts connections but never answers costs at most its timeout, once.
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
-	// The refusal of a lock that two nodes hold for somebody else and of one
-	// that does not answer needs every vote.
+	// The first refusal needs every vote: another owner holds the lock on two
+	// nodes, and one node does not answer.
 	for _, s := range nodes[:2] {
 		must(t, plain(t, s).Set(ctx, "a", "somebody", 0).Err())
 	}
-	// A busy machine delays a call at times, but not in every try.
+	// A busy machine sometimes delays a call, but not in every try.
 	const tries = 5
 	for try := 1; ; try++ {
 		must(t, nodes[4].Freeze())
@@ -165,8 +165,8 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// waitsForNode asks for the lock "a" and then for others, with a node that does
-// not answer, and says what took too long.
+// waitsForNode asks for the lock "a" and then for other locks while one node
+// does not answer, and returns what took too long.
 func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	t.Helper()
 	const slack = 30 * time.Millisecond
@@ -198,12 +198,12 @@ func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	return ""
 }
 
-// What a node had yet to do for a lock when it stopped answering does not
-// outlive the lock there.
+// Requests for a lock that a node had yet to execute when it stopped answering
+// do not outlive the lock on that node.
 func TestLateRequests(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	must(t, nodes[0].Freeze())
-	r := acquire(t, b, lease("a", "o1")) // the frozen node has it in its buffers
+	r := acquire(t, b, lease("a", "o1")) // the request is in the frozen node's buffers
 	must(t, b.Release(t.Context(), r))
 	must(t, nodes[0].Resume())
 	voting(t, b, nodes[0])
@@ -212,7 +212,7 @@ func TestLateRequests(t *testing.T) {
 	eventually(t, "every node has the next lock", func() bool { return keyCount(t, nodes, "a") == 5 })
 }
 
-// Nodes that missed a grant get the lock with the renewals, and count then.
+// Nodes that missed a grant get the lock with the renewals, and then count.
 func TestRepair(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -238,9 +238,9 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// Nodes that refuse to write one after another have each kept a lease that was
-// released, until nobody got a majority. However a lease ends, a node that has
-// missed that is told again.
+// Nodes that refused to write, one after another, once kept a released lease
+// each, until no owner got a majority. However a lease ends, a node that has
+// missed its end is told again.
 func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	for how, end := range map[string]func(*Backend, driver.Request) error{
 		"release": func(b *Backend, r driver.Request) error { return b.Release(t.Context(), r) },
@@ -271,8 +271,8 @@ func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// Check is nil where a lock would be granted, and nowhere else: nodes that answer
-// questions may refuse to write.
+// Check returns nil only if a lock would be granted: nodes that answer reads may
+// refuse to write.
 func TestCheckTriesToWrite(t *testing.T) {
 	nodes := start(t, 3, nil)
 	ctx, cfg := t.Context(), configOf(nodes, nil)
@@ -310,8 +310,8 @@ func TestCheckTriesToWrite(t *testing.T) {
 	}
 }
 
-// A node that has missed a Break does not keep the lease for as long as its
-// holder renews it, although nobody tells it again but the holder.
+// A node that has missed a Break does not keep the lease for as long as the
+// holder renews it, although only the holder tells the node again.
 func TestMissedBreakIsNotProlonged(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -333,7 +333,7 @@ func TestMissedBreakIsNotProlonged(t *testing.T) {
 	eventually(t, "no node has the lease", func() bool { return keyCount(t, nodes, "a") == 0 })
 }
 
-// A minority that still has a lost lease does not make it live again.
+// A minority that still has a lost lease does not revive it.
 func TestRepairDoesNotResurrect(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -352,8 +352,8 @@ func TestRepairDoesNotResurrect(t *testing.T) {
 	gone(t, b.Renew(ctx, r))
 }
 
-// Restarted without its data, a node of the only majority that has the lock
-// would help to grant it again.
+// If a node of the only majority that has the lock is restarted without its
+// data, it would help to grant the lock again.
 func TestRestartWithoutData(t *testing.T) {
 	for _, quarantine := range []string{"on", "off"} {
 		t.Run("quarantine="+quarantine, func(t *testing.T) {
@@ -371,7 +371,7 @@ func TestRestartWithoutData(t *testing.T) {
 			other := connect(t, configOf(nodes, driver.Config{"quarantine": quarantine}))
 			if quarantine == "off" {
 				voting(t, other, nodes...)
-				acquire(t, other, lease("a", "o2")) // while o1 holds it for another seconds
+				acquire(t, other, lease("a", "o2")) // while o1 still holds it for seconds
 				must(t, b.Check(t.Context()))
 				return
 			}
@@ -392,7 +392,7 @@ func TestRestartWithoutData(t *testing.T) {
 	}
 }
 
-// The same with FLUSHALL, which breaks no connection.
+// FLUSHALL has the same effect as a restart without data, but breaks no connection.
 func TestFlush(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
 	cutOff(t, b, nodes[3:])
@@ -416,7 +416,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// One node of the last write quorum is wiped and let in again while the other
+// One node of the last write quorum is wiped and votes again while the other
 // two are cut off.
 func TestTokenAfterWipe(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
@@ -431,7 +431,7 @@ func TestTokenAfterWipe(t *testing.T) {
 	}
 }
 
-// A fresh cluster votes after max_ttl by itself.
+// A new set of nodes begins to vote by itself after max_ttl.
 func TestFreshCluster(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})

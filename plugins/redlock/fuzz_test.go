@@ -13,9 +13,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// FuzzConfig: whatever a configuration says, it is refused in words that do
-// not show a password, or names nodes of which no two are the same server, and
-// keeps the locks apart from the marker that all prefixes share.
+// FuzzConfig checks that any configuration is refused in words that show no
+// password, or names nodes of which no two are the same server. The keys of its
+// locks must differ from the marker that all prefixes share.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=redis://:hush-hush@a,b:1,[::1]\nprefix=~", "", "redlock")
 	f.Add("address=a,b,a\nmax_ttl=-1s\nnode_timeout=1h", "hush-hush", "x")
@@ -45,8 +45,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzNeedle: no error about a configuration shows a password, wherever in it
-// somebody wrote it.
+// FuzzNeedle checks that no error about a configuration shows a password,
+// wherever in it the password was written.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		_, _, err := configured(cfg)
@@ -78,8 +78,8 @@ func configured(cfg driver.Config) (redisnode.Keys, []redisnode.Address, error) 
 	return keys, nodes, err
 }
 
-// FuzzVotes: whatever nodes say of a lock, reading it ends, and nobody is named
-// as the holder whom less than a majority could have.
+// FuzzVotes checks that any answers of nodes about a lock can be read, and that an
+// owner that less than a majority could have granted is never named as the holder.
 func FuzzVotes(f *testing.F) {
 	f.Add("o 7 0:", "o 7 0:", "p 9 1:lv", int64(100), int64(-1), int64(-2), byte(0))
 	f.Add("o 0 0:", "foreign", "", int64(0), int64(1<<40), int64(-3), byte(0x3))

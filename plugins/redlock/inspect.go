@@ -21,7 +21,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return h, err
 }
 
-// inspect finds the holder of name. It waits for every node, because the one
+// inspect finds the holder of name. It waits for every node, because the node
 // with the queue may be the last to answer.
 func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	o := b.operation(verb, driver.Request{Name: name}, kindInspect, "")
@@ -36,11 +36,11 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the holder of name by the votes: the owner that a majority
-// shows, or would show if the nodes without a vote had it too.
+// holder returns the holder of name according to votes: the owner that a
+// majority shows, or would show if all nodes without a vote had it too.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
-		// A grant that has no token yet may come to nothing.
+		// A grant that has no token yet may still be undone.
 		return v.answer != seen || strings.HasPrefix(v.raw, v.holder(name).Owner+" 0 ")
 	})
 	most := mostVotes(holders(name, shown))
@@ -54,7 +54,7 @@ func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	return h
 }
 
-// holders groups what each node says about the holder of name, by owner.
+// holders returns what each vote says about the holder of name, grouped by owner.
 func holders(name string, votes []vote) map[string][]driver.Holder {
 	by := map[string][]driver.Holder{}
 	for _, v := range votes {
@@ -65,8 +65,8 @@ func holders(name string, votes []vote) map[string][]driver.Holder {
 	return by
 }
 
-// mostVotes returns the entries of the owner with most nodes, or nil when there
-// is none.
+// mostVotes returns the entries of the owner that most nodes name, or nil when
+// there is none.
 func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	for owner, hs := range by {
 		if len(hs) > len(most) || len(hs) == len(most) && owner < most[0].Owner {
@@ -76,7 +76,7 @@ func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	return most
 }
 
-// merge makes one holder from the entries of several nodes for one owner.
+// merge makes one holder from what several nodes say about one owner.
 func merge(hs []driver.Holder) (h driver.Holder) {
 	for i, o := range hs {
 		if i == 0 {
@@ -88,8 +88,8 @@ func merge(hs []driver.Holder) (h driver.Holder) {
 	return h
 }
 
-// agree is merge with the value that most nodes have, and the time for which a
-// majority of all nodes will have it.
+// agree is like merge, but with the value that most nodes have, and the time
+// for which a majority of all nodes will still have the lease.
 func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 	h := merge(hs)
 	seen := map[string]int{}
@@ -119,13 +119,12 @@ const observeEvery = 100 * time.Millisecond
 // Observe follows the holder of name; see driver.Observer. It asks all nodes
 // ten times a second, together with the host's other observers.
 //
-// Note: changes pushed by the nodes would have to be counted by majority too;
-// one node's push says only that something is going on.
+// Note: if nodes pushed changes, these would have to be counted by majority
+// too. One node's push says only that something may have changed.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }
 
-// look returns the holders of names.
 func (b *Backend) look(names []string) map[string]kit.Seen {
 	holders, ops := make([]driver.Holder, len(names)), make([]*operation, len(names))
 	for i, name := range names {
@@ -138,8 +137,8 @@ func (b *Backend) look(names []string) map[string]kit.Seen {
 	return seen
 }
 
-// List tells of each held lock; see driver.Admin. It scans the keys of every
-// node that votes, without blocking it, and then asks all about each name.
+// List calls emit for each held lock; see driver.Admin. It scans the keys of every
+// voting node, without blocking it, and then asks all nodes about each name.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	names, err := b.names(ctx, prefix)
 	if err != nil {
@@ -157,8 +156,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return nil
 }
 
-// names returns the lock names that a majority of nodes, scanned at the same
-// time, know between them. Every held lock is among them.
+// names returns every lock name that any node of a majority knows; they are
+// scanned at the same time. Every held lock is among them.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	names := map[string]struct{}{}
 	var mu sync.Mutex

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A lock is on every node while it is held, on none after, and on none when its
-// owner was withdrawn before.
+// A lock is on every node while it is held. It is on none after that, and on
+// none if its owner was withdrawn before.
 func TestLockIsOnEveryNode(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "one"))
@@ -18,7 +18,7 @@ func TestLockIsOnEveryNode(t *testing.T) {
 	must(t, b.Release(t.Context(), r))
 	eventually(t, "the lock is on no node", func() bool { return keyCount(t, nodes, "a") == 0 })
 	gone := lease("a", "gone")
-	must(t, b.Withdraw(t.Context(), gone.Name, gone.Owner)) // nothing there yet: the acquire may be on its way
+	must(t, b.Withdraw(t.Context(), gone.Name, gone.Owner)) // the acquire may be on its way
 	if _, err := b.TryAcquire(t.Context(), gone); !errors.Is(err, driver.ErrWithdrawn) {
 		t.Fatalf("acquire after the withdrawal: %v", err)
 	}
@@ -45,7 +45,7 @@ func TestTTLBounds(t *testing.T) {
 	}
 }
 
-// Two hosts guess tokens independently, and each other's guesses are wrong.
+// Two hosts guess tokens independently, and each makes the other's guesses too low.
 func TestTokensOfTwoHosts(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	other := connect(t, configOf(nodes, nil))
@@ -64,8 +64,8 @@ func TestTokensOfTwoHosts(t *testing.T) {
 	}
 }
 
-// A release with Keep ends a lease on no node, also where the grant's outcome
-// was unknown.
+// A release with Keep ends a lease on no node, even where the outcome of the
+// grant was unknown.
 func TestKeptWhereUncertain(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "o"))
@@ -77,7 +77,7 @@ func TestKeptWhereUncertain(t *testing.T) {
 	}
 	r.Keep = r.TTL / 2
 	must(t, b.Release(t.Context(), r))
-	_, err := b.Inspect(t.Context(), "a") // comes after it on every node
+	_, err := b.Inspect(t.Context(), "a") // reaches every node after the release
 	must(t, err)
 	if n := keyCount(t, nodes, "a"); n != 5 {
 		t.Errorf("the lock that is kept is on %d nodes", n)
@@ -104,7 +104,7 @@ func TestBatch(t *testing.T) {
 		}
 		ops[i].Kind, ops[i].Token = driver.OpRelease, r.Token
 	}
-	// In one call: a release, and an acquire of the same name after it.
+	// One call has a release and, after it, an acquire of the same name.
 	ops = append(ops, driver.Op{Kind: driver.OpAcquire, Request: lease("n0", "o2")})
 	for i, r := range b.Batch(t.Context(), ops) {
 		if r.Err != nil {

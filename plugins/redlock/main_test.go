@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// start starts nodes of the test's own; none of them votes yet.
+// start starts nodes for this test alone; none of them votes yet.
 func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 	t.Helper()
 	nodes, err := redisserver.StartNodes(t.Context(), count, opts)
@@ -32,8 +32,8 @@ func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 	return nodes
 }
 
-// config is that of a host. Nodes get more time than by default, because tests
-// share their machine; a shorter max_ttl than a minute needs the default.
+// configOf returns the configuration of a host. Nodes get more time than by default,
+// because tests share their machine. If a test sets max_ttl, the default stays.
 func configOf(nodes servers.Nodes, more driver.Config) driver.Config {
 	cfg := driver.Config{"address": nodes.Addr()}
 	if more["max_ttl"] == "" {
@@ -64,7 +64,7 @@ func connect(t testing.TB, cfg driver.Config) *Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// cluster is five nodes that vote, and a backend on them.
+// cluster returns five nodes that vote, and a backend on them.
 func cluster(t testing.TB, more driver.Config) (servers.Nodes, *Backend) {
 	t.Helper()
 	nodes := start(t, 5, nil)
@@ -75,7 +75,7 @@ func cluster(t testing.TB, more driver.Config) (servers.Nodes, *Backend) {
 	return nodes, b
 }
 
-// plain returns a client of its own, as another application has it.
+// plain returns a separate client, like that of another application.
 func plain(t testing.TB, s *servers.Server) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = c.Close() })
@@ -102,7 +102,7 @@ func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// keyCount is on how many of the nodes that answer the lock's key is there.
+// keyCount returns how many of the answering nodes have the lock's key.
 func keyCount(t testing.TB, nodes servers.Nodes, key string) int {
 	t.Helper()
 	count := 0

@@ -19,62 +19,61 @@ import (
 type state int8
 
 const (
-	starting state = iota // connecting; requests wait for node_timeout at most
+	starting state = iota // connecting; requests wait up to a few NodeTimeouts
 	up
-	down // requests are refused at once, while the node is tried in the background
+	down // requests are refused at once; run goes on trying to connect
 )
 
 // node is one of the masters. All votes go over one connection, one script
-// after the other, so that the requests of one grant reach it in their order:
-// a late SET cannot follow its DEL. What many callers ask while a script is
-// under way goes into the next one.
+// after the other, so that the requests of one grant reach the node in order: a
+// late SET cannot follow its DEL. Requests that come while a script is under
+// way go into the next one.
 //
-// Note: of a kit.Batcher only the queue fits. The goroutine that sends also
-// connects and looks at the server, so no lock guards the connection, and the
-// queue is emptied in one step with the node's state. A batcher would only
-// spare the channel more and would add a second goroutine.
+// Note: of a kit.Batcher only the queue fits here. The goroutine that sends
+// also connects and checks the server. So no lock guards the connection, and
+// one step both empties the queue and changes the node's state. A Batcher would
+// only replace the channel more, and would add a goroutine.
 type node struct {
 	b      *Backend
 	index  int
 	addr   string
 	client *goredis.Client
-	store  *redisnode.Node // its queues of waiters; on other connections
+	store  *redisnode.Node // its queues of waiters, over other connections
 	links  *redisnode.Links
 
 	// ahead is the node's clock minus Backend.clock at the last reply, in microseconds.
 	// It is too small by the reply's travel time, and 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is the same, too large by the request's travel time.
+	// maxAhead is the same difference, but too large by the request's travel time.
 	maxAhead atomic.Int64
 
-	// identity is the hash of the node's run id, the same on every host.
+	// identity is a hash of the node's run id, the same on every host.
 	identity atomic.Uint64
 
-	more chan struct{} // filled when queue has grown
+	more chan struct{} // signals that queue has grown
 
 	mu     sync.Mutex
 	state  state
 	cause  error       // why it is not up
-	late   *time.Timer // ends starting
+	late   *time.Timer // ends the state starting
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
-	// uncertain holds the owners whose grant may still be on its way over a
-	// broken connection.
+	// uncertain holds the owners whose grant may still arrive at the node over
+	// a broken connection.
 	uncertain kit.Recent[string, struct{}]
-	// retries are the requests by which the node must yet give up locks, oldest first.
+	// retries are the requests to give up a lock that the node has missed, oldest first.
 	retries []*quorumRequest
-	retried time.Time // when it was last told
-	asked   bool      // requests are on their way to it
-	// runID belongs to the server that the node is connected to; guarded by
-	// Backend.mu.
+	retried time.Time // when retries were last sent
+	asked   bool      // requests are on their way to the node
+	// runID is the run id of the connected server, guarded by Backend.mu.
 	runID string
 }
 
 // maxRetries bounds the retries kept for a node that does not come back.
 const maxRetries = 10_000
 
-// errConnecting is the reason of a missing vote before the first connection.
+// errConnecting is the cause of a missing vote before the first connection.
 var errConnecting = errors.New("not connected yet")
 
 func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
@@ -92,11 +91,11 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// firstConnect is how many vote timeouts the first requests wait for the first
+// firstConnect is how many vote timeouts requests wait for the first
 // connection, which takes several round trips.
 const firstConnect = 5
 
-// start lets requests wait for a connection that is being made.
+// start makes requests wait, up to timeout, for a connection that is being made.
 func (n *node) start(timeout time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,7 +103,7 @@ func (n *node) start(timeout time.Duration) {
 	n.late = time.AfterFunc(timeout, func() { n.leave(starting, errConnecting) })
 }
 
-// enter makes the node ready for requests.
+// enter makes the node ready for requests, which go to the server s.
 func (n *node) enter(s redisnode.Server) {
 	n.identity.Store(fnv1a(fnvStart, s.RunID))
 	n.mu.Lock()
@@ -116,8 +115,8 @@ func (n *node) enter(s redisnode.Server) {
 	n.b.log.Info("node votes or will soon", "node", n.addr)
 }
 
-// retry tells the node first of all what it must give up. It is called with mu
-// held.
+// retry queues the requests to give up locks before all others. It is called
+// with mu held.
 func (n *node) retry() {
 	waiting := n.queue.Drain()
 	for _, b := range n.retries {
@@ -129,8 +128,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave makes the node refuse requests because of cause, if it is in the state
-// from.
+// leave makes the node refuse requests with cause, if its state is from.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {
@@ -169,7 +167,7 @@ func (n *node) votes() bool {
 	return n.state == up && n.held.episode == "" && n.store.Refusal() == nil
 }
 
-// enqueue hands over requests, in their order. It does not block.
+// enqueue queues requests for the node, in their order. It does not block.
 func (n *node) enqueue(requests ...*quorumRequest) {
 	n.mu.Lock()
 	if n.state == down {
@@ -197,7 +195,7 @@ func (n *node) enqueue(requests ...*quorumRequest) {
 
 const (
 	// maxPerScript and maxBytes bound how long one script keeps a node from
-	// others.
+	// other work.
 	maxPerScript = 64
 	maxBytes     = 256 << 10
 )
@@ -214,8 +212,8 @@ func (n *node) take() []*quorumRequest {
 	return taken
 }
 
-// fail delivers a vote that the node did not cast, and remembers what the node
-// must be told later.
+// fail delivers v, which stands for a vote that the node did not cast, and
+// remembers what the node must be told later.
 func (n *node) fail(b *quorumRequest, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
@@ -228,8 +226,8 @@ func (n *node) fail(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// answered delivers a vote. A node that refuses to give something up is told
-// again.
+// answered delivers a vote. If the node refused to give up a lock, it is told
+// again later.
 func (n *node) answered(b *quorumRequest, v vote) {
 	if v.answer == unknown && b.givesUp() {
 		n.mu.Lock()
@@ -239,7 +237,7 @@ func (n *node) answered(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// retryLater is called with mu held.
+// retryLater adds b to retries. It is called with mu held.
 func (n *node) retryLater(b *quorumRequest) {
 	if len(n.retries) == maxRetries {
 		n.retries[0] = nil
@@ -248,8 +246,8 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.retryOf(b))
 }
 
-// hurry tells the node now what it missed, and reports whether there is, or may
-// be, anything to tell.
+// hurry makes the node send its retries now, and reports whether anything is,
+// or may be, left to send.
 func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -258,14 +256,14 @@ func (n *node) hurry() bool {
 	return len(n.retries) > 0 || n.asked || !n.queue.Empty()
 }
 
-// owed returns how many requests to give up a lock the node must still get.
+// owed returns how many requests to give up a lock the node has yet to get.
 func (n *node) owed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.retries)
 }
 
-// quarantine notes what is known of the node's quarantine.
+// quarantine notes and logs what is known of the node's quarantine.
 func (n *node) quarantine(q quarantine) {
 	n.mu.Lock()
 	was := n.held.episode
@@ -283,7 +281,7 @@ func (n *node) quarantine(q quarantine) {
 	n.b.changed.Up()
 }
 
-// refuse notes why the server must not grant; nil means that it may.
+// refuse notes why the server must not grant locks; nil means that it may.
 func (n *node) refuse(err error) {
 	was := n.store.Refusal()
 	n.store.Refuse(err)
@@ -313,7 +311,7 @@ func (n *node) describe() string {
 	return ""
 }
 
-// session is one connection, from its set-up to its end. It returns nil when
+// session runs one connection, from its set-up to its end. It returns nil when
 // the backend is closing.
 func (n *node) session(ctx context.Context) error {
 	began := time.Now()
@@ -324,7 +322,7 @@ func (n *node) session(ctx context.Context) error {
 		return err
 	}
 	if was := n.server.RunID; was != "" && was != s.RunID {
-		n.links.Leave(began) // the queues are on another server now
+		n.links.Leave(began) // the queues are now on another server
 	}
 	n.refuse(s.Evicts(n.addr))
 	c := &connection{n: n, conn: conn, server: s, marker: n.b.marker(s.RunID), looked: time.Now()}
@@ -335,7 +333,7 @@ func (n *node) session(ctx context.Context) error {
 	return c.serve(ctx)
 }
 
-// run keeps a connection to the node until ctx ends or the backend closes.
+// run keeps the node connected until ctx ends or the backend closes.
 func (n *node) run(ctx context.Context) {
 	var pause time.Duration
 	for {
@@ -352,8 +350,8 @@ func (n *node) run(ctx context.Context) {
 		if was == up {
 			pause = 0
 			if !timedOut(err) {
-				// The node closed the connection: one that is restarted or that
-				// ends idle connections is soon back.
+				// The node closed the connection. A node that was restarted, or
+				// that ends idle connections, is soon back.
 				n.start(n.b.opts.NodeTimeout)
 				continue
 			}

@@ -10,30 +10,30 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// operation is one call of a caller: a request, and further ones until its
-// result is known.
+// operation is one call of a caller: one request to the nodes, and further ones
+// until the call's result is known.
 type operation struct {
 	b    *Backend
 	verb string
 	r    driver.Request
 	sent time.Time
-	now  *quorumRequest // the last one that was made
-	// next is called when now is decided. It makes one more request, or reports
-	// that the result is known: err, and for a grant token.
+	now  *quorumRequest // the last request that was made
+	// next is called when now is decided. It either makes one more request, or
+	// reports that the result is known: err, and token for a grant.
 	next  func() (more bool)
 	over  bool
 	token uint64
 	err   error
 }
 
-// operation begins with a request of k; next is for the caller to set.
+// operation returns an operation whose first request has kind k; the caller sets next.
 func (b *Backend) operation(verb string, r driver.Request, k kind, rest string) *operation {
 	o := &operation{b: b, verb: verb, r: r, sent: time.Now()}
 	o.ask(k, rest)
 	return o
 }
 
-// ask makes the next request. It is decided with a majority.
+// ask makes the next request of the operation, which a majority decides.
 func (o *operation) ask(k kind, rest string) *quorumRequest {
 	o.now = &quorumRequest{
 		kind: k, key: o.b.keys.Lock(o.r.Name), owner: o.r.Owner,
@@ -42,7 +42,7 @@ func (o *operation) ask(k kind, rest string) *quorumRequest {
 	return o.now
 }
 
-// decided makes err the result after the first request.
+// decided ends the operation after its first request, with the result of err.
 func (o *operation) decided(err func() error) *operation {
 	o.next = func() bool {
 		o.err = err()
@@ -51,14 +51,14 @@ func (o *operation) decided(err func() error) *operation {
 	return o
 }
 
-// refuse makes err the result before anything is sent.
+// refuse ends the operation with err before anything is sent.
 func (o *operation) refuse(err error) *operation {
 	o.over, o.err = true, err
 	return o
 }
 
-// Batch does many operations, each node in as few scripts as possible; see
-// driver.Batcher.
+// Batch does many operations, with as few scripts for each node as possible;
+// see driver.Batcher.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	begun := make([]*operation, len(ops))
 	for i, op := range ops {
@@ -79,8 +79,8 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return b.do(ctx, begun...)
 }
 
-// do carries out operations, sending each step of all of them together, and
-// returns their results. When ctx ends it returns at once; sent requests go on.
+// do carries out operations, sends each step of all of them together, and returns their
+// results. When ctx ends, do returns at once, and requests already sent continue.
 func (b *Backend) do(ctx context.Context, ops ...*operation) []driver.Result {
 	requests := make([]*quorumRequest, 0, len(ops))
 	for {
@@ -124,7 +124,7 @@ func (o *operation) result() driver.Result {
 	return driver.Result{Token: o.token}
 }
 
-// dispatch sends requests unless it is too late already.
+// dispatch sends requests unless ctx has ended.
 func (b *Backend) dispatch(ctx context.Context, requests []*quorumRequest) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
@@ -146,7 +146,7 @@ func await(ctx context.Context, b *quorumRequest) error {
 	}
 }
 
-// verdict is the result of the votes on a held lease: nil with a majority.
+// verdict returns the result of the votes on a held lease: nil with a majority.
 func (o *operation) verdict() error {
 	votes := o.now.result()
 	switch {
@@ -162,13 +162,13 @@ func (o *operation) verdict() error {
 func (o *operation) lost(votes []vote) error {
 	h := merge(mostVotes(holders(o.r.Name, votes)))
 	if h.Owner == o.r.Owner && o.r.Owner != "" {
-		h = driver.Holder{} // the remains of that same lease
+		h = driver.Holder{} // these are the remains of the lost lease itself
 	}
 	return &driver.NotHeldError{Holder: h}
 }
 
-// late reports whether the votes came so late that too little is left of the
-// TTL. Package core counts its deadline in the same way.
+// late reports whether the votes came so late that too little of the TTL is
+// left. Package core counts its deadline in the same way.
 func (o *operation) late() bool {
 	drift := o.r.TTL/100 + 2*time.Millisecond
 	return time.Since(o.sent)+drift >= o.r.TTL
@@ -179,15 +179,15 @@ func (o *operation) tooLate() error {
 }
 
 // nothingLeft is a failure that has left nothing on any node: each node never
-// got the request, or has confirmed that it is undone. It wraps
-// driver.ErrNotSent, because both cases are the same to the caller.
+// got the request, or has confirmed that it was undone. It wraps
+// driver.ErrNotSent, because to the caller both are the same.
 type nothingLeft struct{ err error }
 
 func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }
 func (e *nothingLeft) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
 
-// unavailable explains votes that are no majority for or against: why too few
-// nodes voted, and what is wrong with each.
+// unavailable returns the error for votes that are no majority for or against.
+// It says why too few nodes voted, and what is wrong with each.
 func (b *Backend) unavailable(votes []vote) error {
 	voted, denied, fresh := 0, 0, false
 	var causes []string

@@ -16,13 +16,13 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// markerKey is a hash on every node. Data are lost by the node and not by a
-// prefix, so backends with different prefixes share it. No lock has this key:
-// names that start with "~" are encoded.
+// markerKey is a hash on every node. Backends with different prefixes share it,
+// because a loss of data concerns the whole node. No lock has this key: names
+// that start with "~" are encoded.
 const markerKey = "~redlock"
 
-// marker is the text that a node must have to vote: the admitted run, and its
-// bound of TTLs. "" asks for none.
+// marker returns the text that a node must have to vote: the admitted run and
+// MaxTTL. "" means that none is needed.
 func (b *Backend) marker(runID string) string {
 	if b.opts.Quarantine == "off" {
 		return ""
@@ -34,22 +34,22 @@ func markerOf(runID string, maxTTL time.Duration) string {
 	return fmt.Sprintf("%s %d", runID, maxTTL.Milliseconds())
 }
 
-// quarantine is what a host knows of one node's quarantine. It is counted by
-// episode, not by connection, because an episode that is still there was there
-// all the time.
+// quarantine is what a host knows of one node's quarantine. It counts time by
+// episode, not by connection: an episode seen twice lasted all the time
+// between.
 type quarantine struct {
 	episode string    // "" while the node votes
-	since   time.Time // when this host saw it first
+	since   time.Time // when this host first saw the episode
 	ends    time.Time // until when the node does not vote, at the latest
-	next    time.Time // when to ask again
+	next    time.Time // when to ask the node again
 }
 
-// clocksEvery is how often a node in quarantine is asked while the other nodes'
-// clocks are not known.
+// clocksEvery is how often a node in quarantine is asked while the clocks of
+// the other nodes are unknown.
 const clocksEvery = 100 * time.Millisecond
 
-// clocks returns the bounds of the other nodes' clocks, or nil when the nodes
-// that answer are no majority together with n.
+// clocks returns bounds of the other nodes' clocks, or nil when the answering
+// nodes, including n, are no majority.
 func (b *Backend) clocks(n *node) (earliest, latest any) {
 	var lowest, highest int64
 	known, clock := 1, b.clock()
@@ -72,15 +72,15 @@ func (b *Backend) clocks(n *node) (earliest, latest any) {
 	return clock + lowest, clock + highest
 }
 
-// admission is a question to lua/admit.lua.
+// admission has the arguments of lua/admit.lua.
 type admission struct {
 	marker, watched  string
 	lasts            time.Duration
-	earliest, latest any // of the other nodes' clocks; nil when not known
+	earliest, latest any // bounds of the other nodes' clocks; nil when not known
 }
 
-// send returns the node's marker, its episode, and how long that lasts by the
-// clocks, or -1 when they are not known.
+// send runs lua/admit.lua. It returns the node's marker, its episode, and how
+// long the episode still lasts by the clocks, or -1 when they are not known.
 func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode string, left time.Duration, err error) {
 	lasts := (a.lasts + a.lasts/100).Microseconds() // for clocks of different speed
 	args := []any{a.marker, a.watched, rand.Text(), lasts}
@@ -98,7 +98,7 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 	return f.Text(0), f.Text(1), time.Duration(f.Number(2)) * time.Microsecond, nil
 }
 
-// checkQuarantine looks at the node's quarantine, and ends it when its time is over.
+// checkQuarantine asks about the node's quarantine, which ends when its time is over.
 func (c *connection) checkQuarantine(ctx context.Context) error {
 	q, b := c.n.held, c.n.b
 	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
@@ -132,8 +132,8 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 }
 
 // initNodes is the command init, which lets every node vote at once. That is
-// safe only where no host holds a lock. So it refuses when some nodes vote and
-// others do not, because those have lost their data in a cluster in use.
+// safe only when no host holds a lock. So it refuses when only some nodes vote,
+// because the others have lost their data while the nodes were in use.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {
 		return fmt.Errorf("redlock: init: %w", err)
@@ -141,8 +141,8 @@ func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	return nil
 }
 
-// initCommand returns the command for the user to copy. Other settings, such as
-// passwords, have to be added as a file.
+// initCommand returns the command line that the user can copy. Other settings,
+// such as passwords, have to be added as a file.
 func (b *Backend) initCommand() string {
 	var addrs []string
 	for _, n := range b.nodes {
@@ -151,12 +151,12 @@ func (b *Backend) initCommand() string {
 	return "lockplugin-redlock init --address=" + strings.Join(addrs, ",")
 }
 
-// fresh is a node that is being set up.
+// fresh is a node that the command init sets up.
 type fresh struct {
 	addr   string
 	conn   *goredis.Conn
 	runID  string
-	marker string // that it should have
+	marker string // the marker that it should have
 	votes  bool
 }
 
@@ -211,7 +211,7 @@ func admitAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout 
 	return nil
 }
 
-// look reads what the node is and whether it votes.
+// look reads the node's server, and whether the node votes.
 func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	s, err := redisnode.ReadServer(ctx, f.conn)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// A fresh cluster votes after max_ttl, too, when no process lives that long,
-// and a node that stalls now and then is let in like any other.
+// New nodes begin to vote after max_ttl even if no process lives that long, and
+// a node that stalls now and then is admitted like any other.
 func TestQuarantineEndsForShortLives(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
@@ -38,8 +38,8 @@ func TestQuarantineEndsForShortLives(t *testing.T) {
 	}
 }
 
-// Connections to a node that end now and then, as they do when it stalls, do not
-// make its quarantine any longer.
+// If connections to a node end now and then, as they do when it stalls, its
+// quarantine does not get longer.
 func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
 	c := plain(t, nodes[0])
@@ -58,9 +58,9 @@ func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 	}
 }
 
-// One clock that jumps, as a machine's does that has just been started, ends no
-// quarantine: a process that has just come sees by the other clocks that it
-// has not lasted.
+// A single clock that jumps, as a machine's clock may after its start, ends no
+// quarantine. A new process sees by the other clocks that the quarantine has
+// not lasted long enough.
 func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	c := plain(t, nodes[0])
@@ -70,7 +70,7 @@ func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	})
 	since, err := c.HGet(t.Context(), markerKey, "since").Int64()
 	must(t, err)
-	// As if the node's clock had gone on by an hour.
+	// This looks as if the node's clock had advanced by an hour.
 	must(t, c.HSet(t.Context(), markerKey, "since", since-time.Hour.Microseconds()).Err())
 	late := connect(t, configOf(nodes, nil))
 	must(t, late.Check(t.Context()))
@@ -84,7 +84,7 @@ func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	voting(t, connect(t, configOf(nodes, nil)), nodes[0])
 }
 
-// Nodes that begin to evict grant nothing more, and leases are renewed.
+// Nodes that begin to evict grant nothing more, but renew held leases.
 func TestPolicyChangedOnNodes(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// kind is a request to a node; lua/vote.lua says what each does.
+// kind is the kind of a request to a node; lua/vote.lua and lua/slowpath.lua carry them out.
 type kind string
 
 const (
@@ -29,39 +29,39 @@ const (
 	kindOver     kind = "o"
 )
 
-// answer is what a vote says.
+// answer is the result that a vote reports.
 type answer int8
 
 const (
 	missing     answer = iota // no reply yet
-	done                      // it was done
-	freed                     // it was done, and somebody waits in that node's queue
-	pending                   // granted, but the token has to exceed floor
-	seen                      // the holder of the lock there, if any
+	done                      // the request was done
+	freed                     // the request was done, and that node's queue has a waiter
+	pending                   // the lock was granted, but its token has to exceed floor
+	seen                      // the vote has the lock's holder there, if any
 	heldBy                    // another owner holds the lock there
 	notHeld                   // the lease is not there
 	withdrawn                 // the owner is refused there
-	turn                      // free, but it is a waiter's turn
-	quarantined               // the node has lost data and does not count
-	unsent                    // the node never got the request, nor will
-	unknown                   // it may have got it
+	turn                      // the lock is free, but it is a waiter's turn
+	quarantined               // the node has lost data, and its vote does not count
+	unsent                    // the node never got the request and never will
+	unknown                   // the node may have got the request
 )
 
 // vote is one node's answer to one request.
 type vote struct {
 	answer  answer
-	floor   uint64 // of pending
+	floor   uint64 // only with pending
 	raw     string // value of the lock key, or the head of it
-	ms      int64  // as PTTL has them; with turn, until the turn is over
+	ms      int64  // a reply of PTTL; with turn, milliseconds until the turn ends
 	waiters int
-	queued  bool  // of heldBy: the owner has a place in that node's queue
+	queued  bool  // with heldBy: the owner has a place in that node's queue
 	err     error // why the answer is unsent or unknown
 }
 
 func (v vote) yes() bool { return v.answer == done || v.answer == freed || v.answer == pending }
 func (v vote) no() bool  { return v.answer == heldBy || v.answer == notHeld || v.answer == turn }
 
-// absent reports whether the node has not voted and never will.
+// absent reports whether the node has not voted on the request and never will.
 func (v vote) absent() bool {
 	return v.answer == unsent || v.answer == unknown || v.answer == quarantined
 }
@@ -83,18 +83,18 @@ type quorumRequest struct {
 	ms    int64
 	token uint64
 	rest  string
-	// grantee is the owner that the request may give the lock to.
+	// grantee is the owner to which the request may give the lock.
 	grantee string
 	// targets are the nodes that are asked; nil means all.
 	targets []bool
-	// quorum is how many votes for the request decide it, and it is also decided
-	// when too many are against it. With 0 every vote is waited for.
+	// quorum is how many votes for the request decide it. Too many votes against
+	// it decide it too. Zero means to wait for every vote.
 	quorum int
-	// queue is the node whose vote is needed for a grant, because it knows
-	// whose turn it is; -1 for none.
+	// queue is the node whose vote a grant needs, because that node knows whose
+	// turn it is; -1 for none.
 	queue int
 	// until is when a node that missed the request no longer needs it. kept is
-	// when a release that keeps the lock for a while is over.
+	// when a lock that a release with Keep keeps taken becomes free.
 	until, kept time.Time
 	// known is the queue node's vote when that node was asked first.
 	known *vote
@@ -109,13 +109,13 @@ type quorumRequest struct {
 	follow  func(node int, v vote)
 }
 
-// givesUp reports whether the request must reach the node some time, because it
-// would otherwise leave a lock without a holder.
+// givesUp reports whether the request must reach the node at some time.
+// Otherwise a lock without a holder would remain.
 func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease || b.kind == kindBreak
 }
 
-// text is the script's argument besides kind and milliseconds.
+// text returns the script's argument that follows kind and milliseconds.
 func (b *quorumRequest) text() string {
 	switch b.kind {
 	case kindInspect, kindWake:
@@ -137,8 +137,8 @@ func (b *quorumRequest) text() string {
 	return redisnode.LeaseID(b.owner, b.token) + b.rest
 }
 
-// hints are arguments of lua/vote.lua about batch: the lowest and the highest
-// token that acquires guess, and the last index of the other texts.
+// hints returns three arguments of lua/vote.lua about batch: the lowest and the highest
+// token that its acquires guess, and the last index of the other requests' texts.
 func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true
@@ -188,7 +188,7 @@ func (b *quorumRequest) open(n int) {
 
 func (b *quorumRequest) asks(node int) bool { return b.targets == nil || b.targets[node] }
 
-// deliver takes a node's vote. It is called once for each node that is asked.
+// deliver records a node's vote. It is called once for each node that is asked.
 func (b *quorumRequest) deliver(node int, v vote) {
 	b.mu.Lock()
 	b.votes[node] = v
@@ -227,25 +227,25 @@ func (b *quorumRequest) complete() bool {
 			refused++
 		}
 	}
-	most := len(b.votes) - b.quorum // votes that may be against it
+	most := len(b.votes) - b.quorum // how many votes against still allow a quorum
 	if no > most || refused > most {
 		return true
 	}
 	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {
 		return false
 	}
-	// Votes yet to come may spare the round that writes the token.
+	// If a quorum may still form, wait: it may make the round that writes the token unnecessary.
 	return yes >= b.quorum || yes+late >= b.quorum && yes+open < b.quorum
 }
 
-// result returns a copy of the votes as they are.
+// result returns a copy of the present votes.
 func (b *quorumRequest) result() []vote {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]vote(nil), b.votes...)
 }
 
-// each calls f for every vote, present or late. f must not block.
+// each calls f for every vote, those already delivered and later ones. f must not block.
 func (b *quorumRequest) each(f func(node int, v vote)) {
 	b.mu.Lock()
 	b.follow = f
@@ -258,7 +258,7 @@ func (b *quorumRequest) each(f func(node int, v vote)) {
 	}
 }
 
-// count is how many of votes satisfy f.
+// count returns how many of votes satisfy f.
 func count(votes []vote, f func(vote) bool) int {
 	n := 0
 	for _, v := range votes {

@@ -13,32 +13,32 @@ import (
 
 // Release ends a lease on a majority; see driver.Lock.
 //
-// A node that cannot be reached, or refuses to write, is told again until it
-// obeys, while this backend is open. Until then the lease stays there for the
-// rest of its TTL, on less than a majority. The last 10,000 such requests of
-// each node are remembered. If this backend is closed earlier, and the release
-// had no Keep, other hosts end the lease; see lookForOver.
+// A node that cannot be reached, or that refuses to write, is told again until it
+// obeys, as long as this backend is open. Until then the lease remains on such
+// nodes for the rest of its TTL, but on less than a majority. The last 10,000
+// such requests of each node are remembered. If this backend is closed earlier
+// and the release had no Keep, other hosts end the lease; see lookForOver.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.release(r))[0].Err
 }
 
 // Withdraw is confirmed once a majority refuses the owner. No majority can then
-// grant to it, whatever is still on its way to the rest. With fewer nodes the
-// error wraps driver.ErrUnavailable. See driver.Lock.
+// grant the lock to that owner, whatever is still on its way to the other nodes.
+// If fewer nodes confirm, the error wraps driver.ErrUnavailable. See driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, b.withdraw(driver.Request{Name: name, Owner: owner}))[0].Err
 }
 
-// release is one round that ends a lease. The next waiter is woken after a
-// majority is free.
+// release makes an operation of one round that ends a lease. The next waiter is
+// woken once a majority is free.
 func (b *Backend) release(r driver.Request) *operation {
 	o := b.operation("release", r, kindRelease, "")
-	// Rounded up, so that the lock is not free too early.
+	// ms is rounded up, so that the lock is not free too early.
 	o.now.ms, o.now.kept = kit.Millis(r.Keep), o.sent.Add(r.Keep)
 	return o.decided(o.ended)
 }
 
-// withdraw is one round, in which a missing lease is no error.
+// withdraw makes an operation of one round, in which a missing lease is no error.
 func (b *Backend) withdraw(r driver.Request) *operation {
 	b.leaveQueues(r.Owner)
 	o := b.operation("withdraw", r, kindWithdraw, "")
@@ -53,9 +53,9 @@ func (b *Backend) withdraw(r driver.Request) *operation {
 	})
 }
 
-// ended is the result of the votes on the end of a lease. It is nil when a
-// majority has confirmed that the lease is gone, or was not there, and it may
-// have been there until now.
+// ended returns the result of the votes on the end of a lease. It returns nil
+// if a majority has confirmed that the lease is gone or was not there, but no
+// majority says that it was lost before.
 func (o *operation) ended() error {
 	votes := o.now.result()
 	switch no := count(votes, vote.no); {
@@ -74,9 +74,9 @@ func (o *operation) ended() error {
 	return nil
 }
 
-// remember leaves a tombstone for the owner of a released lease, on the nodes
-// besides the one that missed the release. This process may end before it has
-// told that node again; see lookForOver.
+// remember leaves a tombstone for the owner of a released lease on all nodes
+// except the node missed. This process may end before that node has got the
+// release; see lookForOver.
 func (b *Backend) remember(x *quorumRequest, missed int) {
 	if b.nodes[missed].owed() > maxRemembered {
 		return
@@ -88,12 +88,12 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 	}
 }
 
-// maxRemembered bounds the tombstones that a host leaves while a node is away.
+// maxRemembered bounds the tombstones that a host leaves while one node is away.
 const maxRemembered = 1000
 
-// lookForOver ends released leases on nodes that missed the release. Such a
-// node has the lock for an owner with a tombstone elsewhere. With another node
-// out of reach it would deny everyone a majority for the rest of the TTL.
+// lookForOver ends released leases on nodes that missed the release. Such a node
+// still shows the lock as held by an owner that has a tombstone elsewhere. If another
+// node is out of reach too, no owner could get a majority for the rest of the TTL.
 func (b *Backend) lookForOver(name string, votes []vote) {
 	if !slices.ContainsFunc(votes, vote.absent) {
 		return
@@ -111,11 +111,11 @@ func (b *Backend) lookForOver(name string, votes []vote) {
 				}
 			}
 		})
-		_ = b.send(x) // it fails only after Close
+		_ = b.send(x) // send fails only after Close
 	}
 }
 
-// wakeAt wakes the first waiter in the queue of a node that has freed name.
+// wakeAt returns a function that wakes the first waiter in the queue of a node that has freed name.
 func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	return func(node int, v vote) {
 		if v.answer == freed {
@@ -125,22 +125,22 @@ func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	}
 }
 
-// tell has one node do something, without waiting for it.
+// tell sends x to one node, without waiting for the answer.
 func (b *Backend) tell(node int, x *quorumRequest) {
 	x.open(len(b.nodes))
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the request for a node that x did not reach. An ended owner
-// gets a tombstone, because its grant may arrive later. An owner that was only
-// refused may ask again, so the undo concerns that one attempt. A release with
-// Keep stays one, for the rest of the Keep.
+// retryOf returns the request for a node that x did not reach. An owner that has
+// released or withdrawn gets a tombstone, because its grant may arrive later. An
+// owner that was only refused may ask again, so its undo concerns only that one
+// attempt. A release with Keep then keeps the lock for the rest of the Keep.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
 	if y.until.IsZero() {
-		// By then both the lease and any late request for it are over.
+		// By then the lease and any late request for it are both over.
 		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
 	switch left := time.Until(x.kept); {
@@ -154,8 +154,8 @@ func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	return y
 }
 
-// Break ends a lease by its token; see driver.Admin. It needs a majority, and
-// nodes that miss it are told again.
+// Break ends the lease that has token; see driver.Admin. It needs a majority,
+// and nodes that miss it are told again.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")
 	return b.do(ctx, o.decided(o.ended))[0].Err

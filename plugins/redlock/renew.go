@@ -16,11 +16,11 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.renew(r))[0].Err
 }
 
-// renew is one round. Nodes that miss the lease do not count; once a majority
-// has renewed it they get it back, and count from the next round on.
+// renew makes an operation of one round. Nodes without the lease do not count. Once a
+// majority has renewed the lease, these nodes get it back, and count from the next round on.
 //
-// Note: repairing them first would make a majority out of a minority, and bring
-// back a lease that was lost, with its old token.
+// Note: repairing these nodes first would turn a minority into a majority, and
+// revive a lost lease with its old token.
 func (b *Backend) renew(r driver.Request) *operation {
 	o := b.operation("renew", r, kindRenew, "")
 	if err := b.checkTTL(r.TTL); err != nil {
@@ -43,8 +43,8 @@ func (b *Backend) renew(r driver.Request) *operation {
 	})
 }
 
-// giveUp ends a lost lease on the nodes that may still have it. They have
-// missed its end, and a renewal perhaps just reached them.
+// giveUp ends a lost lease on the nodes that may still have it. They missed its
+// end, and may just have renewed it.
 func (o *operation) giveUp() {
 	b, key, r := o.b, o.now.key, o.r
 	b.sending.Lock()
@@ -60,7 +60,7 @@ func (o *operation) giveUp() {
 	})
 }
 
-// repair brings the lease to the nodes that miss it, in the background.
+// repair copies the lease to the nodes that lack it, in the background.
 func (o *operation) repair() {
 	source := slices.IndexFunc(o.now.result(), vote.yes)
 	o.now.each(func(node int, v vote) {
@@ -71,8 +71,8 @@ func (o *operation) repair() {
 	})
 }
 
-// repairFrom copies the lease from one node to another, after a while. A release
-// sent meanwhile cancels the copy, which would arrive after it and stay.
+// repairFrom copies the lease from the node source to the node target, after a delay. A release
+// in the meantime cancels the copy, because the copy would arrive after the release and remain.
 func (o *operation) repairFrom(source, target int, after time.Duration) {
 	sent, r, b, key := o.sent, o.r, o.b, o.now.key
 	b.sending.Lock()

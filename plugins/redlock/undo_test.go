@@ -13,14 +13,14 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// lateUndo is a proxy before a node that passes everything on but for one
-// connection: from the first undo of an attempt on, what the client sends over
-// that waits, also when the client has closed it meanwhile.
+// lateUndo is a proxy before a node that passes on everything except on one
+// connection. From the first undo of an attempt on, it holds back what the
+// client sends over that connection, even after the client has closed it.
 type lateUndo struct {
 	to      string
 	once    sync.Once
-	arrives chan struct{} // closed to let what was held arrive
-	arrived chan struct{} // closed when the node has answered it
+	arrives chan struct{} // closed to pass on what was held back
+	arrived chan struct{} // closed when the node has answered that
 }
 
 // delayUndo returns a proxy before s, and its address.
@@ -42,15 +42,15 @@ func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	t.Cleanup(func() {
 		_ = listener.Close()
 		if t.Failed() {
-			return // what is held may never arrive
+			return // what is held back may never arrive
 		}
 		conns.Wait()
 	})
 	return p, listener.Addr().String()
 }
 
-// carry carries one connection until the client closes it, and what was held of
-// it until the node has answered that.
+// carry carries one connection until the client closes it. It carries held-back
+// data until the node has answered it.
 func (p *lateUndo) carry(client net.Conn) {
 	server, err := net.Dial("tcp", p.to)
 	if err != nil {
@@ -67,15 +67,15 @@ func (p *lateUndo) carry(client net.Conn) {
 	if held != nil {
 		<-p.arrives
 		_, _ = server.Write(held)
-		back.Wait() // it cannot pass on the answer
+		back.Wait() // the client is gone, so this cannot pass the answer on
 		close(p.arrived)
 	}
 	_ = server.Close()
 	back.Wait()
 }
 
-// forward passes on what the client sends until that closes the connection. On
-// the one that is to be held it returns what was sent from the undo on.
+// forward passes on what the client sends until the client closes the connection.
+// On the connection to be held back, it returns what was sent from the undo on.
 func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -94,8 +94,8 @@ func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 	}
 }
 
-// An undo that comes late, over a connection that its host gave up, finds the
-// next grant of the same owner, which has the barest majority, and leaves it.
+// A late undo, over a connection that its host gave up, meets the next grant of
+// the same owner, which has only just a majority, and must not delete it.
 func TestLateUndo(t *testing.T) {
 	ctx := t.Context()
 	nodes := start(t, 3, nil)
@@ -130,7 +130,7 @@ func TestLateUndo(t *testing.T) {
 	must(t, b.Renew(ctx, r))
 }
 
-// An undo takes what its own attempt may have left, and nothing else.
+// An undo deletes what its own attempt may have left, and nothing else.
 func TestUndoIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -155,7 +155,7 @@ func TestUndoIsOfItsAttempt(t *testing.T) {
 	}
 }
 
-// undo has the first node undo what begins with heads of the lock "a".
+// undo makes the first node undo the lock "a" if its value begins with one of heads.
 func undo(t testing.TB, b *Backend, heads string) vote {
 	t.Helper()
 	return one(t, b, &quorumRequest{kind: kindUndo, owner: "o-1", rest: heads})
@@ -171,8 +171,8 @@ func one(t testing.TB, b *Backend, x *quorumRequest) vote {
 	return x.result()[0]
 }
 
-// A token that is written late does not make another attempt's copy its own,
-// which the undo behind it would then take.
+// A token that is written late is not written into another attempt's copy.
+// Otherwise the undo that follows would delete that copy.
 func TestTokenIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -192,8 +192,8 @@ func TestTokenIsOfItsAttempt(t *testing.T) {
 	}
 }
 
-// A node that refuses to undo an attempt is told again: else nobody else gets it
-// for as long as the attempt's TTL.
+// A node that refuses to undo an attempt is told again. Otherwise no other owner
+// gets it for as long as the attempt's TTL.
 func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -228,8 +228,8 @@ func TestCloseTellsAgain(t *testing.T) {
 	}
 }
 
-// A release that a node has missed is made up for when the host that made it is
-// gone, and also when another node cannot be reached.
+// A release that a node has missed takes effect later even if the host that
+// made it is gone, and also if another node cannot be reached.
 func TestMissedReleaseOutlivesTheHost(t *testing.T) {
 	ctx, nodes := t.Context(), start(t, 3, nil)
 	cfg := configOf(nodes, nil)
@@ -257,8 +257,8 @@ func TestMissedReleaseOutlivesTheHost(t *testing.T) {
 	}
 }
 
-// Close waits for what a node has not been asked yet: that may be the end of a lease,
-// which it may miss.
+// Close waits for requests that are still queued for a node. One of them may be the
+// end of a lease, which the node might miss.
 func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	n := nodeAt(b, nodes[4])
@@ -271,8 +271,8 @@ func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 	}
 }
 
-// What a node has missed is not forgotten while the lease may stand there, and
-// not without a bound.
+// A request that a node has missed is remembered while the lease may still be
+// there, but there is a limit to how many are.
 func TestMissedReleaseIsRemembered(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "24h", "node_timeout": "500ms"})
 	r := acquire(t, b, lease("a", "o1"))

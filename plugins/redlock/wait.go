@@ -16,10 +16,10 @@ import (
 //
 // One node has the queue of a name, because queues on several nodes would hand
 // nodes to different waiters, and none would get a majority. It is the first
-// that votes, in an order given by name and nodes; see queueOf. Releases learn
-// from each node's vote whether it has a queue, so a host that queues at
-// another node is woken too. When the node goes away, its waiters are sent to
-// ask, and meet again at the next one.
+// voting node in an order given by name and nodes; see queueOf. Each node's
+// vote on a release says whether that node has a queue, so a waiter in another
+// node's queue is woken too. When the node goes away, its waiters ask again and
+// meet at the next node.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	return driver.Grant{}, b.wait(ctx, r, most)
 }
@@ -33,7 +33,7 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 		}
 		b.contention.note(r.Name)
 		turn, _, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
-		b.contention.note(r.Name) // Wait may have taken longer than a note is remembered
+		b.contention.note(r.Name) // Wait may have outlasted the last note
 		switch {
 		case err != nil:
 			return b.failed(ctx, r, err)
@@ -47,11 +47,11 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 }
 
 // queueOf returns the node where owner queues for name, or -1 when none votes.
-// It is the voting node whose hash together with name is the highest (Thaler
+// It is the voting node with the highest hash of its identity and name (Thaler
 // and Ravishankar, "Using name-based mappings to increase hit rates", 1998).
-// Run ids name the nodes, because hosts may list them in any order and under
-// different addresses. A node without the awaited lease is left out: the lock
-// is free there, and the lease's end wakes no waiter.
+// Run ids identify nodes, because hosts may list them in any order and under
+// different addresses. A node without the lease that owner waits for is left
+// out: there the lock is free, and the lease's end wakes no waiter.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -63,10 +63,10 @@ func (b *Backend) queueOf(name, owner string) int {
 	return queue
 }
 
-// fnvStart is where [fnv1a] begins.
+// fnvStart is the first hash to pass to [fnv1a].
 const fnvStart = 14695981039346656037
 
-// fnv1a continues the hash FNV-1a, which is the same on every host.
+// fnv1a adds text to an FNV-1a hash, which is the same on every host.
 func fnv1a(hash uint64, text string) uint64 {
 	for i := range len(text) {
 		hash = (hash ^ uint64(text[i])) * 1099511628211
@@ -90,14 +90,14 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, driver.ErrDenied):
-		// The other nodes go on without this one, so the caller should ask.
+		// The other nodes work without this one, so the caller should ask them.
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 	}
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
 }
 
-// leaveQueues forgets what this host knows of owner's place in a queue, and
-// reports whether it may have one.
+// leaveQueues forgets what this host knows of owner's places in queues, and
+// reports whether owner may have one.
 func (b *Backend) leaveQueues(owner string) bool {
 	if !b.contention.known.Load() {
 		return false
@@ -108,18 +108,18 @@ func (b *Backend) leaveQueues(owner string) bool {
 	return true
 }
 
-// contendedFor is the least time that a lock counts as contended after a waiter
-// was seen.
+// contendedFor is for how long, at least, a lock counts as contended after a
+// waiter was seen.
 const contendedFor = 2 * time.Second
 
 // contention remembers which locks have waiters, and which owners of this host
-// were told that it is their turn. It only decides the order in which nodes are
-// asked.
+// were told that it is their turn. Only the order in which nodes are asked
+// depends on it.
 type contention struct {
-	known atomic.Bool // spares locks without waiters the mutex
-	mu    sync.Mutex  // keeps known in step with names
+	known atomic.Bool // false: no lock has waiters, so the mutex is not needed
+	mu    sync.Mutex  // keeps known consistent with names
 	names kit.Recent[string, struct{}]
-	turns kit.Recent[string, struct{}] // owners
+	turns kit.Recent[string, struct{}] // owners whose turn it is
 	lacks kit.Recent[string, []bool]   // by owner, see noteRefusal
 }
 
@@ -136,14 +136,14 @@ func (c *contention) note(name string) {
 }
 
 // noteRefusal notes that a majority refused owner, and which nodes lack the
-// holder's lease. Those had granted the lock to owner when the holder asked,
-// and get the lease with its next renewal.
+// holder's lease. These nodes had granted the lock to owner when the holder
+// asked, and get the lease with the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)
 }
 
-// lacksLease reports whether node lacks the lease that refused owner.
+// lacksLease reports whether node lacks the lease because of which owner was refused.
 func (c *contention) lacksLease(owner string, node int) bool {
 	if !c.known.Load() {
 		return false
@@ -152,8 +152,8 @@ func (c *contention) lacksLease(owner string, node int) bool {
 	return ok && nodes[node]
 }
 
-// outOfTurn reports whether others wait for name, and it is not owner's turn. A turn
-// is good for one attempt.
+// outOfTurn reports whether others wait for name and it is not owner's turn. A turn
+// is valid for one attempt.
 func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false

@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// hosts are clients of their own connections.
+// hosts returns clients, each with its own connections.
 func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	t.Helper()
 	var cs []*core.Client
@@ -36,9 +36,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that all want one lock get it in turns, soon after each release: with a
-// second between two grants there would not be enough of them. Who was refused waits
-// for the slowest node, so a round in which one had no processor says nothing.
+// Hosts that compete for one lock get it in turns, soon after each release: with a
+// second between two grants there would not be enough grants. A refused owner waits
+// for the slowest node, so a round in which a node did not run proves nothing.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
@@ -63,8 +63,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// turns lets hosts want one lock until it was granted 120 times, and returns how
-// often to each, and how fair that is by Jain's index.
+// turns lets hosts compete for one lock until it was granted 120 times. It
+// returns how often each host got it, and how fair that is by Jain's index.
 func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 	counts = make([]int, len(cs))
 	const enough = 120
@@ -73,7 +73,7 @@ func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 	total := 0
 	var holding sync.Mutex
 	var last uint64
-	begun := map[int]bool{} // turns count once every host has had one
+	begun := map[int]bool{} // turns count once every host has had a turn
 	var work sync.WaitGroup
 	for i, c := range cs {
 		work.Go(func() {
@@ -123,9 +123,9 @@ func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 	return counts, sum * sum / squares / float64(len(counts))
 }
 
-// Hosts that list the nodes in another order, or reach them by other addresses,
-// queue at the same one: else each node keeps a lock for the first of its own
-// queue, and nobody gets a majority. Names are spread over the nodes.
+// Hosts that list the nodes in another order, or reach them by other addresses, queue
+// at the same node. Otherwise each node would keep the lock for the first waiter of
+// its own queue, and no owner would get a majority. Names are spread over the nodes.
 func TestHostsMeetAtOneQueue(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	var addrs []string
@@ -163,7 +163,7 @@ func TestHostsMeetAtOneQueue(t *testing.T) {
 	}
 }
 
-// The node with the queue dies while hosts wait: they meet at another one.
+// The node with the queue dies while hosts wait. They must meet at another node.
 func TestQueueMoves(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "holder"))
@@ -214,9 +214,9 @@ func TestQueueMoves(t *testing.T) {
 	work.Wait()
 }
 
-// The node with the queue lacks the lease, because it was taken there when the
-// holder asked: whoever waits does so at another node, where its end is seen. It gets
-// the lease before a renewal, but not one that was released meanwhile.
+// The node with the queue lacks the lease, because the lock was taken there when the
+// holder asked. Waiters must wait at another node, where the lease's end is seen. The node
+// gets the lease before a renewal, but not if the lease was released in the meantime.
 func TestQueueLacksTheLease(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	queue := plain(t, nodes[b.queueOf("a", "holder")])

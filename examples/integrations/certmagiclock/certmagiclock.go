@@ -1,5 +1,5 @@
-// Package certmagiclock lets the machines of a certmagic cluster take turns, over
-// any storage of certificates.
+// Package certmagiclock lets the machines of a certmagic cluster take turns, with
+// any storage for their certificates.
 package certmagiclock
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// Storage is a [certmagic.Storage] that replaces its locks. It is a
-// TryLocker and a LockLeaseRenewer too.
+// Storage is a [certmagic.Storage] that replaces the locks of another one. It
+// is also a TryLocker and a LockLeaseRenewer.
 //
-// certmagic has no place for a token, so a machine that was stopped past its
-// deadline may still write a certificate. certmagic expects this of its
-// lockers and tolerates it.
+// certmagic cannot pass on a token, so a machine that was stopped past its
+// deadline may still write a certificate. certmagic expects this of its lockers
+// and tolerates it.
 type Storage struct {
 	certmagic.Storage
 
@@ -28,7 +28,7 @@ type Storage struct {
 	opts   *core.LockOptions
 
 	mu   sync.Mutex
-	held map[string][]*core.Lease // by name; only the last lease of a name may be alive
+	held map[string][]*core.Lease // by name; only the last lease of a name may be valid
 }
 
 var (
@@ -71,10 +71,10 @@ func (s *Storage) lock(ctx context.Context, name string, take func(*core.Lock, c
 	return nil
 }
 
-// Unlock implements certmagic.Locker. A lost lease needs no release. Only
-// the name says which lease is meant. If a lease was lost here and the lock
-// granted here again, the first Unlock counts for the first lease, so that
-// no caller ends the other's.
+// Unlock implements certmagic.Locker. A lost lease needs no release. Only the
+// name says which lease is meant. If this process lost a lease and was granted
+// the lock again, the first Unlock counts for the first lease, so that no
+// caller ends another caller's lease.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	lease := s.pop(name)
 	if lease == nil {
@@ -99,8 +99,8 @@ func (s *Storage) pop(name string) *core.Lease {
 	return all[0]
 }
 
-// RenewLockLease implements certmagic.LockLeaseRenewer. The client renews the
-// lease by its own TTL, so RenewLockLease only reports whether it still lives.
+// RenewLockLease implements certmagic.LockLeaseRenewer. The client renews the lease by
+// itself, with its own TTL, so RenewLockLease only reports whether the lease is still valid.
 func (s *Storage) RenewLockLease(_ context.Context, name string, _ time.Duration) error {
 	var lease *core.Lease
 	s.mu.Lock()

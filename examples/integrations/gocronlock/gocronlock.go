@@ -1,9 +1,9 @@
-// Package gocronlock gives the schedulers of go-co-op/gocron/v2 on many machines
-// one run for each tick of a job, or one leader.
+// Package gocronlock is for the schedulers of go-co-op/gocron/v2 on many
+// machines: only one of them runs each tick of a job, or only one leads.
 //
 // The job's lock is renewed for as long as the job runs. So the TTL says how
-// soon a dead machine's lock is free, and not how long a job may take
-// (go-co-op/gocron-redis-lock#54, go-co-op/gocron#799).
+// soon a dead machine's lock is free, but does not limit how long a job may
+// take (go-co-op/gocron-redis-lock#54, go-co-op/gocron#799).
 package gocronlock
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/lockbench/lockbench/core/tick"
 )
 
-// Locker is a [gocron.Locker]. One of all schedulers that use the same
-// backend and prefix runs a job at each tick.
+// Locker is a [gocron.Locker]. Among all schedulers that use the same backend
+// and prefix, one runs a job at each tick.
 type Locker struct {
 	client   *core.Client
 	prefix   string
@@ -33,18 +33,18 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker returns a Locker whose locks are called prefix and the job's
-// name. Name jobs with gocron.WithName: the default is the name of a
-// function, which two jobs may share. gocron does not say which tick it runs,
-// so the Locker has the schedule of its jobs: tick.Every for a DurationJob, a
-// Schedule of robfig/cron for a CronJob. Use gocron.WithDistributedJobLocker
-// to give jobs of another schedule another Locker.
+// NewLocker returns a Locker whose locks are named prefix plus the job's name.
+// Name jobs with gocron.WithName: the default is the name of a function, which
+// two jobs may share. gocron does not say which tick it runs, so the Locker
+// must know the schedule of its jobs: tick.Every for a DurationJob, a Schedule
+// of robfig/cron for a CronJob. For jobs with another schedule, use another
+// Locker, by gocron.WithDistributedJobLocker.
 func NewLocker(client *core.Client, prefix string, schedule tick.Schedule, opts *tick.Options) *Locker {
 	return &Locker{client: client, prefix: prefix, schedule: schedule, opts: opts, held: map[string]*core.Lease{}}
 }
 
-// Lock implements gocron.Locker. It waits for the previous run until the
-// tick's Late is over.
+// Lock implements gocron.Locker. If the previous run has not ended, it waits
+// until the tick's Late is over.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	due, err := tick.New(l.client, l.prefix+job, l.schedule, l.opts)
 	if err != nil {
@@ -61,8 +61,8 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 }
 
 // Under returns a context for a job, which ends when the job's lock is lost,
-// and the token to write with. gocron has no way to pass these: its own
-// context lives on. Call Under first in the job's function, with that
+// and the token to write with. gocron has no way to pass these, and its own
+// context does not end. Call Under first in the job's function, with that
 // function's ctx, and call cancel at the end.
 func (l *Locker) Under(ctx context.Context, job string) (_ context.Context, token uint64, cancel context.CancelFunc, err error) {
 	l.mu.Lock()
@@ -92,11 +92,11 @@ func (h *held) Unlock(ctx context.Context) error {
 	return h.lease.Release(context.WithoutCancel(ctx))
 }
 
-// Elector is a [gocron.Elector]: one scheduler of all runs the jobs.
+// Elector is a [gocron.Elector]: only one of all schedulers runs the jobs.
 //
-// gocron asks it when a job is due. If the leadership is lost while a job
-// runs, the job runs on beside those of the next leader, unless it works
-// under the ctx of Under. A [Locker] for each job has no such gap.
+// gocron asks it when a job is due. If the leadership is lost while a job runs,
+// the job goes on beside those of the next leader, unless it uses the ctx of
+// Under. With a [Locker] for each job there is no such overlap.
 type Elector struct {
 	term  atomic.Pointer[core.Term]
 	ended chan struct{}
@@ -108,8 +108,8 @@ var _ gocron.Elector = (*Elector)(nil)
 // errFollower tells a scheduler that another one runs the job.
 var errFollower = errors.New("another scheduler leads")
 
-// NewElector campaigns until ctx ends, and then resigns. Call Wait for the
-// resignation, after the scheduler's Shutdown has waited for the jobs.
+// NewElector campaigns until ctx ends, and then resigns. Call Wait to wait for
+// the resignation, after the scheduler's Shutdown has waited for the jobs.
 func NewElector(ctx context.Context, election *core.Elector) *Elector {
 	e := &Elector{ended: make(chan struct{})}
 	go func() {
@@ -123,8 +123,8 @@ func NewElector(ctx context.Context, election *core.Elector) *Elector {
 	return e
 }
 
-// IsLeader implements gocron.Elector. It answers from memory: a leader whose
-// machine was stopped past its deadline does not lead, whatever the store says.
+// IsLeader implements gocron.Elector. It answers without asking the store. A leader whose
+// machine was stopped past its deadline is not the leader, whatever the store says.
 func (e *Elector) IsLeader(context.Context) error {
 	if term := e.term.Load(); term == nil || !term.Valid() {
 		return errFollower
@@ -132,7 +132,7 @@ func (e *Elector) IsLeader(context.Context) error {
 	return nil
 }
 
-// Under is [Locker.Under] for a job of the leader.
+// Under is like [Locker.Under], for a job of the leader.
 func (e *Elector) Under(ctx context.Context) (_ context.Context, token uint64, cancel context.CancelFunc, err error) {
 	term := e.term.Load()
 	if term == nil {
@@ -143,8 +143,8 @@ func (e *Elector) Under(ctx context.Context) (_ context.Context, token uint64, c
 	return ctx, term.Token(), func() { stop(); end(nil) }, nil
 }
 
-// Wait returns when the campaign has ended. Its error is the reason, unless
-// the ctx of the campaign ended.
+// Wait returns when the campaign has ended. It returns the reason as an error,
+// or nil if the ctx of the campaign has ended.
 func (e *Elector) Wait() error {
 	<-e.ended
 	if errors.Is(e.err, context.Canceled) || errors.Is(e.err, context.DeadlineExceeded) {

@@ -1,13 +1,13 @@
-// Package synclock is a lock of many machines behind [sync.Locker], for code
-// that accepts only a sync.Locker.
+// Package synclock is a distributed lock as a [sync.Locker], for code that
+// accepts only a sync.Locker.
 //
-// It is weaker than a lease, so core has no such type. Lock has no context,
-// so it waits for as long as the store is away. Lock returns no error, so it
+// It is weaker than a lease, so core has no such type. Lock has no context, so
+// it waits for as long as the store is away. Lock returns no error, so it
 // panics when waiting cannot help. The holder of a sync.Locker never asks
-// whether it still holds it. A lease that is lost (the machine slept, the
-// network broke) leaves the holder at work beside the next one, and no token
-// lets the resource tell their writes apart. The only remedy left is to end
-// the process, which is what Lost is for.
+// whether it still holds it. If the lease is lost (the machine slept, the
+// network broke), the holder goes on working at the same time as the next
+// holder, and no token lets the resource distinguish their writes. The only
+// remedy is to end the process, which is what lost is for.
 package synclock
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// Mutex is a [sync.Locker]. As a sync.Mutex it is not reentrant, and any goroutine
-// may unlock it.
+// Mutex is a [sync.Locker]. Like a sync.Mutex it is not reentrant, and any
+// goroutine may unlock it.
 type Mutex struct {
 	lock *core.Lock
 	lost func(error)
@@ -57,7 +57,7 @@ func (m *Mutex) Lock() {
 		case <-done:
 		case <-lease.Done():
 			select {
-			case <-done: // it is closed before the release
+			case <-done: // done is closed before the release
 			default:
 				m.lost(lease.Err())
 			}
@@ -65,8 +65,8 @@ func (m *Mutex) Lock() {
 	}()
 }
 
-// Unlock releases the lock, and panics when it is not locked. A release that the
-// store does not confirm goes on in the background until the TTL is over.
+// Unlock releases the lock, and panics if it is not locked. If the store does not
+// confirm the release, Unlock's client retries in the background until the TTL is over.
 func (m *Mutex) Unlock() {
 	m.mu.Lock()
 	lease, done := m.lease, m.done

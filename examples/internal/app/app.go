@@ -1,5 +1,5 @@
-// Package app is the common part of the examples: flags that choose a
-// backend, the instances of one process, and the metrics page.
+// Package app is what the examples have in common: flags that choose a backend,
+// the instances of one process, and the metrics page.
 package app
 
 import (
@@ -41,25 +41,24 @@ func (f *Flags) Add(fs *flag.FlagSet) {
 	fs.StringVar(&f.metrics, "metrics", "", "serve /metrics for Prometheus, /ready for a probe and /leader as JSON on this address, such as 127.0.0.1:9464")
 }
 
-// Instance is one participant. Instances in one process share nothing but
-// the store.
+// Instance is one participant. Instances in one process share only the store.
 type Instance struct {
-	Number int    // from 1
+	Number int    // counted from 1
 	Name   string // for people: the label
 	Client *core.Client
-	// Recorder makes the metrics of this process; nil without --metrics.
+	// Recorder records the metrics of this process; nil without --metrics.
 	Recorder *otel.Recorder
 	status   *status.Handler
 }
 
-// Follow shows on /leader the leader of e. It makes this process ready for
-// as long as it sees a leader, even while the store is too busy for a check.
-// It returns when ctx ends.
+// Follow shows the leader of e on /leader. It makes this process ready for as
+// long as it sees a leader, even if the store is too busy for a check. It
+// returns when ctx ends.
 func (i Instance) Follow(ctx context.Context, e *core.Elector) { i.status.Follow(ctx, i.Client, e) }
 
-// Main runs one instance function until it returns or a SIGINT or SIGTERM
-// ends its ctx. It then ends the process, with status 1 for an error other
-// than that of the ctx.
+// Main runs the function run for each instance until all return, or until
+// SIGINT or SIGTERM ends their ctx. It then ends the process, with status 1 for
+// an error other than that of the ctx.
 func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := f.Run(ctx, run)
@@ -70,9 +69,9 @@ func (f *Flags) Main(run func(ctx context.Context, i Instance) error) {
 	}
 }
 
-// Run opens a client for each instance, runs the instances at the same time,
-// and closes the clients, which releases their locks. The first error that
-// is not the error of ctx ends the other instances.
+// Run opens a client for each instance, runs all instances at the same time,
+// and closes the clients, which releases their locks. The first error other
+// than that of ctx ends the other instances.
 func (f *Flags) Run(ctx context.Context, run func(ctx context.Context, i Instance) error) error {
 	if f.instances < 1 {
 		return fmt.Errorf("--instances %d is not at least 1", f.instances)
@@ -133,8 +132,8 @@ func (f *Flags) name(n int) string {
 	return name
 }
 
-// opener returns a function that opens a backend for each instance: a
-// separate plugin, or a connection to the one store in memory.
+// opener returns a function that opens a backend for one instance: a separate
+// plugin, or a connection to the one store in memory.
 func (f *Flags) opener() (func(context.Context) (driver.Backend, error), error) {
 	cfg, err := f.configuration()
 	if err != nil {

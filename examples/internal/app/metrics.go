@@ -19,7 +19,7 @@ import (
 )
 
 // serveMetrics serves /metrics, /ready and /leader on address. It returns the
-// recorder for /metrics, nil when address is empty. stop ends the server.
+// recorder for /metrics, or nil if address is empty. stop ends the server.
 func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorder, stop func(), err error) {
 	if address == "" {
 		return nil, func() {}, nil
@@ -41,7 +41,7 @@ func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorde
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(listener) // it ends with stop
+		_ = server.Serve(listener) // it returns when stop is called
 	}()
 	return recorder, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -51,8 +51,8 @@ func serveMetrics(address string, state *status.Handler) (recorder *otel.Recorde
 	}, nil
 }
 
-// metricName names locks in metrics, so that an alarm can ask for an election
-// without a leader. The lock of a tick, job@TICK, counts as the lock of the job.
+// metricName returns the name of a lock in metrics, so that an alarm can ask for an
+// election without a leader. The lock of a tick, job@TICK, counts as the lock of the job.
 func metricName(lock string) string {
 	name, _, _ := strings.Cut(lock, "@")
 	return name

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// TestDashboardAsksForWhatThereIs checks that every metric and label in the queries of
-// the dashboard is on the metrics page of a process that has seen every kind of event.
+// TestDashboardAsksForWhatThereIs checks the queries of the dashboard. Every metric and
+// label in them must be on the metrics page of a process that has seen every kind of event.
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	recorder, handler, err := newMetrics()
 	if err != nil {
@@ -78,7 +78,7 @@ func TestDashboardAsksForWhatThereIs(t *testing.T) {
 }
 
 // TestAlarmsHaveSeriesFromTheStart checks that the metrics of the alarms in
-// docs/operations.md are on the page before anything is wrong.
+// docs/operations.md are on the page before anything has gone wrong.
 func TestAlarmsHaveSeriesFromTheStart(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package backendtest has what the tests of several backends need.
+// Package backendtest has helpers that the tests of several backends need.
 package backendtest
 
 import (
@@ -21,7 +21,7 @@ func Must(t drivertest.T, err error) {
 	}
 }
 
-// Eventually polls until ok, or until [Timeout] is over.
+// Eventually polls until ok returns true. It fails the test after [Timeout].
 func Eventually(t drivertest.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Timeout); !ok(); {
@@ -52,7 +52,7 @@ func Acquire(t drivertest.T, b driver.Lock, r driver.Request) driver.Request {
 	return r
 }
 
-// Held returns who holds the lock according to err, which must be a HeldError.
+// Held returns the holder that err names. It fails the test if err is not a HeldError.
 func Held(t drivertest.T, err error) driver.Holder {
 	t.Helper()
 	var e *driver.HeldError
@@ -62,7 +62,7 @@ func Held(t drivertest.T, err error) driver.Holder {
 	return e.Holder
 }
 
-// NotHeld returns who holds the lock according to err, which must be a
+// NotHeld returns the holder that err names. It fails the test if err is not a
 // NotHeldError.
 func NotHeld(t drivertest.T, err error) driver.Holder {
 	t.Helper()
@@ -85,5 +85,5 @@ func CloseAfter[B driver.Backend](t drivertest.T, b B) B {
 	return b
 }
 
-// Err is the error of a call whose other result does not matter.
+// Err returns the error of a call whose other result does not matter.
 func Err[T any](_ T, err error) error { return err }

@@ -8,12 +8,12 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// Far is a long round trip, for tests of distant stores.
+// Far is the long round trip time in tests of distant stores.
 const Far = 400 * time.Millisecond
 
-// FarWaiters has four owners wait for one lock through b, whose store is [Far] away. Each end of
-// a lease must grant it to the next by a wake-up that lets a renewal reach the store and return.
-// leaves time for a renewal to reach the store and back. sleep waits until that many wait.
+// FarWaiters lets four owners wait for one lock through b, whose store is [Far] away. Each end
+// of a lease must grant the lock to the next owner by a wake-up, early enough for a renewal to
+// reach the store and return. sleep waits until the given number of owners wait.
 func FarWaiters(t drivertest.T, b driver.Backend, name string, sleep func(waiters int)) {
 	t.Helper()
 	holder := Acquire(t, b, Request(name, "holder"))

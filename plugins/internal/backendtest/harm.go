@@ -13,12 +13,12 @@ import (
 )
 
 // HarmToAWaiter harms the host process of the first waiter, its plugin or both,
-// just before b releases. The second waiter must get the lock, after a first
-// span at most, and then the first one if it lives. LOCKBENCH_LONG=1 runs each
-// case a hundred times and allows that span and 100 ms.
+// just before b releases. The second waiter must get the lock within the first
+// span, and then the first waiter must, if it lives. With LOCKBENCH_LONG=1 each
+// case runs a hundred times, and the limit is the first span and 100 ms.
 func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 	long, span := os.Getenv("LOCKBENCH_LONG") == "1", b.Properties().FirstSpan
-	// The host may have killed its frozen plugin meanwhile.
+	// The host may have killed its frozen plugin by then, so the error is ignored.
 	goOn := func(pid int) { _ = syscall.Kill(pid, syscall.SIGCONT) }
 	for i, harm := range []struct {
 		what string
@@ -82,7 +82,7 @@ func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 			if heal != nil {
 				heal()
 			}
-			// A host that only believes it has the lease would fail to release it.
+			// If a host wrongly believes that it has the lease, its release fails.
 			releases := func(host drivertest.Host) func() bool {
 				return func() bool { return host.Release(t, name) == nil }
 			}

@@ -5,8 +5,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// NewProxy leads connections to one server or, in turn, to several, until the
-// test ends.
+// NewProxy returns a proxy that leads connections to the servers at the
+// addresses to, in turn, until the test ends.
 func NewProxy(t drivertest.T, to ...string) *inject.Proxy {
 	t.Helper()
 	p, err := inject.NewProxy(to[0])

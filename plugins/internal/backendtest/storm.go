@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// judge records which owner believes to hold the lock, and until when.
+// judge records which owner believes that it holds the lock, and until when.
 type judge struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -23,8 +23,8 @@ type judge struct {
 	pushed int
 }
 
-// begin notes that r holds the lock until the given time. It fails if another
-// owner believes so, or if the token of r is not above every earlier one.
+// begin notes that r's owner holds the lock until the given time. It fails the test if another
+// owner still believes that it holds the lock, or if r's token is not above every earlier one.
 func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -45,7 +45,7 @@ func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	}
 }
 
-// set notes that r holds the lock until another time, which is now before a release.
+// set changes until when r's owner believes that it holds the lock; before a release that is now.
 func (j *judge) set(r driver.Request, until time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,10 +54,10 @@ func (j *judge) set(r driver.Request, until time.Time) {
 	}
 }
 
-// Storm has 32 processes, each a backend from open, want one lock for a while.
-// They stop asking, or end at random moments without a release. No two may hold
-// it at a time, and tokens must rise. A holder that ends goes on believing in
-// its lease, as a host does that is cut off.
+// Storm lets 32 processes, each a backend from open, compete for one lock for a
+// while. They stop asking or end at random moments, without a release. No two may
+// hold the lock at a time, and tokens must rise. A holder whose process ends still
+// counts as believing in its lease, like a host that is cut off from the store.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,7 +100,7 @@ func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Durat
 	})
 }
 
-// stormCycle acquires, renews, works and releases; life may end each step.
+// stormCycle acquires, renews, works and releases; life may end during any step.
 func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Request) {
 	var until time.Time
 	pushed := false
@@ -130,7 +130,7 @@ func stormCycle(life context.Context, b driver.Backend, j *judge, r driver.Reque
 	_ = b.Release(life, r)
 }
 
-// closeNow ends a process that has not said good-bye.
+// closeNow closes a backend whose process has neither released nor withdrawn anything.
 func closeNow(t *testing.T, b driver.Backend) {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()

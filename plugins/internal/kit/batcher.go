@@ -7,34 +7,34 @@ import (
 	"sync/atomic"
 )
 
-// BatcherOptions say how a [Batcher] works.
+// BatcherOptions are the settings of a [Batcher].
 type BatcherOptions[T any] struct {
 	Limits[T]
-	// Senders is how many batches are under way at a time.
+	// Senders is the most batches that may be under way at a time.
 	Senders int
-	// Send sends a batch, which is not empty, and answers its operations. A slow
-	// Send may call handOn, from any goroutine but before it returns; another
-	// sender then takes its place. A second call does nothing.
+	// Send sends a batch, which is not empty, and answers its operations. If
+	// Send takes long, it may call handOn, from any goroutine but before it
+	// returns. Another sender then takes its place. A second call does nothing.
 	Send func(batch []T, handOn func())
 }
 
 // Batcher lets the operations of many callers share round trips to a store. Its
 // methods may be called from any number of goroutines.
 //
-// It has a few senders. An idle sender sends an operation at once and alone.
-// Operations that come while all senders are busy go out together, with the
-// first sender that is free. So batches grow with the load, and no operation
-// waits for others to come. A [Queue] says what goes into the next batch, and a
-// [Ticket] lets a caller give up its operation until it is sent.
+// It has a few senders. An idle sender sends an operation at once, and alone.
+// Operations that come while all senders are busy are sent together by the
+// first sender that becomes free. So batches grow with the load, and no
+// operation waits for others to come. A [Queue] selects what goes into the next
+// batch, and a [Ticket] lets a caller give up its operation until it is sent.
 type Batcher[T any] struct {
 	opts BatcherOptions[T]
 
 	mu      sync.Mutex
 	queue   Queue[T]
-	senders int             // those not replaced, at most BatcherOptions.Senders
+	senders int             // the senders not replaced, at most BatcherOptions.Senders
 	idle    []chan struct{} // wakes each idle sender
 	closed  bool
-	work    sync.WaitGroup // of the senders
+	work    sync.WaitGroup // counts the senders' goroutines
 }
 
 // NewBatcher returns a Batcher, whose goroutines are started as they are needed.
@@ -42,9 +42,9 @@ func NewBatcher[T any](o BatcherOptions[T]) *Batcher[T] {
 	return &Batcher[T]{opts: o, queue: NewQueue(o.Limits)}
 }
 
-// Add queues ops, in this order, and returns at once. After Close it does
-// nothing and returns false. Every added operation is sent, or dropped by
-// [Limits].Claim.
+// Add queues ops in this order and returns at once. After Close it does nothing
+// and returns false. Every queued operation is either sent or dropped because
+// [Limits].Claim returned false.
 func (b *Batcher[T]) Add(ops ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,8 +56,8 @@ func (b *Batcher[T]) Add(ops ...T) bool {
 	return true
 }
 
-// start wakes or starts one sender for each batch to send, as far as there are
-// senders. The caller holds mu.
+// start wakes or starts one sender for each batch that waits, but has no more
+// than Senders of them. The caller holds mu.
 func (b *Batcher[T]) start() {
 	for wanted := b.queue.batches(); wanted > 0; wanted-- {
 		last := len(b.idle) - 1
@@ -69,15 +69,15 @@ func (b *Batcher[T]) start() {
 			b.senders++
 			b.work.Go(b.send)
 		default:
-			return // busy senders look again when they are free
+			return // a busy sender takes the next batch when it is free
 		}
 	}
 }
 
-// send runs one sender.
+// send runs one sender until Close or until it is replaced.
 //
-// Note: a goroutine for each batch grows its stack each time, through a client
-// and the system call. That took an eighth of a plugin's processor time.
+// Note: a goroutine for each batch would grow its stack each time, through the
+// client and the system call. That took an eighth of a plugin's processor time.
 func (b *Batcher[T]) send() {
 	wake := make(chan struct{}, 1)
 	replaced := false // guarded by mu
@@ -91,7 +91,7 @@ func (b *Batcher[T]) send() {
 		}
 	}
 	for {
-		// Yield first, so that callers about to ask get into the same batch.
+		// Yield first, so that operations about to be added get into this batch.
 		runtime.Gosched()
 		batch, over := b.take(wake, &replaced)
 		switch {
@@ -105,9 +105,9 @@ func (b *Batcher[T]) send() {
 	}
 }
 
-// take returns the next batch, or nil when there is none and the sender must
-// wait for wake. It reports over to a sender that is replaced or that, after
-// Close, has nothing more to do.
+// take returns the next batch, or nil if there is none, and then the sender
+// must wait for wake. over reports that the sender was replaced or, after
+// Close, has nothing left to send.
 func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,7 @@ func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over b
 	return nil, false
 }
 
-// Close has Add refuse operations, and returns when all added ones are
+// Close makes Add refuse operations, and returns when all queued operations are
 // answered.
 func (b *Batcher[T]) Close() {
 	b.mu.Lock()
@@ -139,21 +139,21 @@ func (b *Batcher[T]) Close() {
 
 // Limits say what a batch may hold. A nil field does not limit it.
 type Limits[T any] struct {
-	// Count is how many operations share a batch, at least 1, asked anew for
-	// each.
+	// Count returns how many operations may share a batch, at least 1. It is
+	// called for each batch.
 	Count func() int
-	// Size is the room that op takes in a batch, and Room the room of one batch,
-	// asked anew for each. An operation larger than Room goes alone.
+	// Size returns the room that op takes in a batch, and Room the room of one batch. Room
+	// is called for each batch. An operation larger than Room gets a batch of its own.
 	Size func(op T) int
 	Room func() int
-	// Name returns the name of op's lock. No batch has a name twice. Operations
-	// may overtake one that does not fit, but not one of the same name. Without
-	// Name no operation overtakes another.
+	// Name returns the name of op's lock. No batch contains a name twice.
+	// Operations may overtake one that does not fit, but never one of the same
+	// name. Without Name no operation overtakes another.
 	Name func(op T) string
 	// Joins reports whether op may be in a batch that begins with first.
 	Joins func(first, op T) bool
-	// Claim is asked last, and reports whether op is to be sent. An operation that is
-	// not sent leaves the queue all the same. Claim must not call the Batcher.
+	// Claim is called last, and reports whether op is to be sent. Even an operation
+	// that is not sent leaves the queue. Claim must not call the Batcher.
 	Claim func(op T) bool
 }
 
@@ -190,26 +190,26 @@ func (q *Queue[T]) Add(ops ...T) { q.waiting = append(q.waiting, ops...) }
 // Empty reports whether no operation waits.
 func (q *Queue[T]) Empty() bool { return len(q.waiting) == 0 }
 
-// Drain removes and returns all operations, claimed or not.
+// Drain removes and returns all operations without claiming them.
 func (q *Queue[T]) Drain() []T {
 	all := q.waiting
 	q.waiting = nil
 	return all
 }
 
-// batches returns the least number of batches, by Count alone.
+// batches returns the least number of batches that the queue fills, judged by Count alone.
 func (q *Queue[T]) batches() int {
 	count := q.limits.Count()
 	return (len(q.waiting) + count - 1) / count
 }
 
-// Take removes and returns the operations of the next batch, nil when there
+// Take removes and returns the operations of the next batch, or nil if there
 // are none.
 func (q *Queue[T]) Take() (batch []T) {
 	l := &q.limits
 	count, room, named := l.Count(), l.Room(), l.Name != nil
 	var passed []T
-	names := map[string]bool{} // names in the batch, or passed over
+	names := map[string]bool{} // names of operations in the batch or passed over
 	at := 0
 	for ; at < len(q.waiting) && len(batch) < count; at++ {
 		op := q.waiting[at]
@@ -239,8 +239,8 @@ func (q *Queue[T]) Take() (batch []T) {
 }
 
 // Ticket is shared by the caller of an operation and its sender. The first of
-// the two to act decides whether the operation is sent. A Ticket is embedded in
-// the operation, and must not be copied.
+// the two to act decides whether the operation is sent. The operation embeds
+// its Ticket, which must not be copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}
@@ -259,36 +259,36 @@ func (t *Ticket) Open() { t.done = make(chan struct{}) }
 // wanted. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
-// Unclaim takes a Claim back, when nothing was sent or nothing was done.
+// Unclaim takes a Claim back after nothing was sent, or nothing was done.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
-// GiveUp reports whether it came before any Claim; then no Claim succeeds.
+// GiveUp gives up an unclaimed operation, and reports whether it did. No Claim then succeeds.
 func (t *Ticket) GiveUp() bool { return t.state.CompareAndSwap(queued, givenUp) }
 
 // GivenUp reports whether GiveUp was successful.
 func (t *Ticket) GivenUp() bool { return t.state.Load() == givenUp }
 
-// End ends Wait when the operation is answered. It is called once.
+// End says that the operation is answered, which ends Wait. It must be called once.
 func (t *Ticket) End() { close(t.done) }
 
-// Outcome is what Wait saw.
+// Outcome is what became of an operation until Wait returned.
 type Outcome int
 
 const (
-	// Answered: End was called.
+	// Answered means that End was called.
 	Answered Outcome = iota
-	// NotSent: the operation was given up, and never will be sent.
+	// NotSent means that the operation was given up and will never be sent.
 	NotSent
-	// Unknown: it was sent, and there is no answer yet.
+	// Unknown means that it was sent but not answered yet.
 	Unknown
 )
 
-// Wait waits for End, or until ctx ends. It then gives up the operation if it
-// can.
+// Wait waits for End, or until ctx ends. In the second case it gives up the
+// operation if it still can.
 func (t *Ticket) Wait(ctx context.Context) Outcome {
 	select {
 	case <-t.done:
-		return Answered // also when ctx has ended meanwhile
+		return Answered // even if ctx has ended too
 	default:
 	}
 	select {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// store answers a batch after a while, and notes what it got.
+// store answers a batch after takes, and records the batches that it got.
 type store struct {
 	mu      sync.Mutex
 	takes   time.Duration
 	batches []string
 	busy    int
-	most    int // of busy
+	most    int // the highest value of busy
 }
 
 func (s *store) send(batch []int, _ func()) {
@@ -40,8 +40,8 @@ func (s *store) got() []string {
 
 func count(n int) func() int { return func() int { return n } }
 
-// TestBatcher: who comes first is sent alone, those who come while every sender
-// is busy go together, and nobody waits for more.
+// TestBatcher checks that the first operation is sent alone, that operations added while
+// every sender is busy are sent together, and that no operation waits for more to come.
 func TestBatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -49,14 +49,14 @@ func TestBatcher(t *testing.T) {
 		defer b.Close()
 		for i := range 6 {
 			b.Add(i)
-			synctest.Wait() // it is sent if it can be
+			synctest.Wait() // it is sent if a sender is free
 		}
 		time.Sleep(1500 * time.Millisecond)
 		if got, want := s.got(), []string{"[0]", "[1]", "[2 3 4 5]"}; !slices.Equal(got, want) {
 			t.Errorf("batches %v, want %v", got, want)
 		}
 		time.Sleep(time.Hour)
-		b.Add(6) // by one of those that are still there
+		b.Add(6) // sent by a sender that is still there
 		synctest.Wait()
 		if got := s.got(); !slices.Contains(got, "[6]") {
 			t.Errorf("batches %v, want [6] among them", got)
@@ -64,8 +64,8 @@ func TestBatcher(t *testing.T) {
 	})
 }
 
-// TestBatcherWidth: what comes at once and is too much for one batch goes out
-// by several senders, but by no more than there are.
+// TestBatcherWidth checks that operations added at once that are too many for
+// one batch are sent by several senders, but by no more than there are.
 func TestBatcherWidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -83,8 +83,8 @@ func TestBatcherWidth(t *testing.T) {
 	})
 }
 
-// TestBatcherHandOn: a batch that takes long gives its place to another, once,
-// and the one after it is not sent by more senders than there are places.
+// TestBatcherHandOn checks that a long batch gives its place to another sender, once,
+// and that the next batches are not sent by more senders than there are places.
 func TestBatcherHandOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -116,8 +116,8 @@ func TestBatcherHandOn(t *testing.T) {
 	})
 }
 
-// TestBatcherClose: what was added is answered, what comes later is refused, and
-// no goroutine is left, which the bubble sees to.
+// TestBatcherClose checks that Close waits for the answers, that later operations
+// are refused, and that no goroutine is left; the synctest bubble checks the last.
 func TestBatcherClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -135,14 +135,14 @@ func TestBatcherClose(t *testing.T) {
 	})
 }
 
-// request is an operation whose callers may give it up.
+// request is an operation that its caller may give up.
 type request struct {
 	Ticket
 	answers int
 }
 
-// TestBatcherStorm: whatever gives up when, each request is answered exactly
-// once or never sent.
+// TestBatcherStorm checks that each request is answered exactly once or never
+// sent, whichever caller gives up when.
 func TestBatcherStorm(t *testing.T) {
 	b := NewBatcher(BatcherOptions[*request]{
 		Limits:  Limits[*request]{Count: count(7), Claim: (*request).Claim},

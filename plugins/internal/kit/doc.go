@@ -1,4 +1,4 @@
-// Package kit has what backends share and no store needs to be known for.
+// Package kit has code that backends share and that needs no knowledge of a store.
 //
 // # Where is what
 //

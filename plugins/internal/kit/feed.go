@@ -6,10 +6,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Feeds hand a backend's notices to its present watchers. The zero value has none. Its methods
-// may be called from any number of goroutines, and with locks held.
-// Note: calling emit from Announce needs no queue, but a plugin whose host does
-// not read would block every caller of Announce.
+// Feeds pass a backend's notices to its present watchers. The zero value has no watchers. Its
+// methods may be called from any number of goroutines, and with locks held. Note: an Announce
+// that called emit itself would need no queue, but a plugin whose host does not read would
+// then block every caller of Announce.
 type Feeds struct {
 	mu   sync.Mutex
 	open map[*Feed]struct{}
@@ -51,11 +51,11 @@ func (fs *Feeds) Announce(n driver.Notice) {
 	}
 }
 
-// More returns a channel that is filled when there are notices to take. Others
-// may fill it too, to have the watcher look.
+// More returns a channel that receives when there are notices to take. Other
+// goroutines may send to it too, to make the watcher look.
 func (f *Feed) More() chan struct{} { return f.more }
 
-// Take removes and returns what was announced.
+// Take removes and returns the notices announced so far.
 func (f *Feed) Take() []driver.Notice {
 	f.feeds.mu.Lock()
 	defer f.feeds.mu.Unlock()

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// Group is a context that lasts until a backend is closed, and the goroutines
+// Group is a context that lasts until a backend is closed, together with the goroutines
 // that end with it. Its methods may be called from any number of goroutines.
 type Group struct {
 	context.Context
 	end  context.CancelFunc
-	mu   sync.Mutex // no goroutine starts while the context ends
+	mu   sync.Mutex // keeps goroutines from starting while the context ends
 	work sync.WaitGroup
 }
 
-// NewGroup returns a Group that has begun.
+// NewGroup returns a Group whose context has not ended.
 func NewGroup() *Group {
 	l := &Group{}
 	l.Context, l.end = context.WithCancel(context.Background())
@@ -41,11 +41,11 @@ func (l *Group) End() bool {
 	return first
 }
 
-// Wait returns when all goroutines have; call it after End.
+// Wait waits until all goroutines have returned. Call it after End.
 func (l *Group) Wait() { l.work.Wait() }
 
-// Close ends l, waits for its goroutines, and calls last. When ctx ends before
-// that is done, it returns ctx.Err().
+// Close ends l, waits for its goroutines, and calls last. If ctx ends first,
+// Close returns ctx.Err() at once.
 func (l *Group) Close(ctx context.Context, last func()) error {
 	l.End()
 	done := make(chan struct{})

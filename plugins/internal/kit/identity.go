@@ -11,13 +11,13 @@ import (
 )
 
 // Identity tracks which server an address leads to. Several servers may stand
-// behind one name: by a balancer, two records, or a failover that cut no
-// connection. Two that serve at the same time would grant every lock twice. So
-// all connections of one backend lead to one server, and other servers are
+// behind one name: by a load balancer, two DNS records, or a failover that cut
+// no connection. Two that serve at the same time would grant every lock twice.
+// So all connections of one backend lead to one server, and other servers are
 // refused while that one serves.
 //
-// It sees the connections of one process. Two hosts, each with another server,
-// do not notice each other.
+// It sees only the connections of one process. Two hosts, each connected to
+// another server, do not notice each other.
 //
 // Its methods may be called from any goroutine.
 type Identity struct {
@@ -35,12 +35,12 @@ type Identity struct {
 // refusedFor is how long [Identity.Err] returns a refusal.
 const refusedFor = time.Minute
 
-// Admit decides about a new connection to server, a name that is unique and
-// changes with a restart. An unknown server, "", is admitted, and the first
-// server becomes the current one. For another server Admit calls serves, which
-// reports whether the current one still serves; it asks a connection that
-// exists and makes none. If so, the connection must be closed, and the error
-// wraps driver.ErrUnavailable and driver.ErrNotSent. If not, the new server
+// Admit decides about a new connection to server, a unique name that changes
+// with a restart. It admits an unknown server, "", and makes the first server
+// the current one. For another server it calls serves, which reports whether
+// the current server still serves, over an existing connection only. If it
+// does, the new connection must be closed, and the error wraps
+// driver.ErrUnavailable and driver.ErrNotSent. If it does not, the new server
 // becomes current. A connection to a server that is not [Identity.Current] must
 // not be used again.
 func (i *Identity) Admit(server string, serves func() bool) error {
@@ -71,15 +71,15 @@ func (i *Identity) Admit(server string, serves func() bool) error {
 	return i.refuse
 }
 
-// Current returns the server whose connections may be used, "" before the first.
+// Current returns the server whose connections may be used, or "" before the first.
 func (i *Identity) Current() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.server
 }
 
-// Err returns the last refusal that the current server made in the last minute,
-// for a backend's Check.
+// Err returns the last refusal by Admit if it is at most refusedFor old, else
+// nil. A backend's Check reports it.
 func (i *Identity) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

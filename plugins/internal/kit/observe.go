@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Follow calls emit with the holder that look finds, and after each change; see
-// driver.Observer. It looks again when the channel that look returns is filled or
-// closed, once in every, and when the holder's TTL runs out. With every 0 the
-// channel alone counts. It ends with ctx or an error of look.
+// Follow calls emit with the holder that look finds, and again after each change;
+// see driver.Observer. It calls look again when the channel that look returns is
+// filled or closed, at the interval every, and when the holder's TTL runs out. If
+// every is 0, it waits only for the channel. It returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -24,8 +24,8 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 		if err != nil {
 			return err
 		}
-		// A replica that became the master, or nodes that were out of reach, may
-		// still show an older holder.
+		// A replica that has become the master, or nodes that were out of reach,
+		// may still show an older holder.
 		past := h.Token != 0 && h.Token < highest
 		if !past && (first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value)) {
 			emit(h)
@@ -40,7 +40,7 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 	}
 }
 
-// after returns a channel that fires when to look at h again, unless told before.
+// after returns a channel that fires when h must be looked at again even without a change.
 func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	switch {
 	case every == 0:
@@ -51,11 +51,11 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	return time.After(every)
 }
 
-// Poller follows locks for a backend that is not told of changes. It asks about all
-// of them once in Every, so that a hundred locks cost the store what one costs.
+// Poller follows locks for a backend that is not told of changes. It asks about all locks
+// together, at the interval Every, so that many locks need no more requests than one.
 type Poller struct {
 	Every time.Duration
-	// Look returns what it sees of each of names. A name left out is not held.
+	// Look returns the holders of names. A name that it leaves out is not held.
 	Look func(names []string) map[string]Seen
 	// Go runs f in a goroutine, or returns false when the backend is closed.
 	Go func(f func()) bool
@@ -65,24 +65,24 @@ type Poller struct {
 	last time.Time // when the last round began
 }
 
-// Seen is the holder of a lock, or why it cannot be seen.
+// Seen is the holder of a lock, or the error that hides the holder.
 type Seen struct {
 	Holder driver.Holder
 	Err    error
 }
 
-// round is one question to the store about several locks.
+// round is one call of Look for several locks.
 type round struct {
-	names map[string]struct{} // guarded by the Poller's mutex until it begins
+	names map[string]struct{} // guarded by the Poller's mutex until the round begins
 	done  chan struct{}
 	seen  map[string]Seen
 }
 
 // Follow calls emit with the holder of name, and after each change; see
-// driver.Observer. It ends with ctx or an error of Look.
+// driver.Observer. It returns when ctx ends or Look fails.
 func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holder)) error {
 	again := make(chan struct{})
-	close(again) // the next round is paced by itself
+	close(again) // ask itself pauses between rounds
 	return Follow(ctx, 0, func() (driver.Holder, <-chan struct{}, error) {
 		r := p.join(name)
 		select {
@@ -95,7 +95,7 @@ func (p *Poller) Follow(ctx context.Context, name string, emit func(driver.Holde
 	}, emit)
 }
 
-// join has the next round ask about name.
+// join adds name to the next round, which it begins if necessary.
 func (p *Poller) join(name string) *round {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestPollerAsksOnceForAll has a hundred follow locks, some of them the same.
+// TestPollerAsksOnceForAll lets a hundred observers follow locks, some of them the same lock.
 func TestPollerAsksOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // guards what follows
+		var mu sync.Mutex // guards the variables below
 		looks := 0
 		token := uint64(1)
 		seen := map[string][]uint64{}

@@ -25,7 +25,7 @@ func specs() []driver.Spec {
 	return []driver.Spec{redis.Spec, redlock.Spec, mysql.Spec, postgres.Spec, etcd.Spec, memory.Spec}
 }
 
-// TestPage: docs/configuration.md lists the keys that the backends have.
+// TestPage checks that docs/configuration.md lists the keys that the backends have.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// table has the keys that several backends have first, then those of each.
+// table returns the page's table: first keys of several backends, then those of each.
 func table() string {
 	type row struct{ backends, defaults []string }
 	rows := map[string]*row{}
@@ -63,7 +63,7 @@ func table() string {
 				names = append(names, k.Name)
 			}
 			if docs[k.Name] != k.Doc {
-				docs[k.Name] = "" // each says its own
+				docs[k.Name] = "" // each backend has its own text
 			}
 			r.backends = append(r.backends, s.Name)
 			r.defaults = append(r.defaults, standard(k))
@@ -78,7 +78,7 @@ func table() string {
 				continue
 			}
 			of := strings.Join(r.backends, ", ")
-			if len(r.backends) == len(specs())-1 { // memory has no keys
+			if len(r.backends) == len(specs())-1 { // all, because memory has no keys
 				of = "all"
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, of, defaults(r.backends, r.defaults), describe(name, docs[name]))
@@ -87,7 +87,7 @@ func table() string {
 	return b.String() + "\n"
 }
 
-// standard is a default as the table shows it.
+// standard returns a key's default as the table shows it.
 func standard(k driver.Key) string {
 	switch {
 	case k.Required:
@@ -98,7 +98,7 @@ func standard(k driver.Key) string {
 	return "`" + k.Default + "`"
 }
 
-// defaults are those of a key, each with the backends that have it.
+// defaults returns the defaults of a key, each with the backends that have it.
 func defaults(backends, of []string) string {
 	if len(slices.Compact(slices.Clone(of))) == 1 {
 		return of[0]
@@ -122,7 +122,7 @@ func defaults(backends, of []string) string {
 	return strings.Join(each, "; ")
 }
 
-// describe is a key's documentation, or that of each backend.
+// describe returns a key's documentation, or that of each backend if they differ.
 func describe(name, doc string) string {
 	if doc != "" {
 		return strings.ReplaceAll(doc, "|", `\|`)
@@ -143,8 +143,8 @@ func describe(name, doc string) string {
 	return strings.ReplaceAll(strings.Join(each, "<br>"), "|", `\|`)
 }
 
-// TestSharedKeys: a key of one name has one type on every backend, and no
-// password is shown by one of them.
+// TestSharedKeys checks that a key has the same type on every backend, and that
+// no backend shows a password.
 func TestSharedKeys(t *testing.T) {
 	first := map[string]driver.Key{}
 	for _, s := range specs() {
@@ -160,7 +160,7 @@ func TestSharedKeys(t *testing.T) {
 				first[k.Name] = k
 				continue
 			}
-			oneOrMany := k.Name == "address" // a data source name has commas of its own
+			oneOrMany := k.Name == "address" // a data source name may contain commas
 			if f.Type != k.Type && !oneOrMany {
 				t.Errorf("%s of %s is a %s, elsewhere a %s", k.Name, s.Name, k.Type, f.Type)
 			}

@@ -35,7 +35,7 @@ func TestQueue(t *testing.T) {
 		what    string
 		limits  Limits[asked]
 		waiting string
-		batches []string // of names
+		batches []string // the names in each batch
 	}{
 		{"all at once", Limits[asked]{}, "a/1/x b/1/x a/1/x", []string{"a b a"}},
 		{"a count", Limits[asked]{Count: two}, "a/1/x b/1/x c/1/x d/1/x e/1/x", []string{"a b", "c d", "e"}},
@@ -75,7 +75,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestQueueRoomChanges: a server that was met, or met again, may take more.
+// TestQueueRoomChanges checks that the room of a batch may grow, as after a reconnection.
 func TestQueueRoomChanges(t *testing.T) {
 	room := 2
 	q := NewQueue(Limits[int]{Size: func(n int) int { return n }, Room: func() int { return room }})

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Recent remembers the latest entries, and forgets the others by itself. It
-// keeps entries that were put within Age and are among the last Limit, and some
-// older ones: up to twice as old, or twice as many. The zero value forgets
-// nothing. Its methods may be called from any number of goroutines.
+// Recent remembers the latest entries and forgets the others by itself. It keeps
+// the entries that were put within Age and are among the last Limit. It also
+// keeps some older ones: up to twice as old, or twice as many. The zero value
+// forgets nothing. Its methods may be called from any number of goroutines.
 //
-// Two maps take turns, so that expired entries need no search.
+// It rotates two maps, so that it never has to search for expired entries.
 type Recent[K comparable, V any] struct {
-	Age   time.Duration // 0 sets no limit of age
-	Limit int           // 0 sets no limit of number
+	Age   time.Duration // 0 means no limit of age
+	Limit int           // 0 means no limit of number
 
 	mu            sync.Mutex
 	recent, older map[K]V
@@ -63,7 +63,7 @@ func (m *Recent[K, V]) Take(k K) bool {
 	return newer || older
 }
 
-// Len returns the number of entries. A key put again may count twice.
+// Len returns the number of entries. A key that was put twice may count twice.
 func (m *Recent[K, V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *Recent[K, V]) Len() int {
 	return len(m.recent) + len(m.older)
 }
 
-// turn makes the recent map the older one when it is time. The caller holds mu.
+// turn makes recent the older map when it has reached Age or Limit. The caller holds mu.
 func (m *Recent[K, V]) turn() {
 	var age time.Duration
 	if m.Age > 0 {

@@ -34,15 +34,15 @@ import (
 
 const (
 	rounds = 2
-	// held is how many leases there are, and shelfLife how long a client's
-	// certificate outlives the one before.
+	// held is the number of leases, and shelfLife is for how long a client's
+	// certificate outlives the previous one.
 	held      = 20
 	leaseTTL  = 6 * time.Second
 	shelfLife = 7 * time.Second
 	timeout   = 30 * time.Second
 )
 
-// files are what is rotated. The client and the servers read the same ones.
+// files are the files that are rotated. The client and the servers read the same files.
 type files struct {
 	t           *testing.T
 	dir         string
@@ -65,8 +65,8 @@ func newFiles(t *testing.T) *files {
 
 func (f *files) path(name string) string { return filepath.Join(f.dir, name) }
 
-// write writes what counts from this round on: another authority,
-// certificates by it, another password.
+// write writes the files that are valid from this round on: another authority,
+// certificates issued by it, and another password.
 func (f *files) write(round int) {
 	a := f.authorities[round]
 	f.password = fmt.Sprint("secret-", round, "-of-the-test")
@@ -82,7 +82,7 @@ func (f *files) client(round int, expires time.Time) {
 	f.authorities[round].Issue(f.t, f.dir, "client", expires)
 }
 
-// config is how a client uses the files.
+// config returns the configuration of a client that uses the files.
 func (f *files) config(address string) driver.Config {
 	return driver.Config{
 		"address": address, "tls_ca_file": f.path("ca.pem"), "tls_cert_file": f.path("client.pem"), "tls_key_file": f.path("client.key"),
@@ -90,15 +90,15 @@ func (f *files) config(address string) driver.Config {
 	}
 }
 
-// store is a server that wants certificates by the authority of the moment.
+// store is a server that accepts only certificates of the current authority.
 type store struct {
 	spec   driver.Spec
 	config driver.Config
 	paths  []*path
-	rotate func() // has the servers take what the files say
+	rotate func() // makes the servers read the files again
 }
 
-// stores start a server each.
+// stores has a function for each kind of server, which starts one.
 var stores = map[string]func(*testing.T, *files) store{
 	"redis": func(t *testing.T, f *files) store {
 		p, rotate := secureRedis(t, f)
@@ -186,8 +186,8 @@ func securePostgres(t *testing.T, f *files) store {
 	}}
 }
 
-// etcdWithCertificates is a server that knows all authorities: it reads them
-// once. Its own certificate it reads for each connection.
+// etcdWithCertificates starts a server that knows all authorities, because it
+// reads them only once. It reads its own certificate for each connection.
 func etcdWithCertificates(t *testing.T, f *files) store {
 	p, _ := secureEtcd(t, f, f.path("all.pem"))
 	cfg := f.config(p.Addr())
@@ -228,7 +228,7 @@ func secureEtcd(t *testing.T, f *files, clients string) (*path, func(user, passw
 	}
 }
 
-// path is the way to a server.
+// path is a proxy before a server.
 type path struct {
 	*inject.Proxy
 	server string
@@ -241,30 +241,30 @@ func through(t *testing.T, server string) *path {
 	return &path{p, server}
 }
 
-// cut breaks all connections.
+// cut breaks all connections through the path.
 func (p *path) cut(t *testing.T) {
 	t.Helper()
 	must(t, p.Retarget("127.0.0.1:1"))
 	must(t, p.Retarget(p.server))
 }
 
-// TestRotation: certificates, authorities and passwords change under held
-// leases, and the certificates of before have expired when the connections
-// break. None of the leases is lost.
+// TestRotation changes certificates, authorities and passwords while leases are
+// held. The previous certificates have expired when the connections break. No
+// lease may be lost.
 func TestRotation(t *testing.T) {
 	for name, start := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFiles(t)
 			s := start(t, f)
-			f.client(0, time.Now().Add(shelfLife)) // the servers took their time
+			f.client(0, time.Now().Add(shelfLife)) // starting the servers took some time
 			leases := hold(t, s)
 			for round := 1; round <= rounds; round++ {
 				old := f.expires
 				f.write(round)
 				f.client(round, old.Add(shelfLife))
 				s.rotate()
-				time.Sleep(time.Until(old.Add(time.Second))) // the clocks of certificates count whole seconds
+				time.Sleep(time.Until(old.Add(time.Second))) // certificates expire at whole seconds
 				for _, p := range s.paths {
 					p.cut(t)
 				}
@@ -274,7 +274,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// hold takes the leases.
+// hold acquires the leases.
 func hold(t *testing.T, s store) []*core.Lease {
 	full, err := s.spec.CheckConfig(s.config)
 	must(t, err)
@@ -300,7 +300,7 @@ func hold(t *testing.T, s store) []*core.Lease {
 	return leases
 }
 
-// renewed waits until every lease was renewed after a moment, by its deadline.
+// renewed waits until every lease has been renewed, so that its deadline is after the given one.
 func (f *files) renewed(leases []*core.Lease, deadline time.Time) {
 	f.t.Helper()
 	for i, l := range leases {

@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestTLSKeys: on every backend any key about TLS turns it on, one that says
-// no TLS beside one that needs it is refused, naming both, and so are two
-// passwords.
+// TestTLSKeys checks that on every backend any key about TLS turns TLS on. A
+// key that says no TLS together with one that needs it is refused with both
+// names, and so are two passwords.
 func TestTLSKeys(t *testing.T) {
 	f := newFiles(t)
 	ca, cert, key, password := f.path("ca.pem"), f.path("client.pem"), f.path("client.key"), f.path("password")
@@ -34,7 +34,7 @@ func TestTLSKeys(t *testing.T) {
 		}
 		for _, tc := range []struct {
 			cfg  driver.Config
-			says []string // nil when it opens
+			says []string // nil when the backend opens
 		}{
 			{driver.Config{"tls_enabled": "true"}, nil},
 			{driver.Config{"tls_enabled": "false"}, nil},

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// others are what may listen where a backend looks for its store.
+// others are servers that may listen at the address where a backend expects its store.
 var others = map[string]func(net.Conn){
 	"silent":       func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
 	"ends at once": func(net.Conn) {},
@@ -28,9 +28,9 @@ var others = map[string]func(net.Conn){
 	"answers in TLS": func(c net.Conn) { _, _ = c.Read(make([]byte, 64)); _, _ = c.Write([]byte{0x15, 3, 1, 0, 2, 2, 10}) },
 }
 
-// TestNoStoreAnswers: whatever listens where a backend looks for its store, Check
-// says within the time for a connection that no such server answers and what to look
-// at, and that nothing was executed.
+// TestNoStoreAnswers checks what Check reports if some other server, or none,
+// listens at the store's address. Within the time for a connection it must say that
+// no such server answers, what to check, and that nothing was executed.
 func TestNoStoreAnswers(t *testing.T) {
 	servers := map[string]string{"redis": "Redis server", "redlock": "Redis server", "mysql": "MySQL server", "postgres": "PostgreSQL server", "etcd": "etcd member"}
 	f := newFiles(t)
@@ -52,7 +52,7 @@ func TestNoStoreAnswers(t *testing.T) {
 	}
 }
 
-// unanswered has a backend meet what is no store for it.
+// unanswered checks that a backend reports a server that is not its store.
 func unanswered(t *testing.T, s driver.Spec, cfg driver.Config, says string) {
 	t.Helper()
 	full, err := s.CheckConfig(cfg)
@@ -72,13 +72,13 @@ func unanswered(t *testing.T, s driver.Spec, cfg driver.Config, says string) {
 	}
 }
 
-// TestRefusedCertificates: a server that refuses the client's certificate, or
-// misses one, is told from one that speaks something else, with the key to
-// look at.
+// TestRefusedCertificates checks a server that refuses the client's
+// certificate, or requires one. The error must distinguish it from a server
+// that speaks another protocol, and name the key to look at.
 func TestRefusedCertificates(t *testing.T) {
 	for name, start := range stores {
 		if name == "etcd with users" {
-			continue // asks for no certificate
+			continue // it requires no certificate
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +108,7 @@ func TestRefusedCertificates(t *testing.T) {
 	}
 }
 
-// address is how a backend is told to look at addr; redlock needs three.
+// address returns a backend's address key for a server at addr; redlock needs three.
 func address(backend, addr string) string {
 	switch backend {
 	case "mysql":
@@ -122,7 +122,7 @@ func address(backend, addr string) string {
 	return addr
 }
 
-// listener serves each connection.
+// listener returns the address of a listener that calls serve for each connection.
 func listener(t *testing.T, serve func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)

@@ -6,12 +6,12 @@ import "sync"
 func Wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // the reader has yet to take the signal before this one
+	default: // the reader has not taken the last signal yet
 	}
 }
 
-// Broadcast wakes all that wait for its next change. Its methods may be called
-// from any number of goroutines.
+// Broadcast wakes all goroutines that wait for its next change. Its methods may
+// be called from any number of goroutines.
 type Broadcast struct {
 	mu   sync.Mutex
 	next chan struct{} // nil while no caller waits

@@ -6,7 +6,7 @@ import (
 
 func TestBroadcast(t *testing.T) {
 	var b Broadcast
-	b.Up() // nobody waits
+	b.Up() // no goroutine waits
 	first, second := b.Next(), b.Next()
 	select {
 	case <-first:

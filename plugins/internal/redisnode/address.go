@@ -25,8 +25,8 @@ type Address struct {
 
 // ParseAddress reads "host", "host:port", "redis://user:password@host:port/db",
 // the same with rediss for TLS, or "unix:///path?db=1". Its errors wrap
-// driver.ErrConfig and show no part of the text, because any part of an
-// unreadable address may be a password.
+// driver.ErrConfig and show no part of text, because any part of an unreadable
+// address may be a password.
 func ParseAddress(text string, defaultPort int) (Address, error) {
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "@") {
@@ -40,7 +40,7 @@ func ParseAddress(text string, defaultPort int) (Address, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		// The error quotes the URL.
+		// err is dropped because it quotes the URL.
 		return Address{}, fmt.Errorf("%w: address: the URL cannot be read: its port is not a number, or its password has %%, @, : or / in it that must be written as %%25, %%40, %%3A or %%2F",
 			driver.ErrConfig)
 	}
@@ -77,9 +77,9 @@ func fromURL(u *url.URL, defaultPort int) (a Address, err error) {
 
 var errHostPort = errors.New("it is not host:port")
 
-// isHost reports whether host is a name or an IP address. Text with other signs
-// in it may be a setting that was taken for an address, and the error of the
-// dial would show it.
+// isHost reports whether host can be a name or an IP address. Text with other
+// characters may be a setting (such as a password) in the wrong place, and a
+// failed dial's error would show it.
 func isHost(host string) bool {
 	return host != "" && !strings.ContainsFunc(host, func(r rune) bool {
 		return r < utf8.RuneSelf && !strings.ContainsRune("-._~:%", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)

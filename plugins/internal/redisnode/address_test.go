@@ -47,8 +47,8 @@ func TestBadAddressesShowNoSecret(t *testing.T) {
 	}
 }
 
-// FuzzAddress: an address is refused, or is one that can be dialled; it is
-// never read as something with an empty host.
+// FuzzAddress checks that an address is either refused or can be dialled, and
+// never gets an empty host.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"h:1", "redis://u:p@h/2", "rediss://h:9", "unix:///s?db=1", "[::1]", "0]x", "redis://:p@", "h:99999", ""} {
 		f.Add(s)
@@ -69,8 +69,8 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// FuzzPassword: every password that is written into a URL comes out of it, and
-// out of no error.
+// FuzzPassword checks that every password written into a URL is read back from
+// it, and appears in no error.
 func FuzzPassword(f *testing.F) {
 	f.Add("redis", "user", "hush-hush", "db:7000", "/3")
 	f.Add("rediss", "", "%/@:#?", "db:port", "/x?db=1")

@@ -12,8 +12,8 @@ import (
 // opsPerScript bounds how long one script keeps the server from other clients.
 const opsPerScript = 32
 
-// op is one operation, already written as the script wants it, because the
-// caller and its value may be gone when it is sent.
+// op is one operation in the form that the script takes. It is encoded early,
+// because the caller and its value may be gone when the operation is sent.
 type op struct {
 	kind           string
 	name, id, tail string
@@ -40,9 +40,9 @@ func encode(o driver.Op) (op, error) {
 
 func lastIndex(id string) string { return strconv.Itoa(len(id) - 1) }
 
-// Do does each operation, in one round trip, and returns the replies at the
-// same indexes. Operations that name the same lock are done in their order.
-// When ctx ends it returns at once, and what had been sent may still be done.
+// Do does all operations in one round trip. Reply i is for operation i.
+// Operations that name the same lock are done in their order. When ctx ends, Do
+// returns at once, and operations already sent may still be done.
 func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {
 	it := newItem(len(ops))
 	for i, o := range ops {
@@ -57,8 +57,8 @@ func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {
 	return it.replies
 }
 
-// Start does one operation and hands the reply to finish, from any goroutine.
-// It does not wait. When ctx ends before the operation was sent, it never is.
+// Start does one operation and hands the reply to finish, from any goroutine. Start
+// does not wait. An operation whose ctx ends before it was sent is never sent.
 func (n *Node) Start(ctx context.Context, o driver.Op, finish func(driver.Result)) {
 	it := newItem(1)
 	it.ctx, it.finish = ctx, finish
@@ -95,7 +95,7 @@ type part struct {
 	items   []*item
 	indexes []int
 	locks   []string
-	renewed bool // an operation that replicas have to confirm
+	renewed bool // has an operation that replicas have to confirm
 }
 
 // parts packs the operations of items into scripts.
@@ -120,7 +120,7 @@ func (n *Node) parts(items []*item) []*part {
 		args := make([]any, 0, 4*len(p.items))
 		mints := false
 		for j, it := range p.items {
-			// The loop takes pointers, because a value would be copied into the interface.
+			// The arguments are pointers, because a value would be copied to the heap.
 			o := &it.ops[p.indexes[j]]
 			args = append(args, &o.kind, &o.id, &o.ms, &o.tail)
 			mints = mints || o.kind == "a"
@@ -130,8 +130,8 @@ func (n *Node) parts(items []*item) []*part {
 	return parts
 }
 
-// perScript returns how many locks a script may name. In Cluster it is one:
-// keys would have to share a slot, and be on one node while it moves.
+// perScript returns how many locks a script may name. In a Cluster it is one, because more keys
+// would have to share a slot, and be on one node while that slot moves.
 func (n *Node) perScript() int {
 	if n.opts.Keys.cluster {
 		return 1
@@ -149,12 +149,12 @@ func (p *part) add(it *item, i int, lock string) {
 
 // confirmed reports whether an operation counts only when replicas have it. A
 // release that a failover loses would leave the lock taken for the rest of its
-// TTL. A withdrawal is part of an attempt that failed, and replicas have
-// often heard nothing of that.
+// TTL. A withdrawal belongs to a failed attempt, which often never reached the
+// replicas.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver writes the replies where they belong. unsafe is the error for replies
-// that must not be believed without the replicas.
+// deliver writes each reply to its item. If unsafe is not nil, it replaces the
+// replies that must not be believed until replicas have confirmed them.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {
@@ -177,8 +177,8 @@ func (p *part) deliver(unsafe error) {
 		if o.kind != "a" {
 			reply.Token = 0
 		}
-		// An earlier try perhaps released a missing lease, and the failover may
-		// have undone that release.
+		// "No such lease" is not believed either: an earlier try may have
+		// released the lease, and a failover may have undone that release.
 		if unsafe != nil && confirmed(o.kind) && (reply.Err == nil || o.kind == "d") {
 			*reply = driver.Result{Err: unsafe}
 		}

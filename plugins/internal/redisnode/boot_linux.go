@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot reads a clock that never goes back. It counts time while the machine is
-// suspended, where the system has such a clock (clock_gettime(2), CLOCK_BOOTTIME).
+// sinceBoot reads a monotonic clock. The clock also counts the time while the machine
+// is suspended, if the system has one that does (clock_gettime(2), CLOCK_BOOTTIME).
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

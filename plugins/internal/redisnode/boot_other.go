@@ -4,5 +4,5 @@ package redisnode
 
 import "time"
 
-// sinceBoot reads a clock that never goes back.
+// sinceBoot reads a monotonic clock.
 func sinceBoot() time.Duration { return time.Since(started) }

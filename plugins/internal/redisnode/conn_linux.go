@@ -8,9 +8,9 @@ import (
 )
 
 // pollConn is a connection without TLS whose reads and writes skip the Go
-// runtime's bookkeeping of calls that might block. Sockets in Go do not block,
+// runtime's bookkeeping of calls that might block. Go's sockets never block,
 // but after an idle moment the runtime would wake its monitor thread for each
-// call. Each direction is used by one goroutine at a time.
+// call. At most one goroutine may read at a time, and one may write.
 type pollConn struct {
 	net.Conn
 	raw      syscall.RawConn
@@ -21,7 +21,7 @@ type pollConn struct {
 	tryWrite func(fd uintptr) bool
 }
 
-// polled returns conn with cheaper reads and writes, where possible.
+// polled returns conn with cheaper reads and writes, or conn itself if that is impossible.
 func polled(conn net.Conn) net.Conn {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
@@ -78,11 +78,11 @@ func (c *pollConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
-// SyscallConn implements syscall.Conn for the client's look at a connection
-// that was idle: whether the server has closed it or has sent something unasked.
+// SyscallConn implements syscall.Conn. Through it the client looks at an idle
+// connection: has the server closed it, or sent something unasked?
 func (c *pollConn) SyscallConn() (syscall.RawConn, error) { return quiet{c.raw}, nil }
 
-// quiet skips that look's own system call when there is nothing to read.
+// quiet skips the system call of that look when there is nothing to read.
 type quiet struct{ syscall.RawConn }
 
 // Read implements syscall.RawConn.

@@ -24,8 +24,8 @@ import (
 // MaxPool is the most connections that a client may be allowed.
 const MaxPool = 1000
 
-// Take adds to c the settings that an address gives beside host and port. They
-// must not contradict the keys.
+// Take adds to c the settings that the address a gives besides host and port. It returns an error
+// if they contradict c.
 func Take(c *config.Connect, a Address) error {
 	switch {
 	case a.Network == "unix" && c.Secure():
@@ -42,15 +42,14 @@ func Take(c *config.Connect, a Address) error {
 	return nil
 }
 
-// ClientOptions returns the options of every client: pool connections carry requests,
-// and with secure the address asks for TLS. Each new connection is given to connected
-// before its first request. If that fails, the connection is closed and the request
-// fails with the same error, unsent. Links must be the client's own.
+// ClientOptions returns the options of every client. pool is how many connections carry requests,
+// and secure says that the address asks for TLS. Each new connection is passed to connected before
+// its first request. If connected fails, the connection is closed and the request fails, unsent,
+// with the same error. Each client needs Links of its own.
 //
-// The client never sends a request a second time, because the first sending may
-// have been executed. It uses RESP2, which has no push frames to look for. Its
-// messages about failed connections are dropped: they would go to the standard
-// error of the whole process, and the same errors reach the callers.
+// The client never sends a request a second time, because the first sending may have been executed.
+// It uses RESP2, because RESP3 would make it look for push frames. Its log of failed connections is
+// dropped: it would go to the process's standard error, and callers get the same errors anyway.
 func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, links *Links,
 	connected func(context.Context, *goredis.Conn) error,
 ) (*goredis.UniversalOptions, error) {
@@ -73,18 +72,18 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
-		// Two connections more than the lanes, for a check and a listing.
+		// Two more connections than pool, for a check and a listing.
 		PoolSize: pool + 2, PoolTimeout: c.RequestTimeout, PipelinePoolSize: -1,
 		ConnMaxIdleTime: 5 * time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}, nil
 }
 
-// closeWithContext marks a context whose end closes the connections that were
-// opened with it. The client does not look at a context while it reads.
+// closeWithContext marks a context whose end closes the connections that were opened with it. The
+// client itself does not look at a context while it reads.
 type closeWithContext struct{}
 
-// dialer connects. Its errors distinguish a failed dial from a broken
+// dialer returns a function that connects. Its errors distinguish a failed dial from a broken
 // connection.
 func dialer(timeout time.Duration, source *config.Source, links *Links) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
@@ -108,15 +107,14 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 	}
 }
 
-// serverConn is a connection to a supposed Redis server. The first bytes show
-// whether one is at the other end, or refuse a certificate after the handshake,
-// as in TLS 1.3. They answer the client's HELLO, so no request was sent before
-// them.
+// serverConn is a connection to what should be a Redis server. The first bytes received show
+// whether it is one. A TLS 1.3 server may also refuse a certificate only then, after the handshake.
+// These bytes answer the client's HELLO, so no request was sent before they came.
 type serverConn struct {
 	net.Conn
 	addr    string
 	end     time.Time // deadline of the first reply
-	replied bool      // something came from the server
+	replied bool      // the server has sent something
 	link
 }
 
@@ -137,12 +135,11 @@ const (
 	replyKinds = "+-:$*%"
 )
 
-// lateGrace is how long a read looks again after its deadline.
+// lateGrace is how long the second read after a missed deadline may take.
 const lateGrace = 2 * time.Millisecond
 
-// Read implements net.Conn. It looks once more when the deadline has passed,
-// because on a busy machine this process may be late while the reply is already
-// there.
+// Read implements net.Conn. It reads once more when the deadline has passed, because on a busy
+// machine this process may run too late while the reply is already there.
 func (c *serverConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.Conn.SetReadDeadline(time.Now().Add(lateGrace)) == nil {
@@ -152,7 +149,7 @@ func (c *serverConn) Read(p []byte) (int, error) {
 	}
 	c.label(p[:n])
 	if n == 0 && c.wakeups && c.left.Load() {
-		err = errLeft // closed here
+		err = errLeft // this process has closed it
 	}
 	if c.replied {
 		return n, err
@@ -167,8 +164,8 @@ func (c *serverConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. After a failed write it reads why the server ended
-// the connection, unless the time for p was over.
+// Write implements net.Conn. After a failed write it reads the server's reason for ending the
+// connection, unless the write failed by its deadline.
 func (c *serverConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err == nil || c.replied {
@@ -190,40 +187,40 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Links are the connections of one client. The client has no list of them, and
-// closes one only when it breaks or says READONLY outside of a script. But one
-// reply about a server holds for all connections to it. A name may have long
-// led new connections to another server, and cut none of the old ones.
+// Links are the connections of one client. The client keeps no list of them, and closes one only
+// when it breaks or the server answers READONLY outside of a script. But what one reply says about
+// a server is true of every connection to it. An address may long have led new connections to
+// another server without cutting the old ones.
 //
-// The client closes a left connection when it looks for an idle one. The one of
-// wake-ups is never idle, and is closed at once. Replies under way arrive.
+// Leaving a connection marks it as not to be used again. The client closes it when it next looks
+// for an idle one. The one for wake-ups is never idle, so Links closes that at once. Replies under
+// way still arrive.
 type Links struct {
-	// Labels has connections take the run id of their server from the first
-	// INFO.
+	// Labels says that each connection notes its server's run id from the first INFO.
 	Labels bool
 
 	mu     sync.Mutex
 	open   map[*serverConn]struct{}
 	failed time.Time     // when a server was last found not to serve
-	pause  time.Duration // how long after failed no connection is made
+	pause  time.Duration // no connection is made for so long after failed
 }
 
-// Pauses before the next connection after a server that does not serve: none at
-// first, then pauses that double.
+// Pauses before the next connection after a server was found not to serve: none the first time,
+// then pauses that double.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
 	calmAfter  = 4 * mostPause
 )
 
-// Leave leaves the connections made before the given time, because their server
-// was found not to serve.
+// Leave leaves all connections made before the given instant, because their server was found not to
+// serve.
 func (l *Links) Leave(before time.Time) {
 	l.leave(func(c *serverConn) bool { return c.made.Before(before) })
 	l.Refused()
 }
 
-// Keep leaves all connections but those to the server with the run id.
+// Keep leaves all connections except those to the server whose run id is run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -245,8 +242,8 @@ func (l *Links) leave(which func(*serverConn) bool) {
 	}
 }
 
-// Refused delays the next connections, because a new one has led to a server
-// that does not serve.
+// Refused delays the next connections, because a connection has led to a server that does not
+// serve.
 func (l *Links) Refused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -272,9 +269,9 @@ func (l *Links) rest(ctx context.Context) {
 	}
 }
 
-// Lead reports whether a usable connection leads to the server with the run id.
-// The client asks that one before it makes a new one, and so learns when the
-// server serves no more. A connection of wake-ups does not count.
+// Lead reports whether a usable connection leads to the server whose run id is run. The client
+// prefers such a connection to a new one, and so learns when that server stops serving. The
+// connection for wake-ups does not count.
 func (l *Links) Lead(run string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -308,18 +305,18 @@ type link struct {
 	wakeups bool
 	left    atomic.Bool
 
-	// run is guarded by links.mu. head holds the first bytes of the replies until
-	// run is known.
+	// run is the server's run id, guarded by links.mu. head holds the first bytes of the replies
+	// until run is known.
 	run     string
 	labeled bool
 	head    []byte
 }
 
-// mostHead bounds the bytes searched for the run id; some managed servers hide it.
+// mostHead bounds the bytes searched for the run id, which some managed servers hide.
 const mostHead = 16 << 10
 
-// label finds the server's run id in the first bytes, the replies to the login
-// and to INFO, perhaps in pieces.
+// label finds the server's run id in the first bytes that it sends: the replies to the login and to
+// INFO, perhaps in several pieces.
 func (c *link) label(p []byte) {
 	if !c.links.Labels || c.labeled {
 		return
@@ -338,8 +335,8 @@ func (c *link) label(p []byte) {
 
 var errLeft = errors.New("the connection leads to a server that does not serve")
 
-// SyscallConn implements syscall.Conn. The client uses it to check an idle
-// connection, and must not use one that was left.
+// SyscallConn implements syscall.Conn. The client calls it to check an idle connection, and the
+// error keeps it from using one that was left.
 func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	if c.left.Load() {
 		return nil, errLeft
@@ -350,7 +347,7 @@ func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque is a connection whose descriptor shows nothing, as below TLS.
+// opaque hides the descriptor of a connection with TLS, whose bytes tell the client nothing.
 type opaque struct{ syscall.RawConn }
 
 // Read implements syscall.RawConn.
@@ -362,7 +359,7 @@ func (c *serverConn) Close() error {
 	return c.Conn.Close()
 }
 
-// silentServer reports whether err means that no reply came.
+// silentServer reports whether err is a timeout, so that no reply came.
 func silentServer(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()

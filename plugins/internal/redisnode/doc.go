@@ -1,15 +1,14 @@
 // Package redisnode is one Redis server, Sentinel group or Cluster as the
-// backends redis and redlock use it: how lock names become keys, what a lock
-// key's value holds, the scripts, the batching of requests, waiting and waking,
-// observing and listing, the checks of a new connection, and what an error of
-// the server means.
+// backends redis and redlock use it. It covers keys and their values, the
+// scripts, the batching of requests, waiting and waking, observing and listing,
+// the checks of a new connection, and the meaning of a server's errors.
 //
-// All state is in Redis. A lock key is a plain string that expires, so that
-// any client that takes the same key with SET NX PX excludes us and is
-// excluded; what else a lock needs stands in its value. Beside the lock keys a
-// prefix keeps one control string, one set of withdrawn owners, and a sign of life
-// of each process that waits (in Cluster: one of each for every slot in use), and
-// a lock keeps its queue while somebody waits.
+// All state is in Redis. A lock key is a plain string that expires, so that any
+// client that takes the same key with SET NX PX excludes us and is excluded by us.
+// Whatever else a lock needs is in the key's value. Beside the lock keys, a prefix
+// has one control string, one set of withdrawn owners, and one sign of life for
+// each process that waits. In a Cluster it has one of each for every slot in use.
+// A lock has a queue key as long as an owner waits for it.
 //
 // # Where is what
 //

@@ -21,7 +21,7 @@ type DialError struct {
 
 func (e *DialError) Error() string {
 	if op, ok := e.Err.(*net.OpError); ok && op.Err != nil {
-		// The operation and the address would stand there twice.
+		// op itself would name the operation and the address a second time.
 		return fmt.Sprintf("cannot connect to %s: %v", e.Addr, op.Err)
 	}
 	return fmt.Sprintf("cannot connect to %s: %v", e.Addr, e.Err)
@@ -33,15 +33,15 @@ func (e *DialError) Unwrap() error { return e.Err }
 type verdict struct {
 	sentinel error
 	notSent  bool // nothing of it was executed
-	astray   bool // the server does not serve, and the address may lead to one that does
+	astray   bool // the server does not serve, but the address may lead to another that does
 	advice   string
 }
 
 const needsRights = "the ACL user needs +@read +@write +@scripting +@pubsub +@connection +time +info, on the keys and channels of the prefix"
 
-// verdicts by the code that an error reply starts with. A login that is refused
-// was never asked for anything. Scripts are refused before they start, or by
-// the first of their writes, except for rights.
+// verdicts has the meaning of each code that an error reply starts with. A
+// connection whose login is refused has sent no request. A script is refused
+// before it starts or at its first write, but a missing right may show later.
 var verdicts = map[string]verdict{
 	"NOAUTH":      {sentinel: driver.ErrDenied, notSent: true, advice: "the server wants a password: set username and password"},
 	"WRONGPASS":   {sentinel: driver.ErrDenied, notSent: true, advice: "wrong username or password"},
@@ -67,8 +67,8 @@ const (
 	needsCommand  = "this store lacks a command; Redis from 6.0 on and Valkey have all"
 )
 
-// nevers are texts, in lower case, of replies without a code. Such a reply
-// comes again until an operator changes a setting or the store.
+// nevers are texts, in lower case, of error replies without a code. Such a
+// reply is repeated until an operator changes a setting or the store.
 var nevers = []struct{ text, advice string }{
 	{"acl failure in script", needsRights},         // Redis from 7.2 on, Valkey
 	{"the user executing the script", needsRights}, // Redis 7.0
@@ -85,14 +85,14 @@ var nevers = []struct{ text, advice string }{
 	{"select is not allowed", needsDatabase},
 }
 
-// scriptError finds the code in the text that Redis 6 gives an error inside a script.
+// scriptError finds the code in the text by which Redis 6 reports an error inside a script.
 var scriptError = regexp.MustCompile(`-([A-Z]+) `)
 
-// allSentinels is the client's error when no sentinel has named a master.
+// allSentinels is the client's error text when no sentinel has named a master.
 const allSentinels = "all sentinels specified in configuration are unreachable"
 
-// Explain turns an error of the client into one of package driver that keeps
-// the cause and says what to do about it.
+// Explain turns an error of the client into one of package driver. The new
+// error wraps the old one and says what to do about it.
 func Explain(err error) error {
 	var reply goredis.Error
 	var dial *DialError
@@ -123,8 +123,8 @@ func Explain(err error) error {
 }
 
 // Astray reports whether err says that its connection leads to a server that does
-// not serve, while new ones may lead to another: it is a replica now, has not
-// loaded its data, or has lost its master.
+// not serve, while a new connection may lead to one that does. The server is now
+// a replica, has not loaded its data, or has lost its master.
 func Astray(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {
@@ -166,8 +166,8 @@ func explainReply(reply goredis.Error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, reply)
 }
 
-// Unsent marks err, from the set-up of a connection, as driver.ErrNotSent: no
-// request has gone over that connection yet.
+// Unsent marks err, an error from the set-up of a connection, as
+// driver.ErrNotSent: no request has gone over that connection yet.
 func Unsent(err error) error {
 	if errors.Is(err, driver.ErrNotSent) {
 		return err

@@ -11,19 +11,19 @@ import (
 
 // Keys says how the lock names of one prefix become keys.
 //
-// A plain name is its own key after the prefix. A name that starts with "~"
-// or has braces in it becomes "~n:" and the name with "{", "}" and "%" written
-// as %7B, %7D and %25. So no lock key has braces, every side key has, and the
-// two never collide, whatever the prefixes (K6). A side key of one lock has
-// the lock's whole key between its braces, and with it the lock's Cluster slot.
+// A plain name becomes a key by putting the prefix before it. A name that starts with
+// "~" or contains braces becomes "~n:" and the name, with "{", "}" and "%" written as
+// %7B, %7D and %25. So no lock key has braces and every side key has them, and the
+// two never collide, whatever the prefixes (K6). A side key of one lock has the
+// lock's whole key between its braces, and therefore the lock's Cluster slot.
 type Keys struct {
 	prefix  string
 	cluster bool
 }
 
 // NewKeys returns the keys of prefix, or an error wrapping driver.ErrConfig
-// when prefix has braces, which would decide about the slot. In Cluster what
-// locks share is kept once for each slot.
+// when prefix has braces, which would decide the slot. In a Cluster, each slot
+// has its own copy of what locks share.
 func NewKeys(prefix string, cluster bool) (Keys, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return Keys{}, fmt.Errorf("%w: prefix has braces, which would decide about the Cluster slot", driver.ErrConfig)
@@ -50,7 +50,7 @@ func encoded(name string) bool {
 	return strings.HasPrefix(name, "~") || strings.ContainsAny(name, "{}")
 }
 
-// Name returns the lock name that has key, and false when none has.
+// Name returns the name of the lock whose key is key, and false when there is no such lock.
 func (k Keys) Name(key string) (string, bool) {
 	name, ours := strings.CutPrefix(key, k.prefix)
 	if !ours || name == "" {
@@ -62,12 +62,12 @@ func (k Keys) Name(key string) (string, bool) {
 	return name, k.Lock(name) == key
 }
 
-// pattern is a SCAN pattern that matches every lock key of the prefix, and others.
+// pattern is a SCAN pattern that matches every lock key of the prefix and perhaps other keys.
 func (k Keys) pattern() string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(k.prefix) + "*"
 }
 
-// changeChannel is where changes of the lock name are published.
+// changeChannel is the channel on which changes of the lock name are published.
 func (k Keys) changeChannel(name string) string { return k.side() + "o:" + k.Lock(name) }
 
 // Nobody returns a key of the prefix that belongs to no lock.
@@ -77,8 +77,8 @@ func (k Keys) side() string                  { return k.prefix + "~" }
 func (k Keys) control(lock string) string    { return k.side() + "s:{" + k.tag(lock) + "}" }
 func (k Keys) tombstones(lock string) string { return k.side() + "b:{" + k.tag(lock) + "}" }
 
-// Head are the first arguments of every script; see lua/head.lua. Outside
-// Cluster lock says nothing.
+// Head returns the first arguments of every script; see lua/head.lua. Outside a
+// Cluster, lock has no effect.
 func (k Keys) Head(lock string) []any {
 	cluster := "0"
 	if k.cluster {
@@ -87,8 +87,8 @@ func (k Keys) Head(lock string) []any {
 	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
-// tag is the part of a side key that puts it in the slot of lock. Outside
-// Cluster it is empty, so that all locks of the prefix share their side keys.
+// tag is the part of a side key that puts the key in the slot of lock. Outside a
+// Cluster the tag is empty, so that all locks of the prefix share their side keys.
 func (k Keys) tag(lock string) string {
 	if !k.cluster {
 		return ""
@@ -99,8 +99,8 @@ func (k Keys) tag(lock string) string {
 // slots is the number of hash slots of a Cluster.
 const slots = 16384
 
-// slot is the hash slot of a key without braces: the CRC-16 (XMODEM) of the
-// whole key, as the Redis Cluster specification has it.
+// slot returns the hash slot of a key without braces: the CRC-16 (XMODEM) of
+// the whole key, as the Redis Cluster specification defines it.
 func slot(key string) uint16 {
 	var crc uint16
 	for i := range len(key) {
@@ -119,8 +119,8 @@ func slot(key string) uint16 {
 // slotTag returns a short string whose hash slot is s.
 func slotTag(s uint16) string { return slotTags()[s] }
 
-// slotTags has one tag for each slot: the first number in base 36 that hashes
-// to it. Finding all takes some ten milliseconds, once, and only in Cluster.
+// slotTags has one tag for each slot: the first number in base 36 that hashes to
+// that slot. Finding them takes some ten milliseconds, once, and only in a Cluster.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

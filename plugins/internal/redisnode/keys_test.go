@@ -46,7 +46,7 @@ func TestLockKeys(t *testing.T) {
 	}
 }
 
-// hashTag is what a Cluster hashes of a key, by its specification.
+// hashTag returns the part of a key that a Cluster hashes, by its specification.
 func hashTag(key string) string {
 	_, rest, ok := strings.Cut(key, "{")
 	if !ok {

@@ -17,33 +17,33 @@ import (
 )
 
 // TombstoneFor is how long the store refuses a withdrawn owner. The kernel may
-// go on sending a closed connection's data, but not for so long.
+// still send the data of a closed connection, but not for that long.
 const TombstoneFor = 110 * time.Second
 
-// Options are how a [Node] is made.
+// Options are the settings of a [Node].
 type Options struct {
 	Keys Keys
-	// ID is the name under which this instance is woken, a random text of
-	// letters and digits.
+	// ID is the name under which the store wakes this instance: random letters
+	// and digits.
 	ID string
-	// Turns is the script by which a waiter enters a queue whose turns the caller
-	// gives. Nil means the queue of this package, which grants locks to waiters.
+	// Turns is the script by which a waiter enters a queue in which the caller decides
+	// whose turn it is. Nil means the queue of this package, which grants locks to waiters.
 	Turns *Script
 	// Batches is how many batches of requests may be under way at once.
 	Batches int
-	// WaitReplicas is how many replicas must have a grant or a renewal before
-	// it counts; WaitTimeout bounds the wait for them.
+	// WaitReplicas is how many replicas must have a grant, renewal or release
+	// before it counts; WaitTimeout bounds the wait for them.
 	WaitReplicas int
 	WaitTimeout  time.Duration
-	// Links are the client's connections, which are left when a reply says that
+	// Links are the client's connections. They are left when a reply says that
 	// their server does not serve. Nil in a Cluster, where a server that no
 	// longer serves a key names the one that does.
 	Links *Links
-	// Silence is how long a server may say nothing before it is taken for
-	// one that does not serve.
+	// Silence is how long a server may be silent before it is treated as one
+	// that does not serve.
 	Silence time.Duration
-	// PingEvery is how often a silent connection of wake-ups is asked whether it
-	// still lives, or pingEvery when that is longer.
+	// PingEvery is how often a silent connection for wake-ups is pinged; values
+	// below pingEvery count as pingEvery.
 	PingEvery time.Duration
 }
 
@@ -61,11 +61,11 @@ type Node struct {
 	// Turned wakes when Refusal begins or ends.
 	Turned   kit.Broadcast
 	refusing sync.Mutex            // lets one Refuse run at a time
-	refusal  atomic.Pointer[error] // nil until there was one
+	refusal  atomic.Pointer[error] // nil until the first Refuse
 	policies policies
 }
 
-// NewNode returns a Node over client, which it closes.
+// NewNode returns a Node that uses client and closes it at the end.
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts.Keys, opts.ID)}
 	n.Wakeups.pingEvery = max(pingEvery, opts.PingEvery)
@@ -77,8 +77,8 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	return n
 }
 
-// Refuse makes acquires fail with err, without asking the server, until it is
-// called with nil.
+// Refuse makes acquires fail with err, without asking the server, until
+// Refuse(nil).
 func (n *Node) Refuse(err error) {
 	n.refusing.Lock()
 	defer n.refusing.Unlock()
@@ -125,7 +125,7 @@ func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
 	return it.reply, it.err
 }
 
-// invoke fills in what every script is called with; see lua/head.lua.
+// invoke returns a call of s, with the arguments that every script takes; see lua/head.lua.
 func (n *Node) invoke(s *Script, locks []string, mints bool, args []any) *invocation {
 	keys := locks
 	if mints && n.opts.Keys.cluster {
@@ -165,8 +165,8 @@ func (n *Node) inspectOne(ctx context.Context, name, observe string) (driver.Hol
 	return holders[0], nil
 }
 
-// InspectAll calls emit with who holds each of names that is held, until it
-// returns false; they are not all looked at in the same instant.
+// InspectAll calls emit with the holder of each of names that is held, until
+// emit returns false. It does not read all of them at the same instant.
 func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.Holder) bool) error {
 	for chunk := range slices.Chunk(names, n.perScript()) {
 		holders, err := n.inspect(ctx, chunk, "0")
@@ -182,8 +182,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// inspect returns who holds each of names. With observe "1" it also has changes
-// of every lock of the prefix published for the next seconds.
+// inspect returns who holds each of names. With observe "1" it also makes the
+// scripts publish changes of every lock of the prefix for the next seconds.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {
@@ -206,7 +206,7 @@ func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]d
 	return holders, nil
 }
 
-// ErrReply is the error of a reply that no script gives.
+// ErrReply returns the error for a reply that no script gives.
 func ErrReply(reply any) error {
 	return fmt.Errorf("%w: unexpected reply of type %T", driver.ErrUnavailable, reply)
 }

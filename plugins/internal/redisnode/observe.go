@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Observe follows the holder of name; see [kit.Follow]. Changes that are
-// made through this package, by any host, are pushed.
+// Observe follows the holder of name; see [kit.Follow]. Changes made through this package, by
+// any host, are pushed. Other changes are found by reading the lock at the interval every.
 func (n *Node) Observe(ctx context.Context, name string, every time.Duration, emit func(driver.Holder)) error {
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
@@ -23,8 +23,8 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 	}, emit)
 }
 
-// listen has the returned channel filled whenever something is published on
-// name, when it begins to, and when the connection breaks. The function ends it.
+// listen returns a channel that is filled whenever a message arrives on the channel name, when
+// the subscription begins, and when the connection breaks. The returned function ends it.
 func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,7 +34,7 @@ func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, fun
 		listeners = map[chan struct{}]struct{}{}
 		w.changes[name] = listeners
 		if w.pubsub != nil {
-			// An error breaks the connection, and the next one subscribes again.
+			// An error breaks the connection, and the next connection subscribes again.
 			_ = w.pubsub.Subscribe(ctx, name)
 		}
 	}
@@ -56,7 +56,7 @@ func (w *Wakeups) unlisten(ctx context.Context, name string, l chan struct{}) {
 	}
 }
 
-// wakeObservers wakes those who observe what name is about.
+// wakeObservers wakes the observers that listen on the channel name.
 func (w *Wakeups) wakeObservers(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,8 +69,8 @@ func (w *Wakeups) wakeObservers(name string) {
 const scanCount = 500
 
 // Names returns the names of all locks that start with prefix. It scans the
-// keys of the database without blocking the server, and may outlast ctx when
-// that is cancelled.
+// keys of the database without blocking the server, and may outlast a cancelled
+// ctx.
 func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	var mu sync.Mutex
 	names := map[string]struct{}{} // SCAN may return a key twice
@@ -94,7 +94,7 @@ func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, e
 	})
 }
 
-// eachMaster calls f for the master, in a Cluster for all at the same time.
+// eachMaster calls f for the master, or in a Cluster for all masters at the same time.
 func (n *Node) eachMaster(ctx context.Context, f func(context.Context, *goredis.Client) error) error {
 	if cluster, ok := n.client.(*goredis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, f)

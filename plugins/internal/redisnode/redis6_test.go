@@ -10,8 +10,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestRefuseOnRedis6: Redis 6 raises errors as strings. That is not the text of
-// a queue in which the place was kept.
+// TestRefuseOnRedis6 checks that an error, which Redis 6 raises as a string, is
+// not mistaken for the text of a queue in which the place was kept.
 func TestRefuseOnRedis6(t *testing.T) {
 	s, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)

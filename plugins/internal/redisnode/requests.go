@@ -27,7 +27,7 @@ type item struct {
 
 	deadline time.Time // zero: none
 
-	// ctx belongs to an item that no caller waits for.
+	// ctx belongs to an item that no caller waits for; see Start.
 	ctx    context.Context
 	finish func(driver.Result)
 
@@ -36,11 +36,11 @@ type item struct {
 	reply1 [1]driver.Result
 }
 
-// size returns the number of operations of the item. They go out together, to
+// size returns the number of operations of the item. They are sent together, to
 // stay in their order.
 func (it *item) size() int { return max(1, len(it.ops)) }
 
-// end says that the item was answered.
+// end tells the caller that the item was answered.
 func (it *item) end() {
 	if it.finish != nil {
 		it.finish(it.replies[0])
@@ -51,9 +51,9 @@ func (it *item) end() {
 
 // do queues the item and waits until it is answered or ctx ends.
 //
-// Requests do not run on their caller's goroutine. So simultaneous requests
-// share scripts and round trips, and a caller can leave when its ctx is
-// cancelled, which a read from a socket cannot do.
+// Requests do not run on their caller's goroutine, so that simultaneous
+// requests share scripts and round trips. A caller can also leave when its ctx
+// is cancelled, which a read from a socket cannot do.
 func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
 		return unsent(ctx)
@@ -76,7 +76,7 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
 }
 
-// serve answers items; one whose ctx has ended is not sent to the server.
+// serve sends items to the server, except those whose ctx has ended, and answers all.
 func (n *Node) serve(items []*item, _ func()) {
 	due := items[:0:len(items)]
 	for _, it := range items {
@@ -99,7 +99,7 @@ func (n *Node) serve(items []*item, _ func()) {
 	}
 }
 
-// updateWaiters keeps this instance's half of the queues in step with the store's.
+// updateWaiters notes what the replies say about the owners' places in the store's queues.
 func (n *Node) updateWaiters(it *item, sent time.Time) {
 	for i := range it.ops {
 		switch o := &it.ops[i]; {
@@ -142,8 +142,8 @@ func (n *Node) roundTrip(items []*item) {
 	}
 }
 
-// tripContext ends when no caller waits any more. The connections have their
-// own read timeout for callers without a deadline.
+// tripContext ends at the last deadline of the callers. If a caller has no
+// deadline, only the connections' own read timeout applies.
 func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, it := range items {
@@ -157,12 +157,12 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// exec sends calls, and once more with the whole text if the server does not
-// know their script. Calls also go out once more, over other connections, when
-// a reply says that the server does not serve: it has done nothing. The
-// returned error is about the replicas alone; each call has its own.
+// exec sends calls, and sends those whose script the server does not know once
+// more with the whole text. Calls whose reply says that the server does not
+// serve, which therefore did nothing, are sent once more over other connections.
+// The returned error is only about the replicas; each call has its own.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
-	var before error // from the calls that are not repeated
+	var before error // the replicas' error for the calls that are not repeated
 	for again := false; ; again = true {
 		sent := time.Now()
 		unsafe := errors.Join(before, n.send(ctx, calls, false, renewed))
@@ -191,8 +191,8 @@ func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) erro
 	}
 }
 
-// astray leaves the connections when the reply to c says that their server does
-// not serve, and reports whether to ask c again.
+// astray reports whether to send c again because its reply says that the server
+// does not serve. It also leaves the connections to that server.
 func (n *Node) astray(c *invocation, sent time.Time) bool {
 	if n.opts.Links == nil {
 		return false
@@ -208,8 +208,8 @@ func (n *Node) astray(c *invocation, sent time.Time) bool {
 	return away
 }
 
-// AstrayInside returns the first error in a script's reply that [Astray] is
-// true of; the script went on after it.
+// AstrayInside returns the first error in a script's reply for which [Astray]
+// is true. The script continued after that error.
 func AstrayInside(reply any) error {
 	all := FieldsOf(reply)
 	for _, one := range all {
@@ -250,8 +250,8 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 	return nil
 }
 
-// flush sends a pipeline. The client returns a failure to get a connection to
-// its caller, and does not put it in the calls.
+// flush sends a pipeline. If the client gets no connection, it returns that
+// error but does not set it in the calls, so flush does.
 func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {

@@ -14,7 +14,7 @@ import (
 //go:embed lua
 var luaFiles embed.FS
 
-// lua is the text of a file.
+// lua returns the text of the file lua/NAME.lua.
 func lua(name string) string {
 	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
@@ -34,13 +34,13 @@ var (
 	probeScript    = newScript("rights", "probe")
 )
 
-// Rights is the function use_all for a slow path.
+// Rights is the Lua function use_all, which redlock's slow path includes.
 var Rights = lua("rights")
 
-// Script is the text of a script and the digest under which the server has it.
+// Script is the text of a script and the digest by which the server knows it.
 type Script struct{ Text, SHA string }
 
-// newScript makes a script whose functions are always made, of the library and files.
+// newScript makes a script of the library and files. Each call defines all their functions.
 func newScript(files ...string) *Script {
 	text := lua("lease")
 	for _, name := range files {
@@ -49,18 +49,18 @@ func newScript(files ...string) *Script {
 	return QueueScript("", lua("queue"), text)
 }
 
-// QueueScript makes a script that has the functions of queue, of the state, and
-// body.
+// QueueScript makes a script with the functions of queue, those of the state,
+// and body.
 func QueueScript(head, queue, body string) *Script {
 	return wholeScript(lua("head") + head + "local " + known + "\n" + queue + lua("read") + lua("state") + body)
 }
 
-// known is what lua/read.lua reads.
+// known are the variables that lua/read.lua sets.
 const known = "now, last, tombstones_until, queued, observed"
 
-// NewScript makes a script whose usual way makes no functions: what slowPath returns is
-// made by the function library, of what is known of the state; with queue_only the
-// few of queue that handoff names. Both parts may use head.
+// NewScript makes a script whose usual path defines no functions. The rest is in its function
+// library, which gets what is known of the state. The library returns what slowPath returns,
+// or with queue_only those functions of queue that handoff names. All parts may use head.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +
@@ -68,8 +68,8 @@ func NewScript(head, queue, handoff, slowPath, body string) *Script {
 		lua("read") + lua("state") + slowPath + "end\n" + head + body)
 }
 
-// wholeScript makes a script with its digest. The server names scripts by SHA-1,
-// which protects nothing here and so is used even where only FIPS 140 is allowed.
+// wholeScript makes a script with its digest. The server names scripts by SHA-1.
+// It protects nothing here, so it is used even where only FIPS 140 is allowed.
 func wholeScript(text string) *Script {
 	var sum [sha1.Size]byte
 	fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(text)) })
@@ -84,14 +84,14 @@ type invocation struct {
 	cmd    onceCmd
 }
 
-// onceCmd is a command that the client must never send again by itself: its
-// first sending may have been executed. Redirections of a Cluster are followed,
+// onceCmd is a command that the client must never repeat by itself, because the
+// server may have executed it already. Redirections of a Cluster are followed,
 // because a redirected command was not executed.
 type onceCmd struct{ *goredis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
 
-// send makes the command, by the script's digest or with its whole text.
+// send sends the call, by the script's digest or, if whole, with the script's text.
 func (v *invocation) send(ctx context.Context, p processor, whole bool) {
 	args := make([]any, 0, 3+len(v.keys)+len(v.args))
 	if whole {
@@ -100,7 +100,7 @@ func (v *invocation) send(ctx context.Context, p processor, whole bool) {
 		args = append(args, "evalsha", v.script.SHA, len(v.keys))
 	}
 	for i := range v.keys {
-		if i == 0 { // by which a Cluster client finds the node
+		if i == 0 { // a Cluster client finds the node by this key
 			args = append(args, v.keys[0])
 			continue
 		}

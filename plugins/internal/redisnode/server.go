@@ -17,10 +17,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Server is what a server says about itself.
+// Server is what a Redis server says about itself.
 type Server struct {
 	Version    string // product and version: "Redis 7.2.4"
-	Durability string // what a grant survives: "appendfsync everysec"
+	Durability string // the setting that decides it: "appendfsync everysec"
 	RunID      string // changes with every start
 	role       string
 	master     string
@@ -29,11 +29,11 @@ type Server struct {
 	major      int
 	loading    bool
 	clustered  bool
-	// Sentinel reports whether this is no server for data.
+	// Sentinel reports whether this is a sentinel, which keeps no data.
 	Sentinel bool
 }
 
-// Topology is how the master of a key is found.
+// Topology says how the master of a key is found.
 type Topology int
 
 // The topologies.
@@ -50,18 +50,18 @@ type Conn interface {
 }
 
 // ReadServer asks the server of a new connection about itself, in one round
-// trip. INFO is enough but for how often it syncs, because managed servers
+// trip. It reads all from INFO except the sync policy, because managed servers
 // hide CONFIG.
 func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer(ctx, c, nil, false) }
 
-// Probe is ReadServer with an error when this client has not the rights that it
+// Probe is like ReadServer, but fails when this client lacks a right that it
 // needs on the keys and channels of the prefix.
 func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
 
-// Check is Probe over any connection, and over a new one if the first leads to
-// a server that does not serve. It may outlast a cancelled ctx.
+// Check is like Probe, over any connection of the client. It tries a new connection
+// if the first leads to a server that does not serve. It may outlast a cancelled ctx.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)
@@ -83,8 +83,8 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 	_ = pipe.Process(ctx, fsync)
 	var named, ack *goredis.Cmd
 	if probe != nil {
-		// The probe runs a script both ways, because the server's cache decides
-		// which one is needed.
+		// The probe runs a script by its text and by its digest, because a
+		// request may need either.
 		probe.send(ctx, pipe, true)
 		whole := probe.cmd
 		probe.send(ctx, pipe, false)
@@ -110,9 +110,9 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 }
 
 // Replicates returns an error when the server has fewer replicas than must
-// confirm a grant. spare reports whether it has one more: without a spare
+// confirm a grant. spare reports whether it has more than that. Without a spare
 // replica, a failover leaves grants unconfirmed until the old master is back as
-// a replica, which takes Sentinel longer than most leases last.
+// a replica. With Sentinel that takes longer than most leases last.
 func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
 	if s.replicas < wanted {
 		err = fmt.Errorf("%w: %w: %s has %d replicas and wait_replicas is %d, so nothing is granted; have %d, or a failover ends every lease",
@@ -134,7 +134,7 @@ func parseServer(info string, config map[string]string) Server {
 		role:     fields["role"],
 		master:   fields["master_host"] + ":" + fields["master_port"],
 		policy:   fields["maxmemory_policy"],
-		Sentinel: cmp.Or(fields["redis_mode"], fields["server_mode"]) == "sentinel", // the latter of Valkey
+		Sentinel: cmp.Or(fields["redis_mode"], fields["server_mode"]) == "sentinel", // server_mode in Valkey
 	}
 	if v := fields["valkey_version"]; v != "" {
 		s.Version = "Valkey " + v
@@ -160,9 +160,9 @@ func durability(aof, fsync string) string {
 }
 
 // Unsafe returns why locks must not be kept on this server, or nil. In a
-// Cluster replicas are asked too, but only for the slots. served says that a
-// master was here before; a replica then is no mistake of the address, but a
-// failover under way.
+// Cluster, replicas are accepted because they are asked only for the slots.
+// served says that a master was here before. A replica then means a failover
+// under way and not a wrong address.
 func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
 	case s.Sentinel && how == Sentinels:
@@ -184,9 +184,9 @@ func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	return nil
 }
 
-// Evicts returns an error when the server may delete a held lock, so that
-// nothing must be granted on it. Held leases can still be renewed, but a
-// deleted one is lost.
+// Evicts returns an error when the server may delete a held lock, so that it
+// must not grant any. Held leases can still be renewed, but a deleted lease is
+// lost.
 func (s Server) Evicts(addr string) error {
 	if s.policy == "" || s.policy == "noeviction" {
 		return nil
@@ -195,12 +195,12 @@ func (s Server) Evicts(addr string) error {
 		driver.ErrDenied, driver.ErrNotSent, addr, s.policy)
 }
 
-// ReadAgain asks the server s again for what may change while its connections
-// live: its maxmemory policy, and whether it is a master. It reads INFO,
-// because managed servers hide CONFIG.
+// ReadAgain asks the server s again for the settings that may change while its
+// connections live: its maxmemory policy, and whether it is a master. It reads
+// INFO, because managed servers hide CONFIG.
 func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 	args := []any{"info"}
-	if s.major >= 7 { // an older one takes one section, or none for all
+	if s.major >= 7 { // an older server takes one section name, or none for all sections
 		args = append(args, "memory", "replication")
 	}
 	info := goredis.NewStringCmd(ctx, args...)
@@ -210,20 +210,20 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 	return parseServer(info.Val(), nil), nil
 }
 
-// PolicyEvery is how often [Server.ReadAgain] is asked.
+// PolicyEvery is how often callers call [Server.ReadAgain].
 const PolicyEvery = time.Second
 
-// policies lists the servers of a store on which nothing must be granted.
+// policies has the servers of a store on which no lock must be granted.
 type policies struct {
-	looking  sync.Mutex // lets no older answer overwrite a newer one
+	looking  sync.Mutex // keeps an older answer from overwriting a newer one
 	mu       sync.Mutex
 	verdicts map[string]error // by server, as its clients and connections call themselves
 }
 
-// Judge notes why nothing must be granted on the server of a client or a
-// connection, or nil. While one server has such a reason, acquires are refused.
-// An error that does not wrap driver.ErrDenied is no answer, and changes
-// nothing.
+// Judge notes why no lock must be granted on the server of a client or a
+// connection; nil means that it may grant. While one server has such a reason,
+// acquires are refused. A verdict that does not wrap driver.ErrDenied says
+// nothing about the server, and changes nothing.
 func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()
@@ -236,7 +236,7 @@ func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.refuseAsJudged()
 }
 
-// keepJudged forgets the verdicts on all servers but these.
+// keepJudged forgets the verdicts on all servers except these.
 func (n *Node) keepJudged(servers map[string]bool) {
 	n.policies.mu.Lock()
 	defer n.policies.mu.Unlock()
@@ -250,17 +250,17 @@ func (n *Node) refuseAsJudged() {
 		n.Refuse(nil)
 		return
 	}
-	n.Refuse(n.policies.verdicts[servers[0]]) // errors name the whole store: one says enough
+	n.Refuse(n.policies.verdicts[servers[0]]) // each error names the whole store, so one is enough
 }
 
-// LookAgain refuses grants while a master may delete a lock that is held; errors
-// call the store addr. It leaves the connections to a server that is a master no
-// more. Of a master that does not answer its last answer
-// counts, until it is a master no more: so it neither hides what another one
-// does, nor keeps up a refusal that is another one's.
+// LookAgain refuses grants while a master may delete a held lock; errors call
+// the store addr. It leaves the connections to a server that is no longer a
+// master. If a master does not answer, its last answer counts until it is no
+// longer a master. So an unreachable master neither hides what another one says
+// nor prolongs a refusal that came from another.
 //
-// Note: of a master that is away the last answer must count. One that was only
-// frozen goes on with what its connections have sent it.
+// Note: the last answer of an unreachable master must count. A master that was
+// only frozen later executes the requests already sent to it.
 func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
 	n.policies.looking.Lock()
 	defer n.policies.looking.Unlock()

@@ -17,16 +17,16 @@ import (
 //	OWNER " " TOKEN " " LENGTH-OF-LABEL ":" LABEL VALUE
 //
 // so that one comparison of its head shows whether a lease is still there, and
-// everything about a lock is granted and lost in one step. In the value of a
-// lease that the store has granted to a waiter, and that was not used yet, the
-// second space is a "+".
+// everything about a lock is granted and lost in one step. If the store has
+// granted the lease to a waiter that has not used it yet, a "+" stands in place
+// of the second space.
 
-// LeaseID is the head of the value of a lease.
+// LeaseID returns the head of a lease's value.
 func LeaseID(owner string, token uint64) string {
 	return owner + " " + strconv.FormatUint(token, 10) + " "
 }
 
-// ValueTail is the rest of the value, after the head.
+// ValueTail returns the rest of a lease's value, after the head.
 func ValueTail(label string, value []byte) string {
 	var b strings.Builder
 	b.Grow(len(label) + len(value) + 6)
@@ -37,9 +37,9 @@ func ValueTail(label string, value []byte) string {
 	return b.String()
 }
 
-// parseHolder reads a lock key's value. A value that is not ours is a foreign
-// holder: its owner is the value itself, as far as it can be shown, and it has
-// no token. Milliseconds are as PTTL has them: -2 means no such key.
+// parseHolder reads a lock key's value. A value that we did not write is a
+// foreign holder: its owner is the value itself, as far as it is printable, and
+// it has no token. ms is a reply of PTTL: -2 means that there is no such key.
 func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	if ms == -2 {
 		return driver.Holder{}
@@ -52,8 +52,8 @@ func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	return h
 }
 
-// ttl turns a PTTL reply into a Holder's TTL. PTTL's zero is a last fraction of
-// a millisecond; a number above time.Duration's 292 years means no end.
+// ttl turns a PTTL reply into a Holder's TTL. A reply of zero means less than a
+// millisecond; one beyond the 292 years of time.Duration means no end.
 func ttl(ms int64) time.Duration {
 	if ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) {
 		return -1
@@ -97,7 +97,7 @@ func isOwner(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// printable shortens a foreign value to what can be shown.
+// printable shortens a foreign value and removes what cannot be printed.
 func printable(raw string) string {
 	const most = 64
 	var b strings.Builder
@@ -117,9 +117,9 @@ func printable(raw string) string {
 	return b.String()
 }
 
-// ParseVote reads one node's value for the lock name. Here a value may have the
-// token 0, for a grant whose token is not written yet. Milliseconds are as PTTL
-// has them.
+// ParseVote reads one redlock node's value for the lock name. Such a value may
+// have the token 0, for a grant whose token is not written yet. ms is a reply
+// of PTTL.
 func ParseVote(name, raw string, ms int64) driver.Holder {
 	owner, rest, ok := strings.Cut(raw, " 0 ")
 	if ok && isOwner(owner) {
@@ -131,16 +131,16 @@ func ParseVote(name, raw string, ms int64) driver.Holder {
 	return parseHolder(name, raw, ms, -1)
 }
 
-// The codes that a refusal starts with; lua/head.lua has the same.
+// The codes that a refusal starts with, as in lua/head.lua.
 const (
 	CodeHeld = iota + 1
 	CodeNotHeld
 	CodeWithdrawn
-	CodeTurn // of redlock alone
+	CodeTurn // only redlock uses it
 	CodeRefused
 )
 
-// Refusal is an error of the server inside a script, which went on.
+// Refusal is an error that a command inside a script got. The script continued after it.
 type Refusal string
 
 func (e Refusal) Error() string { return string(e) }
@@ -148,16 +148,16 @@ func (e Refusal) Error() string { return string(e) }
 // RedisError makes it a [goredis.Error].
 func (Refusal) RedisError() {}
 
-// Fields are a reply that has several.
+// Fields is a reply that is an array.
 type Fields []any
 
-// FieldsOf returns reply, empty when it is something else.
+// FieldsOf returns reply as Fields, or no fields when reply is not an array.
 func FieldsOf(reply any) Fields {
 	fields, _ := reply.([]any)
 	return fields
 }
 
-// Number is field i, -1 when there is none or that is no number.
+// Number returns field i, or -1 when there is no such field or it is not a number.
 func (f Fields) Number(i int) int64 {
 	if i < len(f) {
 		if n, ok := f[i].(int64); ok {
@@ -167,7 +167,7 @@ func (f Fields) Number(i int) int64 {
 	return -1
 }
 
-// Text is field i, "" when there is none or that is no text.
+// Text returns field i, or "" when there is no such field or it is not text.
 func (f Fields) Text(i int) (s string) {
 	if i < len(f) {
 		s, _ = f[i].(string)
@@ -193,10 +193,10 @@ func decode(name string, reply any) driver.Result {
 	return driver.Result{Err: ErrReply(reply)}
 }
 
-// refusing is the holder that a refusal names.
+// refusing returns the holder that the refusal f names.
 func refusing(name string, f Fields) driver.Holder {
 	h := parseHolder(name, f.Text(1), f.Number(2), -1)
-	// Only the head of the value came with the refusal, and a part of a
+	// The refusal has only the beginning of the key's value, and a cut
 	// published value is worse than none.
 	h.Value = nil
 	return h

@@ -11,45 +11,45 @@ import (
 )
 
 const (
-	// refreshEvery is how long a place in the queue is trusted without asking the
-	// store; the scripts keep it longer.
+	// refreshEvery is how long an instance trusts that it is in the queue without
+	// asking the store. The scripts keep the place for longer.
 	refreshEvery = time.Second
 
-	// lostAfter is when a waiter whose owner was neither granted nor withdrawn is
-	// forgotten.
+	// lostAfter is when an instance forgets a waiter whose owner was neither
+	// granted the lock nor withdrawn.
 	lostAfter = 10 * time.Second
 
-	// maxEntryValue is the longest published value that stands in the queue. The
-	// queue is read with each request for its lock.
+	// maxEntryValue is the longest published value, in bytes, that the queue
+	// stores. Every request for a lock reads the whole queue.
 	maxEntryValue = 512
 )
 
 // waiting is an owner's place in the queue as this instance knows it. It
 // outlives a single wait, so that a push that comes between two waits is not lost.
 type waiting struct {
-	lock   string        // its key
-	woken  chan struct{} // filled when the owner was granted the lock or should ask again
-	queued time.Time     // when the store was last known to have it
-	epoch  int           // of the connection then
+	lock   string        // the lock's key
+	woken  chan struct{} // receives when the owner was granted the lock or should ask again
+	queued time.Time     // when the store was last known to have the place
+	epoch  int           // the connection's epoch at that time
 	seen   time.Time     // the owner's last Wait or request
 	grant  pushed
-	later  *time.Timer // fills woken; nil while nothing has to be asked later
+	later  *time.Timer // wakes the owner to ask later; nil if there is no need
 }
 
-// pushed is a grant that the store has pushed; zero for none. See lua/queue.lua.
+// pushed is a grant that the store has pushed; the zero value means no grant. See lua/queue.lua.
 type pushed struct {
 	token uint64
 	sign  time.Duration // the sign of life that the store had seen
 	span  time.Duration
 }
 
-// Wait queues r.Owner and returns when the lock was granted to it or when it
-// should ask again. woken reports whether a push said so. Wait also returns
-// after most, or when moved is closed.
+// Wait queues r.Owner and returns when the store has granted it the lock or
+// when it should ask again. woken reports whether a push was the reason. Wait
+// also returns after most, or when moved is closed.
 //
-// The queue is in the store. A push is lost with its connection, and then every
-// waiter is woken. It may also be lost with the queue, which a waiter enters
-// again after refreshEvery.
+// The queue is in the store. A push is lost when its connection breaks, so a
+// break wakes every waiter. A push is also lost when the store loses the queue,
+// so waiters enter the queue again after refreshEvery.
 func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (woken bool, g driver.Grant, err error) {
 	over := time.Now().Add(most)
 	end := time.NewTimer(most)
@@ -79,9 +79,9 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	}
 }
 
-// enqueue enters r.Owner into the queue of r.Name, and reports whether the lock
-// is free and it is that owner's turn. Where releases grant, a push says so
-// instead. left is the rest of the holder's lease, or zero if unknown.
+// enqueue enters r.Owner into the queue of r.Name. free reports whether the lock is free
+// and it is r.Owner's turn; it is always false where releases grant the lock to waiters,
+// because a push says so there. left is the rest of the holder's lease, or zero if unknown.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -108,10 +108,10 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 	return n.opts.Turns != nil && number == 1, left, nil
 }
 
-// entry is what stands in the queue for r behind its owner, whose TTL is for how long
-// the store may grant the lock; see lua/queue.lua.
-// A value that is too long comes with the first request of the owner, which then
-// has to ask before it may use the grant.
+// entry returns the text that follows r.Owner in the queue; see lua/queue.lua. r.TTL
+// is for how long the store may grant the lock. A value that is too long is sent with
+// the owner's first request instead, so the owner then has to ask before it may use
+// the grant.
 func entry(process string, r driver.Request) string {
 	value := r.Value
 	if len(value) > maxEntryValue {
@@ -122,9 +122,9 @@ func entry(process string, r driver.Request) string {
 
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
-// take returns the grant that was pushed to r.Owner, once. It returns zero, so
-// that the owner asks, if there is no grant, its time is over, replicas must
-// have it first, or nothing must be granted.
+// take returns the grant that was pushed to r.Owner, once. It returns the zero
+// Grant, which makes the owner ask the store, in four cases: there is no grant,
+// its time is over, replicas must confirm it first, or no lock must be granted.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()
@@ -134,8 +134,8 @@ func (n *Node) take(r driver.Request) driver.Grant {
 	}
 	p := wt.grant
 	wt.grant = pushed{}
-	// The present is read first, because a pause of this thread between the two
-	// readings then makes the sign older.
+	// The clock is read before sinceBoot. A pause of this thread between the
+	// two readings then makes the sign seem older, which is safe.
 	now := time.Now()
 	age := sinceBoot() - p.sign
 	if p.token == 0 || age < 0 || age >= p.span || n.opts.WaitReplicas > 0 || len(r.Value) > maxEntryValue || n.Refusal() != nil {
@@ -145,8 +145,8 @@ func (n *Node) take(r driver.Request) driver.Grant {
 	return driver.Grant{Token: p.token, Sent: now.Add(-age), For: p.span}
 }
 
-// enter returns the place of r.Owner, and has the store hear of this process
-// where that decides who is granted the lock.
+// enter returns the place of r.Owner. It also starts this process's signs of
+// life if the store needs them to decide who is granted the lock.
 func (n *Node) enter(r driver.Request) *waiting {
 	w := n.Wakeups
 	w.mu.Lock()
@@ -170,7 +170,7 @@ func (w *Wakeups) Leave(owner string) {
 	w.forget(owner)
 }
 
-// forget is called with mu held.
+// forget drops owner's place. It is called with mu held.
 func (w *Wakeups) forget(owner string) {
 	if wt := w.waiters[owner]; wt != nil && wt.later != nil {
 		wt.later.Stop()
@@ -178,8 +178,8 @@ func (w *Wakeups) forget(owner string) {
 	delete(w.waiters, owner)
 }
 
-// refused notes that a request sent at the instant sent found the lock taken,
-// and whether owner was in the queue.
+// refused notes that a request of owner found the lock taken. The request left
+// at the instant sent, and queued says whether owner was in the queue.
 func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,8 +196,8 @@ func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	}
 }
 
-// entered notes that owner was entered into the queue by a request sent at the
-// instant sent, over the connection of epoch.
+// entered notes that a request, sent at the instant sent, has entered owner
+// into the queue. epoch is the epoch of the connection that brings its pushes.
 func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -206,16 +206,16 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	}
 }
 
-// inQueue reports whether owner is surely still in the queue: the store said so
-// lately, over the connection that would still bring its push. A wait then
-// needs no request, because a grant would have been pushed.
+// inQueue reports whether an owner is surely still in the queue: the store said
+// so lately, and the connection that would bring its push is still up. The wait
+// then needs no request, because a grant would have been pushed.
 func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery
 }
 
-// forgetLost drops the places of owners that were never granted or withdrawn.
+// forgetLost drops the places of owners that have not waited or asked for lostAfter.
 func (w *Wakeups) forgetLost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,9 +226,9 @@ func (w *Wakeups) forgetLost() {
 	}
 }
 
-// push delivers what the store has told one waiter: "OWNER" that it should ask,
-// "OWNER MS" that it should do so then, "OWNER TOKEN SIGN MS" that it was granted
-// the lock. It is called with mu held.
+// push delivers the store's message to one waiter. "OWNER" says that it should
+// ask, "OWNER MS" that it should ask after MS milliseconds, and "OWNER TOKEN SIGN
+// MS" that it was granted the lock. push is called with mu held.
 func (w *Wakeups) push(text string) {
 	f := strings.Fields(text)
 	if len(f) == 0 || w.waiters[f[0]] == nil {
@@ -255,32 +255,32 @@ func (w *Wakeups) push(text string) {
 }
 
 const (
-	// signEvery is how often a process with waiters gives a sign of life, unless
-	// a round trip takes longer. A sign stands for signFor, because its travel
-	// time varies, and longer where the store may grant a lock for more than the
-	// first span.
+	// signEvery is how often a process with waiters sends a sign of life, unless
+	// a round trip takes longer. A sign is valid for signFor, because travel
+	// times vary. It is valid for longer where the store may grant a lock for
+	// more than the usual first span.
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
-	// signsGoOn is how long signs keep a place after its owner last waited or
-	// asked.
+	// signsGoOn is for how long after an owner's last wait or request signs
+	// still protect its place.
 	signsGoOn = 2 * time.Second
 )
 
-// started is where sinceBoot begins on a system without such a clock.
+// started is the origin of sinceBoot on a system without CLOCK_BOOTTIME.
 var started = time.Now()
 
-// sign returns a sign of life as the scripts take it: the process, the time of
-// sending by this machine's clock, which no other machine reads, and how many
-// milliseconds it stands. The clock goes on while the machine is suspended.
+// sign returns a sign of life as the arguments of a script: the process, the time
+// of sending in microseconds, and for how many milliseconds the sign is valid.
+// Only this machine reads that time, from a clock that counts suspend too.
 func (n *Node) sign() []any {
 	stands := signFor + n.distance.FirstSpan() - kit.FirstSpan
 	return []any{n.opts.ID, sinceBoot().Microseconds(), stands.Milliseconds()}
 }
 
-// signs gives signs of life while this process has waiters, one for each
-// control string; a Cluster has one string a slot. No sign waits for the answer
-// to the one before, but signs must leave room for other requests.
+// signs sends signs of life while this process has waiters, one for each control
+// string; a Cluster has one control string for each slot. It sends a sign without
+// waiting for the reply to the last one, but never more often than a round trip takes.
 func (n *Node) signs() {
 	w := n.Wakeups
 	for {
@@ -299,8 +299,8 @@ func (n *Node) signs() {
 	}
 }
 
-// waitedFor returns, for each control string, one lock that has a waiter. The
-// signs end when there is none.
+// waitedFor returns, for each control string, one lock that has a waiter. When
+// there is none, it marks the signs as ended.
 func (n *Node) waitedFor() map[string]string {
 	w := n.Wakeups
 	w.mu.Lock()
@@ -315,8 +315,8 @@ func (n *Node) waitedFor() map[string]string {
 	return locks
 }
 
-// giveSign gives one sign of life. If the sign before had expired, places may
-// be lost, and their waiters are woken to find out.
+// giveSign sends one sign of life. If the previous sign had expired, waiters
+// may have lost their places, and are woken to find out.
 func (n *Node) giveSign(lock string) {
 	w := n.Wakeups
 	ctx, cancel := context.WithTimeout(w.background, kit.LongestSpan)

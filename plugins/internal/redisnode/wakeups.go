@@ -20,11 +20,11 @@ import (
 const pingEvery = 2 * time.Second
 
 // Wakeups is the one pub/sub connection of a backend, opened by its first use.
-// One channel belongs to the instance: it tells waiters, by their owner's name,
-// of a grant or to ask. One more channel for each observed lock tells of its
-// changes.
+// One channel belongs to the instance: its messages name a waiting owner, and
+// say that it has the lock or should ask. Each observed lock has one more
+// channel, for its changes.
 //
-// All are woken when it breaks, because a push may have been lost.
+// When the connection breaks, every waiter and observer is woken: a push may be lost.
 type Wakeups struct {
 	client    goredis.UniversalClient
 	channel   string
@@ -36,21 +36,21 @@ type Wakeups struct {
 	started bool
 	pubsub  *goredis.PubSub                       // nil while not subscribed
 	waiters map[string]*waiting                   // by owner
-	signing bool                                  // signs of life are given
-	changes map[string]map[chan struct{}]struct{} // who listens, by channel
+	signing bool                                  // signs runs
+	changes map[string]map[chan struct{}]struct{} // listeners by channel
 	link    Link
-	moved   kit.Broadcast // with each change of link
+	moved   kit.Broadcast // signalled at each change of link
 }
 
 // Link is the state of the connection.
 type Link struct {
 	Up    bool
 	Err   error // why it is not up; nil before the first attempt ended
-	Tried bool  // since it was up last, an attempt to connect has failed
-	Epoch int   // rises with every change
+	Tried bool  // an attempt to connect has failed since it was last up
+	Epoch int   // rises with every change of the state
 }
 
-// newWakeups returns the wake-ups of the instance id.
+// newWakeups returns the Wakeups of the instance id, not connected yet.
 func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	return &Wakeups{
 		client: client, channel: keys.side() + "i:" + id, background: kit.NewGroup(),
@@ -58,14 +58,14 @@ func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	}
 }
 
-// close ends the connection and returns after its goroutine.
+// close ends the connection and returns when its goroutine has ended.
 func (w *Wakeups) close() {
 	w.background.End()
 	w.background.Wait()
 }
 
 // Link returns the state of the connection, and a channel that is closed when
-// it changes. It opens the connection.
+// the state changes. It opens the connection if necessary.
 func (w *Wakeups) Link() (Link, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +101,7 @@ func (w *Wakeups) Ready(ctx context.Context) (epoch int, err error) {
 	}
 }
 
-// run keeps the connection, until ctx ends.
+// run keeps a connection open, and makes a new one when it breaks, until ctx ends.
 func (w *Wakeups) run(ctx context.Context) {
 	const first, most, refused = 10 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second
 	for pause := time.Duration(0); ; {
@@ -115,12 +115,12 @@ func (w *Wakeups) run(ctx context.Context) {
 			return
 		}
 		if wasUp && time.Since(began) > most {
-			pause = 0 // the server may have cut this one connection only
+			pause = 0 // perhaps the server has cut only this connection
 			continue
 		}
 		limit := most
 		if errors.Is(Explain(err), driver.ErrDenied) {
-			limit = refused // waiters poll meanwhile
+			limit = refused // until then waiters poll
 		}
 		pause = min(2*pause+first, limit)
 		select {
@@ -130,10 +130,10 @@ func (w *Wakeups) run(ctx context.Context) {
 	}
 }
 
-// session is one connection, from its subscription to its end.
+// session runs one connection, from its subscription to its end.
 //
-// Note: PubSub would reconnect by itself, without telling when, and the
-// waiters whose wake-up was lost meanwhile would sleep on.
+// Note: PubSub would reconnect by itself without saying so. Waiters whose
+// wake-up was lost in between would then go on sleeping.
 func (w *Wakeups) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, closeWithContext{}, true))
 	defer cancel()
@@ -197,7 +197,7 @@ func (w *Wakeups) up(ctx context.Context, ps *goredis.PubSub) error {
 	return ps.Subscribe(ctx, slices.Collect(maps.Keys(w.changes))...)
 }
 
-// down wakes all waiters, and reports whether the connection was up.
+// down wakes all waiters after the connection has ended with err, and reports whether it was up.
 func (w *Wakeups) down(err error) (wasUp bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,21 +1,21 @@
--- Looks after the quarantine of one node. KEYS: the marker key. ARGV: the
--- marker that admits it ("RUN-ID MAX-TTL"), the episode that the caller has
--- watched for long enough ("" for none, "*" for an operator who knows that
--- nothing is held), a random text, how long a quarantine lasts, and between
--- which instants the clocks of the other nodes are ("" when the caller does not
--- know); in microseconds. Replies {marker, episode, left}: the episode is ""
--- once the node is admitted, and left is how long it still lasts by the clocks,
--- -1 when those of the others are not known.
+-- Begins, checks and ends the quarantine of one node. KEYS: the marker key.
+-- ARGV: the marker that admits the node ("RUN-ID MAX-TTL"), the episode that
+-- the caller has watched for long enough ("" for none, "*" for an operator who
+-- knows that no lock is held), a random text, how long a quarantine lasts, and
+-- between which instants the clocks of the other nodes are ("" when the caller
+-- does not know); times are microseconds. Replies {marker, episode, left}. The
+-- episode is "" once the node is admitted; left is how long it still lasts by
+-- the clocks, or -1 when the other nodes' clocks are not known.
 --
--- An episode is one stretch of quarantine. Whoever finds a wrong marker begins
--- one. It names the run, so that one that comes back with old data is not
--- taken for this one, and ends with the marker, so that a caller who missed
--- that and the next loss of data finds another.
+-- An episode is one stretch of quarantine. The first caller that finds a wrong
+-- marker begins it. Its name has the run id, so that old data of another run is
+-- not mistaken for it. It ends with the marker, so that a caller that missed
+-- that end finds another episode after the next loss of data.
 --
--- The node keeps when the episode began, by its own clock and by the latest of
--- the others', so that every process reads the same answer, however short it
--- lives. Both must have gone on for long enough: one clock that jumps, as that
--- of a machine does that has just been started, ends no quarantine.
+-- The node stores when the episode began, by its own clock and by the latest of
+-- the other clocks. So every process reads the same answer, however short it
+-- lives. Both clocks must have advanced for long enough. So a single clock that
+-- jumps, as a machine's clock may after its start, ends no quarantine.
 local control, wanted, watched, nonce, lasts = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local earliest, latest = tonumber(ARGV[5]), tonumber(ARGV[6])
 local state = redis.call('HMGET', control, 'marker', 'episode', 'since', 'others')

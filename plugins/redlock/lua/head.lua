@@ -1,4 +1,4 @@
--- What vote.lua and slowpath.lua share.
+-- Codes that vote.lua and slowpath.lua share.
 local TURN, QUARANTINED = 4, 6
--- What a done request replies; FREED has waiters in this node's queue.
+-- The replies to a request that was done; FREED says that this node's queue has waiters.
 local DONE, FREED = 1, 2

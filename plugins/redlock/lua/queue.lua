@@ -1,15 +1,15 @@
--- The queue of a lock, a string that is there only while somebody waits: until
--- when the first waiter has its turn, 0 while nobody has one, and then in their
--- order a line for each: owner, until when it is alive, in 16 digits, and on
--- which channel it listens. Whoever is first keeps the lock from everybody else
--- while it is free; a turn that nobody takes is over after TURN_US.
+-- The queue of a lock, a string that exists only while an owner waits. It
+-- begins with the end of the first waiter's turn, or 0 while it is no one's
+-- turn. Then it has a line for each waiter, in order: owner, until when it is
+-- alive (16 digits), and the channel on which it listens. The first waiter's
+-- turn keeps the free lock from all others; an unused turn ends after TURN_US.
 --
--- These functions are few, and call none that is in another file, because to
--- make one costs more than a command.
+-- These functions are few and call none of another file, because defining one
+-- costs more than a command.
 local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 3500
 
 -- holder returns the head of key's value (owner, token and label fit) and its
--- remaining milliseconds: -1 without an end, -2 when nobody holds it.
+-- remaining milliseconds: -1 without an end, -2 when the lock is free.
 local function holder(key)
   local value = try('GETRANGE', key, '0', '511')
   if type(value) == 'table' then
@@ -18,9 +18,9 @@ local function holder(key)
   return value, call('PTTL', key)
 end
 
--- leave takes owner out of key's queue and reports whether it was there. The
--- text need not be new: it is only used when owner is the first, because then
--- nobody was taken out since.
+-- leave takes owner out of key's queue and reports whether it was there. An old
+-- text is good enough: it is used only when owner is its first waiter, because
+-- then no waiter can have been taken out since.
 local function leave(key, owner, text)
   local q = side .. 'l:{' .. key .. '}'
   if not text or string.match(text, '^%d+\n(%S+)') ~= owner then text = call('GET', q) or '' end
@@ -37,13 +37,13 @@ local function leave(key, owner, text)
   return true
 end
 
--- enter gives owner a place in key's queue text, on channel, or keeps the one
--- that it has alive, and says in control that there is a queue. It returns the
--- text, perhaps as it was when the lock is held, nil without a place. When the
--- lock is held a turn of owner is over.
+-- enter gives owner a place in key's queue text, on channel, or keeps its place
+-- alive, and notes in control that there is a queue. It returns the text, or
+-- nil without a place. When held, the text may be an old one, and a turn of
+-- owner ends.
 --
--- It writes only what has changed: if each waiter wrote the whole queue each
--- second, they would write the square of their number.
+-- It writes only what has changed. If each waiter wrote the whole queue every
+-- second, the bytes written would grow with the square of their number.
 local function enter(key, text, owner, channel, held)
   local q, alive = side .. 'l:{' .. key .. '}', format(' %016.0f ', now + ALIVE_US)
   local from = text and string.find(text, '\n' .. owner .. ' ', 1, true)
@@ -51,7 +51,7 @@ local function enter(key, text, owner, channel, held)
   local left = text and call('PTTL', q) or KEY_MS
   if from then
     local at, listens, to = from + #owner, string.match(text, ' (%S+)()', from + #owner + 2)
-    local whole = channel and channel ~= listens -- the plugin was replaced
+    local whole = channel and channel ~= listens -- a new plugin process
     if whole or not held then text = string.sub(text, 1, at) .. alive .. (channel or listens) .. string.sub(text, to) end
     if whole then call('SET', q, text, 'KEEPTTL') else call('SETRANGE', q, at, alive) end
     if held and string.match(text, '^[1-9]%d*()') == from then call('SETRANGE', q, 0, string.rep('0', from - 1)) end
@@ -69,12 +69,12 @@ local function enter(key, text, owner, channel, held)
 end
 
 -- next_turn finds whose turn it is for the free lock key, wakes that waiter
--- unless it is me, and returns it and when its turn ends. Waiters that died,
--- do not listen or missed their turn lose their place. It returns nil when
--- nobody waits.
+-- unless it is me, and returns it and the end of its turn. Waiters that died,
+-- do not listen or missed their turn lose their place. It returns nil when the
+-- queue is empty.
 --
--- In Cluster PUBLISH counts only the listeners of this node, so a count of
--- zero says nothing there.
+-- In a Cluster PUBLISH counts only the listeners of this node, so a count of
+-- zero means nothing there.
 local function next_turn(key, text, me)
   local q = side .. 'l:{' .. key .. '}'
   local ends, rest = string.match(text, '^(%d+)\n()')
@@ -86,8 +86,8 @@ local function next_turn(key, text, me)
       return nil
     end
     if tonumber(alive) >= now then
-      -- A turn that ends later than it can was given before the clock stepped
-      -- back, and would keep the free lock for that long.
+      -- A turn that ends later than a turn can was given before the clock was
+      -- set back. It would keep the free lock for that long.
       if owner ~= me and ends > now and ends <= now + TURN_US then return owner, ends end
       if owner == me or ends > now
         or ends == 0 and (call('PUBLISH', side .. 'i:' .. channel, owner) > 0 or cluster) then
@@ -100,8 +100,8 @@ local function next_turn(key, text, me)
   end
 end
 
--- refuse is the refusal of an acquire that found the lock taken, by value if
--- that is known. It keeps the place of owner in the queue text.
+-- refuse returns the refusal for an acquire that found the lock taken; value is
+-- the key's value if it is known. It keeps the place of owner in the queue text.
 local function refuse(key, owner, text, value)
   local by, ms
   if value then

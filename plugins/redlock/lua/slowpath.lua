@@ -1,4 +1,4 @@
--- The parts of vote.lua that are not needed as a rule.
+-- The parts of vote.lua that are rarely needed.
 local minted = 0 -- the highest token that has to be written to the counter
 
 local function has_tombstone(owner)
@@ -7,22 +7,22 @@ end
 
 local function read_queue(key) return call('GET', side .. 'l:{' .. key .. '}') end
 
--- count is how many wait by what GET replied, -1 when that was an error.
+-- count returns how many wait according to the reply of GET, -1 when that is an error.
 local function count(text)
   if type(text) == 'table' then return -1 end
   return text and select(2, string.gsub(text, '\n', '')) - 1 or 0
 end
 
--- wait_for_turn makes sure that nobody else's turn is passed over, and returns
--- the refusal if it would be.
+-- wait_for_turn keeps an acquire from passing over another waiter's turn: it
+-- returns the refusal, or nil if there is no such turn.
 local function wait_for_turn(key, owner, text)
   if string.match(text, '^%d+\n(%S+)') == owner or call('EXISTS', key) == 1 then return nil end
   local first, ends = next_turn(key, text, owner)
   if first and first ~= owner then return {TURN, math.ceil((ends - now) / 1000)} end
 end
 
--- hint wakes the first waiter without giving it a turn: what it knows about
--- the holder's remaining time is no longer true.
+-- hint wakes the first waiter without giving it a turn, because the holder's
+-- remaining time has changed.
 local function hint(key)
   local owner, channel = string.match(read_queue(key) or '', '^%d+\n(%S+) %d+ (%S+)')
   if owner then call('PUBLISH', side .. 'i:' .. channel, owner) end
@@ -33,27 +33,27 @@ local function ended(key)
   return DONE
 end
 
--- split reads "owner token rest".
+-- split returns the parts of "owner token rest".
 local function split(text)
   local owner, token, from = string.match(text, '^([%w_-]+) (%d+) ()')
   return owner, token, string.sub(text, from)
 end
 
--- raise has the token of a grant written to this node's counter, and returns
--- the highest of those.
+-- raise notes the token of a grant for this node's counter, and returns the
+-- highest token noted.
 local function raise(token)
   token = tonumber(token)
   if token > last then last, minted = token, token end
   return minted
 end
 
--- holds compares the head of key's value with id.
+-- holds reports whether key's value starts with id.
 local function holds(key, id)
   return try('GETRANGE', key, '0', #id - 1) == id
 end
 
--- held reports whether the lease is here. A grant whose token has not been
--- written yet stands here with the token 0.
+-- held reports whether the lease is on this node. A grant whose token is not
+-- written yet has the token 0 here.
 local function held(key, owner, token)
   return holds(key, owner .. ' ' .. token .. ' ') or token ~= '0' and holds(key, owner .. ' 0 ')
 end
@@ -65,10 +65,10 @@ local function with_token(key, owner, token)
   raise(token)
 end
 
--- place looks at the guess for the token in the text of an acquire, "owner
--- token rest". One that is above whatever this node has seen and above its
--- clock is taken. Else the grant is to stand without a token: place returns
--- the text for that, and what the token has to exceed.
+-- place checks the guessed token in the text of an acquire, "owner token rest".
+-- A guess above this node's clock and above every token that it has seen is
+-- accepted: place returns text, nil and the guess. Otherwise it returns the
+-- text for a grant without a token, and what the token has to exceed.
 local function place(text)
   local owner, guess, rest = split(text)
   local floor = math.max(last, now)
@@ -78,9 +78,9 @@ end
 
 local other = {}
 
--- s: settle. Writes the token of a grant, but only where the grant still is, with
--- the token that was guessed, which comes after the new one, or without: a late
--- one may meet a later attempt of its owner.
+-- s: settle. Writes the token of a grant if the grant is still there, either with
+-- the guessed token, which follows the new one in the text, or without one. A
+-- late request may meet a later attempt of its owner.
 function other.s(key, _, text)
   local owner, token, guess = split(text)
   if not holds(key, owner .. ' 0 ') and not holds(key, owner .. ' ' .. guess) then return not_held(key) end
@@ -88,7 +88,7 @@ function other.s(key, _, text)
   return DONE
 end
 
--- r: renew, of a lease whose token may not be written here yet.
+-- r: renew a lease whose token may not be written here yet.
 function other.r(key, ttl_ms, text)
   local owner, token = split(text)
   if not held(key, owner, token) then return not_held(key) end
@@ -96,9 +96,8 @@ function other.r(key, ttl_ms, text)
   return call('PEXPIRE', key, ttl_ms)
 end
 
--- h: repair. Puts a lease that a majority has just granted or renewed where it is
--- missing.
--- The text is the value.
+-- h: repair. Adds a lease that a majority has just granted or renewed to a node
+-- that lacks it. The text is the value.
 function other.h(key, ttl_ms, text)
   local owner, token = split(text)
   if has_tombstone(owner) then return {WITHDRAWN} end
@@ -111,7 +110,7 @@ function other.h(key, ttl_ms, text)
   return {HELD, by, ms}
 end
 
--- p: proclaim. After owner and token comes the new value.
+-- p: proclaim. The text is owner, token and the new value.
 function other.p(key, _, text)
   local owner, token, value = split(text)
   if not held(key, owner, token) then return not_held(key) end
@@ -129,7 +128,7 @@ function other.i(key)
   return {0, value or '', call('PTTL', key), count(read_queue(key))}
 end
 
--- c: check. Does nothing, with every command. The text is a channel.
+-- c: check. Uses every command but changes nothing. The text is a channel.
 function other.c(key, _, channel)
   use_all(key, channel)
   return DONE
@@ -140,7 +139,7 @@ function other.o(key, _, owner)
   return has_tombstone(owner) and DONE or not_held(key)
 end
 
--- d: release, as r, or of one that must stay taken for milliseconds.
+-- d: release. The text is as for r. With milliseconds, the lock stays taken for so long.
 function other.d(key, keep_ms, text)
   local owner, token = split(text)
   if not held(key, owner, token) then return not_held(key) end
@@ -150,8 +149,8 @@ function other.d(key, keep_ms, text)
     changed(key)
     return ended(key)
   end
-  -- What counts for a lease has its token: else the late undo of an attempt that
-  -- its owner made before could take it.
+  -- A lease that counts has its token. Without it, a late undo of an earlier
+  -- attempt by the same owner could delete the lease.
   if not holds(key, owner .. ' ' .. token .. ' ') then with_token(key, owner, token) end
   if call('PTTL', key) > keep_ms then
     call('PEXPIRE', key, keep_ms)
@@ -160,10 +159,10 @@ function other.d(key, keep_ms, text)
   return DONE
 end
 
--- u: undo whatever an owner holds that is done with. The text is the owner and
--- a space, here and below. It gets a tombstone too, because the request may
--- still be on its way. The undo of one attempt, which has no milliseconds, is in
--- vote.lua.
+-- u: undo what an owner still holds after its release or withdrawal. Here and
+-- below, the text is the owner and a space. The owner gets a tombstone too,
+-- because its request may still be on its way. The undo of one attempt, which
+-- has no milliseconds, is in vote.lua.
 function other.u(key, tombstone_ms, text)
   put_tombstone(string.sub(text, 1, -2), tonumber(tombstone_ms))
   if not holds(key, text) then return DONE end
@@ -172,7 +171,7 @@ function other.u(key, tombstone_ms, text)
   return ended(key)
 end
 
--- w: withdraw. An undo that tombstones, and gives up the place in the queue.
+-- w: withdraw. Does what u does, and also gives up the place in the queue.
 function other.w(key, tombstone_ms, text)
   if queued > now then leave(key, string.sub(text, 1, -2)) end
   other.u(key, tombstone_ms, text)
@@ -185,7 +184,7 @@ function other.l(key, _, text)
   return DONE
 end
 
--- b: break by token, which is the text.
+-- b: break the lease whose token is the text.
 function other.b(key, _, text)
   local value = holder(key)
   if string.match(value, '^[%w_-]+ (%d+) %d+:') ~= text then return not_held(key) end
@@ -194,8 +193,8 @@ function other.b(key, _, text)
   return ended(key)
 end
 
--- k: wake the first waiter, after a majority is free. It may have been told
--- already, when only this node was.
+-- k: wake the first waiter, after a majority is free. It may have been woken
+-- before, when only this node was free.
 function other.k(key)
   if queued > now and call('EXISTS', key) == 0 then
     local text = read_queue(key)
@@ -204,7 +203,7 @@ function other.k(key)
   return DONE
 end
 
--- take_back undoes the grants of this script, whose tokens were not written.
+-- take_back undoes the grants of this script because their tokens could not be written.
 local function take_back(answers, refused)
   for n = 1, #answers do
     if ARGV[3 * n + 6] == 'a' and type(answers[n]) == 'number' then

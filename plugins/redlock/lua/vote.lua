@@ -1,21 +1,20 @@
--- One node's answers to a batch of requests, in one step. In KEYS the marker
--- key comes before the lock keys. ARGV after the head: the marker that this
--- node must have ("" to ask for none), three hints, then three for each lock
--- key: kind, milliseconds, text.
+-- One node's answers to a batch of requests, in one step. KEYS has the marker
+-- key and then the lock keys. ARGV after the head: the marker that this node
+-- must have ("" for none), three hints, then for each lock key: kind,
+-- milliseconds, text.
 --
--- The hints: the lowest and the highest token that acquires in this batch
--- guess, 0 for none; they rise in the order of the requests, or are "". Then
--- the last index of the texts of all other requests, "" when they differ: to
--- write out a number costs more than to read it.
+-- The hints: the lowest and the highest token that acquires of this batch guess,
+-- 0 for none. The tokens rise in the order of the requests; otherwise both are
+-- "". The third is the last index of the texts of all other requests, or "" when
+-- they differ: Lua prints a number more slowly than it reads an argument.
 --
 -- Replies {now, admitted, answers}: TIME in microseconds, 1 when the marker is
 -- right, and for each request a number when it was done, else an array that
 -- starts with a code of the two heads. A node whose marker is wrong has lost
--- data: it gives up what it is told to, and votes for nothing.
+-- data. It gives up what it is told to give up, but does not vote.
 --
--- As in operate.lua of the redis backend, the functions are made when they are
--- needed, and share no local with what is here.
--- A call that only asks for the marker names no lock.
+-- As in operate.lua of the redis backend, functions are defined when they are needed, and
+-- share no local variables with this part. A call that only checks the marker names no lock.
 local state, time = call('MGET', control, side .. 'l:{' .. (KEYS[2] or '') .. '}'), call('TIME')
 local now = time[1] * 1000000 + time[2]
 local text, sub = state[1] or '', string.sub
@@ -26,7 +25,7 @@ if #text > 16 then
 end
 local admitted = ARGV[5] == '' or call('HGET', KEYS[1], 'marker') == ARGV[5]
 local lowest, index = tonumber(ARGV[6]), ARGV[8]
--- A guess that this node has yet to see can be taken without a look at each.
+-- A guess above all that this node has seen can be taken without checking each.
 local fresh = lowest and (lowest == 0 or lowest > now and lowest > last)
 
 local answers, arg, minted, lib, queue = {}, 9, false, nil, nil
@@ -42,8 +41,8 @@ for n = 2, #KEYS do
   if not admitted and not string.find('duwlbk', kind, 1, true) then
     answer = {QUARANTINED}
   elseif kind == 'a' then
-    -- The text is the value, with a guess for the token. Where it is taken DONE
-    -- or FREED is replied, else what the token has to exceed.
+    -- The text is the value with a guessed token. If the guess is taken, the
+    -- reply is DONE or FREED; otherwise it is what the token has to exceed.
     if tombstones_until > now and try('ZSCORE', tombstones, string.match(text, '^[%w_-]+')) then
       answer = {WITHDRAWN}
     elseif waiters and string.match(waiters, '^%d+\n(%S+)') ~= string.match(text, '^[%w_-]+') then
@@ -73,7 +72,7 @@ for n = 2, #KEYS do
   elseif (kind == 'r' or kind == 'd' and ms == '0')
     and try('GETRANGE', key, '0', index == '' and #text - 1 or index) == text
     -- The text of an undo lists the heads of what its attempt may have left,
-    -- each after a newline. A head has 82 characters at most.
+    -- each after a newline. A head has at most 82 characters.
     or kind == 'u' and ms == '0'
     and string.find(text, '\n' .. (string.match(tostring(try('GETRANGE', key, '0', '81')), '^[%w_-]+ %d+ ') or '\n'), 1, true) then
     if kind == 'r' then

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Options say how a cluster is reached.
+// Options say how to reach a cluster.
 type Options struct {
 	// Address lists the members, each with its scheme.
 	Address []string
@@ -21,19 +21,19 @@ type Options struct {
 	Logger *slog.Logger
 	// Prefix begins the keys that the user may read and write.
 	Prefix string
-	// Probe is a key that is read to see whether the store answers.
+	// Probe is a key that is read to find out whether the store answers.
 	Probe string
 }
 
 // Cluster is the connection of a process to a cluster. All its requests and streams
 // go to one member. They move to another member at once when the first reports a
-// failure, or when it does not answer a question that another one answers.
+// failure, or when it does not answer a read that another member answers.
 //
 // Its methods may be called from any number of goroutines.
 //
-// Note: the client's own balancer takes turns among all connected members. A
-// member that stalls, or has lost its peers, stays connected for 13 s and more,
-// and with one request in three it stops every caller.
+// Note: the client library's own balancer takes turns among all connected
+// members. A member that stalls, or has lost its peers, stays connected for 13 s
+// and more. With one request in three going there, it would stop every caller.
 type Cluster struct {
 	opts   Options
 	health health
@@ -43,8 +43,8 @@ type Cluster struct {
 
 	mu   sync.Mutex
 	all  []*member
-	at   *member // in use
-	term uint64  // the highest leader's term seen
+	at   *member // the member in use
+	term uint64  // the highest term of a leader seen
 }
 
 // New returns a Cluster. It does not wait for a member to answer.
@@ -67,8 +67,8 @@ func (c *Cluster) Go(f func()) bool { return c.background.Go(f) }
 // Context ends when Close is called.
 func (c *Cluster) Context() context.Context { return c.background }
 
-// Close ends the work under way, waits for the goroutines of Go, calls last and
-// ends all connections. When ctx ends before that, it returns ctx.Err().
+// Close ends the work under way, waits for the goroutines of Go, calls last,
+// and closes all connections. If ctx ends first, it returns ctx.Err().
 func (c *Cluster) Close(ctx context.Context, last func()) error {
 	return c.background.Close(ctx, func() {
 		last()
@@ -82,10 +82,9 @@ func (c *Cluster) Close(ctx context.Context, last func()) error {
 	})
 }
 
-// RequestTimeout bounds one request.
+// RequestTimeout returns how long one request may take.
 func (c *Cluster) RequestTimeout() time.Duration { return c.opts.RequestTimeout }
 
-// several reports whether there is more than one member.
 func (c *Cluster) several() bool { return len(c.all) > 1 }
 
 // answered reports whether a member has ever answered.
@@ -95,5 +94,5 @@ func (c *Cluster) answered() bool {
 	return c.term > 0
 }
 
-// addresses names the servers in errors.
+// addresses returns the names of the servers for errors.
 func (c *Cluster) addresses() string { return strings.Join(c.opts.Address, ",") }

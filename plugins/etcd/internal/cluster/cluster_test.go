@@ -21,12 +21,12 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// member answers transactions and reads with err, or not before answered is
+// member answers transactions and reads with err, but not before answered is
 // closed.
 type member struct {
 	pb.UnimplementedKVServer
 	err      error
-	answered chan struct{} // nil: at once
+	answered chan struct{} // nil means at once
 	txns     atomic.Int64
 }
 
@@ -51,7 +51,7 @@ func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeRespon
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, m.wait(ctx)
 }
 
-// of returns a Cluster that uses ill, and may use well.
+// of returns a Cluster that uses the member ill, and may change to well.
 func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	t.Helper()
 	var addrs []string
@@ -65,8 +65,8 @@ func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	return c
 }
 
-// TestDeclined: what a member cannot begin with goes to another one, also what
-// must not be done twice, and so does all that comes after it.
+// TestDeclined checks that a request that a member cannot begin goes to another
+// member, even if it must not be done twice, and so do all later requests.
 func TestDeclined(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoLeader}, &member{}
 	c := of(t, ill, well)
@@ -79,8 +79,8 @@ func TestDeclined(t *testing.T) {
 	}
 }
 
-// TestRefused: what a member refuses has not happened, and is not asked of another
-// one.
+// TestRefused checks that a request that a member refuses was not done, and is not
+// sent to another member.
 func TestRefused(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCRequestTooLarge}, &member{}
 	c := of(t, ill, well)
@@ -90,8 +90,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOutOfSpace: a member without space may have done what it was asked for. It
-// answers, and no other one is asked.
+// TestOutOfSpace checks a member without space, which may have done the request.
+// That is an answer, so no other member is asked.
 func TestOutOfSpace(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoSpace}, &member{}
 	c := of(t, ill, well)
@@ -110,8 +110,8 @@ func TestOutOfSpace(t *testing.T) {
 	}
 }
 
-// TestWithoutAnswer: a member that does not answer what another one answers is
-// left, and what may be done twice is asked of the other one.
+// TestWithoutAnswer checks that a member that does not answer a request that another
+// member answers is left, and that a repeatable request then goes to the other member.
 func TestWithoutAnswer(t *testing.T) {
 	for _, twice := range []bool{false, true} {
 		ill, well := &member{answered: make(chan struct{})}, &member{}
@@ -132,8 +132,8 @@ func TestWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestHealth: a store that does not answer is down for those who follow, and up
-// when it answers again.
+// TestHealth checks that a store that does not answer is reported as down to
+// followers, and as up when it answers again.
 func TestHealth(t *testing.T) {
 	ill := &member{answered: make(chan struct{})}
 	c := clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterKVServer(s, ill) })
@@ -153,8 +153,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestAttempts: a member that is away is found soon when it is back, also after a
-// long time. By grpc's own pauses it would be five attempts.
+// TestAttempts checks that a member that was away is found soon after it is back,
+// even after a long time. With grpc's own pauses there would be only five attempts.
 func TestAttempts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	backendtest.Must(t, err)
@@ -167,12 +167,12 @@ func TestAttempts(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%d attempts in 10 s, want 8: %v", n, err)
 		}
-		_ = conn.Close() // a server that goes away
+		_ = conn.Close() // like a server that goes away
 	}
 }
 
-// TestReset: a server that resets a connection before it has ever answered may have
-// refused the client's certificate, and its alert got lost.
+// TestReset checks a server that resets a connection before it has ever answered.
+// The server may have refused the client's certificate, and its TLS alert was lost.
 func TestReset(t *testing.T) {
 	c := clustertest.At(t, "https://"+clustertest.Nowhere)
 	for text, unsent := range map[string]bool{
@@ -189,7 +189,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestStopped: a Cluster that is stopped starts nothing, and says so.
+// TestStopped checks that a closed Cluster starts nothing, and says so.
 func TestStopped(t *testing.T) {
 	c := of(t, &member{}, &member{})
 	backendtest.Must(t, c.Close(t.Context(), func() {}))

@@ -21,15 +21,15 @@ import (
 
 // conn is a connection to one member, logged in once.
 //
-// Note: requests are made with the generated clients on the connection of
-// clientv3, not with its KV, Lease and Watch. Those wait for a member to come
-// back instead of failing fast (K8), repeat reads a hundred times, open a stream
-// for each keepalive, and run a goroutine for each watch. What stays of
-// clientv3 is endpoints and TLS.
+// Note: requests use the generated clients on the connection of clientv3, and
+// not its KV, Lease and Watch. Those wait for a member to come back instead of
+// failing fast (K8), repeat reads a hundred times, open a stream for each
+// keepalive, and run a goroutine for each watch. Only endpoints and TLS remain
+// of clientv3.
 //
-// Note: nor does clientv3 log in again here when its token has expired. Servers
-// before 3.5 refuse even a login that carries an expired token, and then it
-// logs in from within its login until the memory is used up.
+// Note: clientv3 does not log in again here either when its token has expired.
+// Servers before 3.5 refuse even a login that carries an expired token, and
+// then clientv3 logs in from within its login until memory runs out.
 type conn struct {
 	member *member
 	client *clientv3.Client
@@ -39,28 +39,28 @@ type conn struct {
 	server pb.MaintenanceClient
 	made   time.Time
 
-	cluster atomic.Uint64 // the cluster id in the last answer; 0 before that
+	cluster atomic.Uint64 // the cluster id in the last answer; 0 before the first
 
 	ctx    context.Context // context of all requests on the connection
 	cancel context.CancelCauseFunc
 	leader atomic.Pointer[leader]
 }
 
-// leader is the time of one leader of the cluster on a connection.
+// leader is the time of one leader of the cluster, as seen on a connection.
 type leader struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// renew begins the time of another leader and returns the one before, which goes
-// on until it is cancelled.
+// renew begins the time of another leader. It returns the earlier leader's,
+// which lasts until it is cancelled.
 func (c *conn) renew() *leader {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	return c.leader.Swap(&leader{ctx, cancel})
 }
 
-// session returns the member in use and the connection to it, made by the first
-// who asks.
+// session returns the member in use and the connection to it. The first caller
+// makes the connection.
 func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
 	m, conn := c.at, c.at.conn
@@ -72,8 +72,8 @@ func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	return m, conn, err
 }
 
-// join returns the connection to m. Without a user that takes no time; with one
-// it logs in.
+// join returns the connection to m. It takes time only if there is a user to
+// log in.
 func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	if c.background.Err() != nil {
 		return nil, driver.ErrClosed
@@ -109,8 +109,8 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	return conn, nil
 }
 
-// login returns a token for the user, on a connection without one; "" where
-// there are no users.
+// login returns a token for the user, got over a connection that has none, or
+// "" if there are no users.
 func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 	if c.opts.Username == "" {
 		return "", nil
@@ -139,12 +139,12 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
-		// Pings find a connection that is black-holed while nobody asks; grpc
-		// allows no shorter interval. See redial.
+		// Pings find a connection that is black-holed while no request is made.
+		// grpc allows no shorter interval. See redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		// One try only: the client would send a write again when the server itself
-		// reports a cancelled context, and the first may have happened. If it is
-		// repeated all the same, the repetition finds the owner's own key.
+		// One try only: if the server itself reports a cancelled context, the
+		// client would send a write again, although the first may have been done.
+		// If a write is repeated anyway, the repetition finds the owner's own key.
 		MaxUnaryRetries: 1,
 		DialOptions:     options,
 		Context:         c.background, Logger: zap.NewNop(),
@@ -164,17 +164,17 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 }
 
 // attempts says how grpc connects to a member that is away. Its default pauses
-// grow to two minutes. A long attempt is not cut short, because grpc's error
-// says less about an attempt that it ended itself; redial begins another one.
+// grow to two minutes. A long attempt is not cut short, because grpc's error says
+// less about an attempt that grpc itself has ended; redial begins another attempt.
 //
-// Note: ResetConnectBackoff, which ends a pause, goes through a map that
-// another goroutine of grpc 1.85 may be writing to: that ends the process.
+// Note: ResetConnectBackoff would end a pause, but it reads a map that another
+// goroutine of grpc 1.85 may be writing to, which crashes the process.
 var attempts = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: downPause / 4, Multiplier: 1.6, Jitter: 0.2, MaxDelay: downPause},
 	MinConnectTimeout: 20 * time.Second,
 }
 
-// hostOf is the name of a member as its certificate may have it.
+// hostOf returns the name of a member that its certificate may have, or nil.
 func hostOf(endpoint string) []string {
 	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "unix" {
 		return []string{u.Hostname()}
@@ -184,11 +184,11 @@ func hostOf(endpoint string) []string {
 
 func (c *conn) close() {
 	c.cancel(nil)
-	_ = c.client.Close() // reports only that it was cancelled
+	_ = c.client.Close() // its error says only that it was cancelled
 }
 
-// expired drops conn if err says that its login has expired; the next session
-// logs in again. The request had no effect then, and must be repeated.
+// expired reports whether err says that conn's login has expired, and drops conn if so.
+// The next session logs in again. The request then had no effect, and must be repeated.
 func (c *Cluster) expired(conn *conn, err error) bool {
 	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty)
 	if !over || c.opts.Username == "" {
@@ -199,7 +199,7 @@ func (c *Cluster) expired(conn *conn, err error) bool {
 }
 
 // forsake takes conn out of use, and closes it once the requests under way have
-// had their time.
+// had time to end.
 func (c *Cluster) forsake(conn *conn) {
 	if !c.detach(conn) {
 		return
@@ -217,12 +217,12 @@ func (c *Cluster) forsake(conn *conn) {
 }
 
 // nextAddress is how long one address of a name may take to connect before the
-// next one is tried beside it, as RFC 8305 has it.
+// next one is also tried, as in RFC 8305.
 const nextAddress = 250 * time.Millisecond
 
 // dial connects to a host:port whose host may be a name with several addresses,
-// some of them dead. The net package tries those of one family one after another,
-// and gives each a part of the time that is longer than a lease may have.
+// some of them dead. The net package tries the addresses of one family one after
+// another, and gives each a part of the time that may be longer than a lease.
 func dial(ctx context.Context, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -238,8 +238,8 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 	return dialAny(ctx, ips)
 }
 
-// dialAny connects to the first of addrs that answers, or returns the first
-// one's error.
+// dialAny connects to the first of addrs that answers. If none does, it returns
+// the error of the first one.
 func dialAny(ctx context.Context, addrs []string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -252,7 +252,7 @@ func dialAny(ctx context.Context, addrs []string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		select {
 		case results <- result{conn, err}:
-		case <-ctx.Done(): // another address was first
+		case <-ctx.Done(): // another address was faster
 			if conn != nil {
 				_ = conn.Close()
 			}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestDeadAddress: of a name whose first address is dead the second one is used
-// before a connection to it would be given up.
+// TestDeadAddress checks a name whose first address is dead. The second address
+// must be used before the connection to the first would be given up.
 func TestDeadAddress(t *testing.T) {
 	dead, alive := silent(t), listening(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the default of dial_timeout
@@ -24,7 +24,7 @@ func TestDeadAddress(t *testing.T) {
 	}
 }
 
-// TestNoAddress: when no address can be connected to the error says why.
+// TestNoAddress checks that if no address can be connected to, the error says why.
 func TestNoAddress(t *testing.T) {
 	if _, err := dialAny(t.Context(), []string{"127.0.0.1:1", "127.0.0.1:1"}); err == nil {
 		t.Error("connected to nothing")
@@ -44,8 +44,8 @@ func listening(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// silent is an address whose packets are dropped: a socket whose queue of
-// connections that are not accepted is full.
+// silent returns an address whose packets are dropped: that of a socket whose
+// accept queue is full.
 func silent(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

@@ -1,5 +1,5 @@
 // Package cluster keeps connections to the members of an etcd cluster, makes
-// requests to one of them, and knows whether they are answered.
+// requests to one of them, and knows whether the members answer.
 //
 // # Where is what
 //

@@ -17,15 +17,15 @@ import (
 // ended with the store's data, and that the request had no effect.
 var ErrDataLost = errors.New("etcd: the store has lost its data")
 
-// Whole-Txn refusals: the server answered, and nothing of the Txn happened. For
-// ErrNoSpace see [OutOfSpace].
+// refusals are answers by which the server refuses a whole Txn, of which it has
+// done nothing. For ErrNoSpace see [OutOfSpace].
 var refusals = []error{
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
 	rpctypes.ErrKeyNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty,
 	rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrInvalidAuthMgmt,
 }
 
-// declines are errors of a member that cannot begin a request; another one may.
+// declines are errors of a member that cannot begin a request; another member may.
 var declines = []error{
 	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner),
 }
@@ -33,18 +33,18 @@ var declines = []error{
 // Refused reports whether the server answered and did nothing of the request.
 func Refused(err error) bool { return isOneOf(err, refusals) }
 
-// OutOfSpace reports whether the server answered that its database is full. That
-// is said of two kinds of requests: of those that it refuses under the alarm, and
-// of those that it has done when the alarm was not raised yet (the quota's
-// applier, etcdserver/apply/quota.go, checks first, does the request, and answers
-// with the error). So the outcome is unknown, but settled: nothing of the request
-// is under way any more.
+// OutOfSpace reports whether the server answered that its database is full. It
+// says so of two kinds of requests: those that it refuses while the alarm is
+// raised, and those that it has done before the alarm was raised. (The quota's
+// applier, etcdserver/apply/quota.go, checks first, does the request, and then
+// answers with the error.) So the outcome is unknown but final: nothing of the
+// request is still under way.
 func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 
-// isAnswer reports whether err shows that the store answers.
+// isAnswer reports whether err, which may be nil, shows that the store answers.
 func isAnswer(err error) bool { return err == nil || Refused(err) || OutOfSpace(err) }
 
-// declined reports whether this member did not begin the request.
+// declined reports whether err says that the member did not begin the request.
 func declined(err error) bool {
 	return isOneOf(err, declines) || err != nil && strings.Contains(err.Error(), "raft proposal dropped")
 }
@@ -67,15 +67,15 @@ func isOneOf(err error, targets []error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return Is(native, t) })
 }
 
-// Is compares what the client makes of the server's errors: values of a
-// struct type, which errors.Is finds only by equality. err may be one of ours
-// that wraps such a value.
+// Is reports whether err is target, as errors.Is does. It also compares what the
+// client library makes of the server's errors. Those are struct values, which
+// errors.Is finds only by equality. err may be one of ours that wraps such a value.
 func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
 
-// Wrap gives an error of the client the sentinel that the contract asks for. An
-// error not known to be permanent is an unknown outcome.
+// Wrap adds to an error of the client library the sentinel that the contract
+// requires. An error not known to be permanent means an unknown outcome.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -115,14 +115,14 @@ func (c *Cluster) Wrap(err error) error {
 }
 
 // ended reports whether a server that has never answered has reset a connection.
-// With TLS 1.3 it refuses the client's certificate when the client has begun to
-// send, so that its alert may be lost with the connection.
+// With TLS 1.3 it refuses the client's certificate only after the client has
+// begun to send. Its alert may then be lost with the connection.
 func (c *Cluster) ended(text string) bool {
 	return !c.answered() && (strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
 }
 
 // unanswered reports whether text, an error of grpc, says that a connection was
-// made but brought nothing that etcd would send.
+// made but brought nothing that an etcd server would send.
 func unanswered(text string) bool {
 	return slices.ContainsFunc([]string{
 		"authentication handshake failed", "failed to write client preface", "error reading server preface", "looked like an HTTP/1.1 header",
@@ -130,13 +130,13 @@ func unanswered(text string) bool {
 	}, func(said string) bool { return strings.Contains(text, said) })
 }
 
-// denied returns the error of a request that the server refused to this client.
+// denied returns the error of a request that the server refused because of this client's rights.
 func (c *Cluster) denied(native error, advice string) error {
 	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", c.addresses(), driver.ErrDenied, driver.ErrNotSent, native, advice)
 }
 
-// neverSent reports whether no connection stood, or the server refused the
-// request before it did anything.
+// neverSent reports whether there was no connection, or the server refused the
+// request before doing anything.
 func neverSent(err error, text string) bool {
 	for _, early := range []string{
 		"Error while dialing", "authentication handshake failed", "latest balancer error",
@@ -149,7 +149,7 @@ func neverSent(err error, text string) bool {
 	return Refused(err) || declined(err)
 }
 
-// Interrupted is the error of a caller whose ctx ended before the answer.
+// Interrupted returns the error for a caller whose ctx ended before the answer.
 func (c *Cluster) Interrupted(ctx context.Context, sent bool) error {
 	if c.background.Err() != nil {
 		return driver.ErrClosed
@@ -160,7 +160,7 @@ func (c *Cluster) Interrupted(ctx context.Context, sent bool) error {
 	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, ctx.Err())
 }
 
-// Untouched is Wrap for a request that cannot have changed a lock.
+// Untouched is like Wrap, for a request that cannot have changed a lock.
 func (c *Cluster) Untouched(err error) error {
 	err = c.Wrap(err)
 	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {
@@ -169,7 +169,7 @@ func (c *Cluster) Untouched(err error) error {
 	return err
 }
 
-// Harmless reports whether a request certainly changed nothing.
+// Harmless reports whether a request that failed with err certainly changed nothing.
 func (c *Cluster) Harmless(err error) bool {
 	return Refused(err) || errors.Is(err, ErrDataLost) || errors.Is(c.Wrap(err), driver.ErrNotSent)
 }

@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	// quiet is how long the store may be silent before it is asked.
+	// quiet is how long the store may be silent before health asks it.
 	quiet = time.Second
-	// timeout is how long that question may take before the store is down.
+	// timeout is how long the answer may take before the store counts as down.
 	timeout = time.Second
-	// downPause is the pause between two questions to a store that is down.
+	// downPause is the pause between two checks of a store that is down.
 	downPause = 200 * time.Millisecond
 )
 
 // health knows whether the store answers. Errors of requests only make it ask
-// the store at once; a read through the consensus decides.
+// the store at once; the answer to a read through the consensus decides.
 type health struct {
 	wake chan struct{}
-	late atomic.Int32 // requests that should have been answered
+	late atomic.Int32 // counts requests whose answer is overdue
 
 	mu          sync.Mutex
-	heard       time.Time // the last answer
-	down        error     // why it is down; nil when it is up
-	changes     int       // between up and down
+	heard       time.Time // when the last answer came
+	down        error     // why the store is down; nil when it is up
+	changes     int       // number of changes between up and down
 	subscribers map[chan struct{}]bool
-	silent      func() // called after each question without an answer
+	silent      func() // called after each check without an answer
 }
 
 func (h *health) init() {
 	h.wake, h.subscribers, h.silent = make(chan struct{}, 1), map[chan struct{}]bool{}, func() {}
 }
 
-// Report is to be called with every error that came instead of an answer, and
+// Report must be called with every error that came instead of an answer, and
 // with nil for an answer.
 func (c *Cluster) Report(err error) {
 	if !isAnswer(err) {
@@ -62,8 +62,8 @@ func (h *health) set(down error) {
 	}
 }
 
-// State returns the number of changes between up and down so far, and why it is
-// down: nil when it is up.
+// State returns the number of changes between up and down so far, and why the
+// store is down, or nil if it is up.
 func (c *Cluster) State() (changes int, down error) {
 	h := &c.health
 	h.mu.Lock()
@@ -71,8 +71,8 @@ func (c *Cluster) State() (changes int, down error) {
 	return h.changes, h.down
 }
 
-// Follow makes changes signal ch, until the returned function is called. The
-// store is asked regularly only while there is a follower.
+// Follow makes each change signal ch until stop is called. The store is asked
+// regularly only while there is a follower.
 func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 	h := &c.health
 	h.mu.Lock()
@@ -86,7 +86,7 @@ func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 	}
 }
 
-// OnSilence has f called each time that the store was asked and did not answer.
+// OnSilence makes f run each time that the store was asked and did not answer.
 func (c *Cluster) OnSilence(f func()) {
 	h := &c.health
 	h.mu.Lock()
@@ -119,7 +119,7 @@ func (h *health) pause() time.Duration {
 	case h.late.Load() > 0:
 		return slowAfter
 	case len(h.subscribers) == 0:
-		return time.Hour // Follow wakes
+		return time.Hour // Follow wakes it
 	}
 	return quiet
 }
@@ -130,7 +130,6 @@ func (h *health) stale() bool {
 	return h.down != nil || h.late.Load() > 0 || len(h.subscribers) > 0 && time.Since(h.heard) >= quiet
 }
 
-// ask asks the store.
 func (c *Cluster) ask() {
 	ctx, cancel := context.WithTimeout(c.background, timeout)
 	defer cancel()
@@ -149,8 +148,8 @@ func (c *Cluster) ask() {
 	silent()
 }
 
-// overdue has the members compared again and again, until the returned function
-// is called, because an answer is overdue.
+// overdue makes the members be compared repeatedly once an answer is overdue,
+// until stop is called.
 func (c *Cluster) overdue() (stop func()) {
 	if !c.several() {
 		return func() {}

@@ -14,30 +14,30 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// lookEvery is how long a look at all members counts. It is less than the time
-// for which kit.Identity tells of what it has refused.
+// lookEvery is for how long the result of looking at all members counts. It is
+// less than the time for which kit.Identity reports a refusal.
 const lookEvery = 30 * time.Second
 
 // identity records which cluster the answers come from, and whether the addresses
-// lead to others too, because each of two clusters would grant every lock.
+// lead to others too, because two clusters would both grant every lock.
 type identity struct {
 	kit.Identity
-	looking chan struct{} // holds one during a look
+	looking chan struct{} // holds one value during a look
 
 	mu     sync.Mutex
-	looked time.Time // the last look
+	looked time.Time // when all members were last looked at
 }
 
-// header is what every answer of a member has.
+// header is implemented by every answer of a member.
 type header interface{ GetHeader() *pb.ResponseHeader }
 
 // admit compares the cluster of an answer that came over conn with the one in use.
-// With an error the answer counts for nothing, and conn is not used again. What was
-// asked has changed no lock of the cluster in use.
+// After an error the answer must not be used, nor conn again. The request has then
+// changed no lock of the cluster in use.
 func (c *Cluster) admit(conn *conn, h header) error {
 	id := h.GetHeader().GetClusterId()
 	if id == 0 {
-		return nil // it does not come from an etcd server
+		return nil // the answer does not come from an etcd server
 	}
 	conn.cluster.Store(id)
 	if err := c.identity.Admit(clusterName(id), c.serves); err != nil {
@@ -49,8 +49,8 @@ func (c *Cluster) admit(conn *conn, h header) error {
 
 func clusterName(id uint64) string { return "cluster " + strconv.FormatUint(id, 16) }
 
-// serves reports whether the cluster in use may still serve, that is, whether a connection
-// to one of its members stands. A merely slow cluster does not give way to another one.
+// serves reports whether the cluster in use may still serve, that is, whether a connection to
+// one of its members is open. So a cluster that is only slow does not give way to another one.
 func (c *Cluster) serves() bool {
 	current := c.identity.Current()
 	c.mu.Lock()
@@ -87,23 +87,23 @@ func (c *Cluster) serves() bool {
 	return false
 }
 
-// question reads the key that shows whether the store answers.
+// question returns the request that shows whether the store answers.
 func (c *Cluster) question() *pb.RangeRequest {
 	return &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true}
 }
 
-// Looked reports whether locks may be granted, as far as is known without a
-// look at the members.
+// Looked reports whether locks may be granted, as far as known without looking
+// at the members again.
 func (c *Cluster) Looked() bool {
 	c.identity.mu.Lock()
 	defer c.identity.mu.Unlock()
 	return !c.identity.looked.IsZero() && c.identity.Err() == nil
 }
 
-// Certain returns an error if the addresses lead to members of two clusters. It
-// looks at all that answer over new connections, which a balancer or a name may
-// lead elsewhere: once, and again every 30 s as long as there were two, or if
-// anew. It sees neither a member that is down nor another process' connections.
+// Certain returns an error if the addresses lead to members of two clusters. It asks all
+// members over new connections, because a load balancer or a name may lead these
+// elsewhere. It asks once, and then at most every 30 s: while there are two clusters, or
+// if anew. It sees neither a member that is down nor the connections of another process.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {
@@ -117,7 +117,7 @@ func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	return c.identity.Err()
 }
 
-// look compares the clusters of all members, unless that was done a short time ago.
+// look compares the clusters of all members, unless it did so within lookEvery.
 func (c *Cluster) look(ctx context.Context) {
 	c.identity.mu.Lock()
 	looked := c.identity.looked
@@ -137,7 +137,7 @@ func (c *Cluster) look(ctx context.Context) {
 	c.identity.looked = time.Now()
 }
 
-// lookAt looks at one member, over a connection used only for that.
+// lookAt asks one member for its cluster, over a connection used only for that.
 func (c *Cluster) lookAt(ctx context.Context, m *member) {
 	token, err := c.login(ctx, m)
 	if err != nil {
@@ -149,8 +149,8 @@ func (c *Cluster) lookAt(ctx context.Context, m *member) {
 	}
 	defer conn.close()
 	q := c.question()
-	q.Serializable = true // a member without a leader has a cluster, too
+	q.Serializable = true // a member without a leader still has a cluster
 	if resp, err := conn.kv.Range(ctx, q); err == nil {
-		_ = c.admit(conn, resp) // the identity keeps the result
+		_ = c.admit(conn, resp) // the identity records the result
 	}
 }

@@ -15,17 +15,17 @@ const (
 	// slowAfter is how long a request may go unanswered before its member is
 	// compared with the others.
 	slowAfter = 250 * time.Millisecond
-	// askNext is how long one member has for the question of such a comparison
-	// until the next one is asked too, and sickAfter how long it has to answer
-	// when another one did.
+	// askNext is how long such a comparison waits for one member's answer
+	// before it also asks the next. sickAfter is how long a member has to
+	// answer when another one did.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
-	// electedGrace is the time that requests sent before a change of leader have
-	// for their answer.
+	// electedGrace is how long requests sent before a change of leader may still
+	// wait for their answer.
 	electedGrace = 300 * time.Millisecond
 )
 
-// These are reasons why a request ended before its answer; it may have been done.
+// These are reasons why a request ended before its answer, so that it may have been done.
 var (
 	errSick     = errors.New("etcd: this member did not answer, and another one did")
 	errSilent   = errors.New("etcd: nothing comes over this connection")
@@ -34,16 +34,16 @@ var (
 	errElected  = errors.New("etcd: no answer, and the cluster has another leader since")
 )
 
-// member is one server. What follows dial is guarded by Cluster.mu.
+// member is one server. The fields after dial are guarded by Cluster.mu.
 type member struct {
 	endpoint string
-	dial     chan struct{} // held by the one that logs in
-	conn     *conn         // nil until it is used
+	dial     chan struct{} // held by the caller that logs in
+	conn     *conn         // nil until the member is used
 	failed   time.Time     // when it last failed
 }
 
-// Prefer uses the member at endpoint until that fails, which tests need. It
-// reports whether there is one.
+// Prefer makes the member at endpoint be used until it fails, which tests need.
+// It reports whether there is such a member.
 func (c *Cluster) Prefer(endpoint string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *Cluster) Prefer(endpoint string) bool {
 	return false
 }
 
-// avoid sends the next request elsewhere, because m has failed.
+// avoid makes the next requests go to another member, because m has failed.
 func (c *Cluster) avoid(m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,9 +66,9 @@ func (c *Cluster) avoid(m *member) {
 	}
 }
 
-// order returns the member in use, then the others as they are to be tried:
-// first those that never failed, in any order, then those that failed longest
-// ago. The caller holds mu.
+// order returns the member in use, and then the others in the order in which
+// they are to be tried: first those that never failed, at random, then those
+// whose failure is longest ago. The caller holds mu.
 func (c *Cluster) order() []*member {
 	order := []*member{c.at}
 	for _, i := range rand.Perm(len(c.all)) {
@@ -80,7 +80,7 @@ func (c *Cluster) order() []*member {
 	return order
 }
 
-// leave gives up old, with all requests under way there, for next.
+// leave replaces old by next, and gives up all requests under way on old.
 func (c *Cluster) leave(old, next *member, why error) {
 	c.mu.Lock()
 	old.failed = time.Now()
@@ -104,13 +104,13 @@ func (c *Cluster) drop(conn *conn, why error) {
 	}
 }
 
-// redial connects to m anew if a new connection may lead to a member that serves:
-// when what answers over the one in use says that it has no leader or is a learner,
-// because a balancer may stand at that address, and when not even what a member
-// knows by itself comes over it. A firewall that has forgotten a connection drops
-// what is sent, and a machine that went away without a word resets nothing; grpc's
-// pings need 13 s to find that, more than a lease lasts. err is what m has
-// answered, nil if nothing.
+// redial connects to m anew if a new connection may lead to a member that serves.
+// There are two cases. First, the answer over the old connection says that the
+// member has no leader or is a learner, and a load balancer may be at that address.
+// Second, even what a member knows by itself does not come over it. A firewall that
+// has forgotten a connection drops its packets, and a machine that vanished resets
+// nothing. grpc's pings need 13 s to notice, longer than a lease lasts. err is what
+// m has answered; nil if nothing.
 func (c *Cluster) redial(m *member, err error) {
 	c.mu.Lock()
 	conn := m.conn
@@ -121,7 +121,7 @@ func (c *Cluster) redial(m *member, err error) {
 	age := time.Since(conn.made)
 	switch {
 	case declined(err):
-		if age >= downPause/2 { // that is between two questions
+		if age >= downPause/2 { // half the pause between two checks
 			c.astray(conn, err)
 		}
 		return
@@ -141,8 +141,8 @@ func (c *Cluster) redial(m *member, err error) {
 }
 
 // astray takes conn out of use after a member has said over it why it cannot
-// serve. Requests under way there get a grace, as after a change of leader,
-// because there may be an election. The watches stay a while longer.
+// serve. Requests under way on it get electedGrace, as after a change of
+// leader, because there may be an election. Watches on it stay a while longer.
 func (c *Cluster) astray(conn *conn, why error) {
 	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
 	c.forsake(conn)
@@ -160,9 +160,9 @@ func (c *Cluster) detach(conn *conn) bool {
 	return true
 }
 
-// seeTerm notes the leader's term in an answer. When it has changed, requests
-// proposed to the earlier leader may be lost, and the server may say nothing
-// for seven seconds. So they are given up after a grace.
+// seeTerm notes the leader's term in an answer. If the term has changed,
+// requests proposed to the earlier leader may be lost, and the server may say
+// nothing for seven seconds. So these requests are given up after electedGrace.
 func (c *Cluster) seeTerm(term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// poll reads through the consensus, by the member in use and, when that takes
-// long, by the others. The first one that answers is used from then on. When none
-// does, those that are silent or cannot serve are connected to anew. The error is
-// that of the member in use.
+// poll reads through the consensus, by the member in use and, if that takes long,
+// by the others. The first member that answers is used from then on. If none
+// answers, members that are silent or cannot serve are connected to anew. The
+// error is that of the member in use.
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -26,7 +26,7 @@ func (c *Cluster) poll(ctx context.Context) error {
 	p.next(ctx)
 	pause := time.NewTicker(askNext)
 	defer pause.Stop()
-	var failed error // of the member in use, or else of the first one
+	var failed error // the error of the member in use, or else of the first
 	for len(p.errs) < len(p.order) {
 		select {
 		case a := <-p.answers:
@@ -49,8 +49,8 @@ func (c *Cluster) poll(ctx context.Context) error {
 	return failed
 }
 
-// redial returns when it is known which of the members that were asked need a new
-// connection.
+// redial makes new connections to those of the asked members that need one, and
+// returns when that is decided.
 func (p *poll) redial() {
 	var work sync.WaitGroup
 	for _, m := range p.order[:p.asked] {
@@ -60,22 +60,21 @@ func (p *poll) redial() {
 	work.Wait()
 }
 
-// poll is one poll.
+// poll is the state of one call of Cluster.poll.
 type poll struct {
 	c       *Cluster
-	order   []*member // the one in use is the first
+	order   []*member // the member in use is the first
 	began   time.Time
-	asked   int // of order
+	asked   int // how many of order were asked
 	answers chan answer
-	errs    map[*member]error // of those that have answered
+	errs    map[*member]error // errors of the members that have answered
 }
 
 type answer struct {
 	from *member
-	err  error // native
+	err  error // an error of the client library
 }
 
-// next asks the next member.
 func (p *poll) next(ctx context.Context) {
 	if p.asked == len(p.order) {
 		return
@@ -85,7 +84,7 @@ func (p *poll) next(ctx context.Context) {
 	p.c.Go(func() { p.answers <- answer{m, p.c.probe(ctx, m)} })
 }
 
-// compare leaves the member in use for winner, unless the former answers too.
+// compare leaves the member in use for winner, unless the member in use answers too.
 func (p *poll) compare(ctx context.Context, winner *member) {
 	old := p.order[0]
 	late := time.NewTimer(time.Until(p.began.Add(sickAfter)))
@@ -109,7 +108,7 @@ func (p *poll) compare(ctx context.Context, winner *member) {
 	}
 }
 
-// probe reads through the consensus by m. A refusal counts as an answer.
+// probe reads through the consensus by the member m. A refusal counts as an answer.
 func (c *Cluster) probe(ctx context.Context, m *member) error {
 	conn, err := c.join(ctx, m)
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Txn does req, which may be done twice or not. Its error, like those of all
-// requests, is native: see [Cluster.Wrap].
+// Txn does req; repeatable says whether req may be done twice. Its error, like
+// those of all requests, is one of the client library: see [Cluster.Wrap].
 func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := call(c, ctx, repeatable, func(ctx context.Context, on *conn) (*pb.TxnResponse, error) { return on.kv.Txn(ctx, req) })
 	if err == nil {
@@ -20,14 +20,14 @@ func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) 
 	return resp, err
 }
 
-// Grant makes a lease with this TTL, in whole seconds, or a longer one.
+// Grant makes a lease with the TTL ttl, in whole seconds. The server may grant a longer one.
 func (c *Cluster) Grant(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseGrantResponse, error) {
 		return on.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
 	})
 }
 
-// Revoke gives back a lease without keys, which is left to expire if that fails.
+// Revoke gives back a lease without keys. If that fails, the lease is left to expire.
 func (c *Cluster) Revoke(ctx context.Context, id int64) {
 	_, err := call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseRevokeResponse, error) {
 		return on.lease.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
@@ -37,7 +37,7 @@ func (c *Cluster) Revoke(ctx context.Context, id int64) {
 	}
 }
 
-// TimeToLive asks how much is left of a lease.
+// TimeToLive asks how long the lease id still lives.
 func (c *Cluster) TimeToLive(ctx context.Context, id int64) (*pb.LeaseTimeToLiveResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseTimeToLiveResponse, error) {
 		return on.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
@@ -51,9 +51,9 @@ func (c *Cluster) Status(ctx context.Context) (*pb.StatusResponse, error) {
 	})
 }
 
-// call makes one request, again after a new login, and reports what came of it.
-// It goes to another member when one could not begin with it, and, if it may be
-// done twice, also when one did not answer.
+// call makes one request, and again after a new login, and reports its outcome
+// to health. It goes to another member if one could not begin the request. If
+// the request is repeatable, it does so also if a member did not answer.
 func call[T header](c *Cluster, ctx context.Context, repeatable bool, request func(context.Context, *conn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
@@ -80,8 +80,8 @@ func call[T header](c *Cluster, ctx context.Context, repeatable bool, request fu
 	}
 }
 
-// try makes one request on a connection, for as long as that is in use and has
-// the same leader.
+// try makes one request on a connection, for as long as the connection is in
+// use and has the same leader.
 func try[T header](c *Cluster, ctx context.Context, on *conn, request func(context.Context, *conn) (T, error)) (T, error) {
 	leader := on.leader.Load()
 	bounded, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -98,7 +98,7 @@ func try[T header](c *Cluster, ctx context.Context, on *conn, request func(conte
 	return resp, err
 }
 
-// Stream lets its user report on a stream on one member.
+// Stream lets the user of a stream to one member report what happens to it.
 type Stream struct {
 	c  *Cluster
 	on *conn
@@ -106,7 +106,7 @@ type Stream struct {
 	Cancel context.CancelFunc
 }
 
-// KeepAlive opens a stream of keepalives, by another member when one fails. It ends
+// KeepAlive opens a stream of keepalives, to another member if one fails. It ends
 // when the cluster gets another leader.
 func (c *Cluster) KeepAlive() (client pb.Lease_LeaseKeepAliveClient, s *Stream, err error) {
 	for range c.all {
@@ -121,14 +121,14 @@ func (c *Cluster) KeepAlive() (client pb.Lease_LeaseKeepAliveClient, s *Stream, 
 	return client, s, err
 }
 
-// Watch opens a stream of watches by the member in use.
+// Watch opens a stream of watches to the member in use.
 func (c *Cluster) Watch() (pb.Watch_WatchClient, *Stream, error) {
 	return open(c, func(on *conn) context.Context { return on.ctx },
 		func(ctx context.Context, on *conn) (pb.Watch_WatchClient, error) { return on.watch.Watch(ctx) })
 }
 
-// open opens a stream by request, which ends with what lifetime returns at the
-// latest.
+// open opens a stream by calling request. The stream ends, at the latest, with
+// the context that lifetime returns.
 func open[T any](c *Cluster, lifetime func(*conn) context.Context, request func(context.Context, *conn) (T, error)) (T, *Stream, error) {
 	defer c.overdue()()
 	var none T
@@ -147,7 +147,7 @@ func open[T any](c *Cluster, lifetime func(*conn) context.Context, request func(
 	return stream, s, nil
 }
 
-// Ended is called with the reason why the stream has ended.
+// Ended must be called with the error that has ended the stream.
 func (s *Stream) Ended(err error) {
 	if !s.c.expired(s.on, err) && Failing(err) {
 		s.c.avoid(s.on.member)
@@ -155,20 +155,20 @@ func (s *Stream) Ended(err error) {
 }
 
 // Admit compares the cluster of an answer with the one in use. After an error
-// the answer counts for nothing, and the stream must be given up.
+// the answer must not be used, and the stream must be given up.
 func (s *Stream) Admit(answer header) error { return s.c.admit(s.on, answer) }
 
-// LoginExpired is called when the answers say so: the next stream and request
-// log in again.
+// LoginExpired must be called when the answers say so. The next stream and
+// request then log in again.
 func (s *Stream) LoginExpired() {
 	if s.c.opts.Username != "" {
 		s.c.forsake(s.on)
 	}
 }
 
-// Late is called when an answer has not come for that long. It has the members
-// compared, or reports that the stream must be given up; the next one then goes
-// to another member.
+// Late must be called when an answer is overdue by since. It makes the members
+// be compared, or reports that the stream must be given up; the next stream
+// then goes to another member.
 func (s *Stream) Late(since time.Duration) (giveUp bool) {
 	switch {
 	case since >= s.c.opts.RequestTimeout:

@@ -1,4 +1,4 @@
-// Package clustertest lets parts of the etcd backend be tried without etcd.
+// Package clustertest lets tests use parts of the etcd backend without etcd.
 package clustertest
 
 import (
@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 )
 
-// Nowhere is an address without a listener.
+// Nowhere is an address on which no server listens.
 const Nowhere = "127.0.0.1:1"
 
-// At returns a Cluster of the members at addrs, by http where they have no scheme,
-// which is stopped and closed when the test ends.
+// At returns a Cluster of the members at addrs. An address without a scheme uses
+// http. The Cluster is closed when the test ends.
 func At(t testing.TB, addrs ...string) *cluster.Cluster {
 	t.Helper()
 	var members []string
@@ -40,13 +40,13 @@ func At(t testing.TB, addrs ...string) *cluster.Cluster {
 	return c
 }
 
-// Serve is At for a member in this process.
+// Serve starts a member in this process and returns a Cluster of it; see Member and At.
 func Serve(t testing.TB, register func(*grpc.Server)) *cluster.Cluster {
 	t.Helper()
 	return At(t, Member(t, register))
 }
 
-// Member starts a member in this process, which has the services of register,
+// Member starts a member in this process, with the services that register adds,
 // and returns its address.
 func Member(t testing.TB, register func(*grpc.Server)) (addr string) {
 	t.Helper()

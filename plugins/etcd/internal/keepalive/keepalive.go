@@ -1,6 +1,6 @@
 // Package keepalive sends the keepalives of all leases of a process on one
-// stream. It never sends one that was not asked for: a lease lives on only
-// because locks on it are acquired and renewed.
+// stream. It sends only the keepalives that callers ask for, so a lease lives
+// on only because locks on it are acquired and renewed.
 package keepalive
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// ErrGone is the answer to a keepalive when the server does not know the lease
-// (any more).
+// ErrGone is the answer to a keepalive when the server does not, or no longer,
+// know the lease.
 var ErrGone = errors.New("etcd: lease has expired or was revoked")
 
 // Keepalive is one keepalive under way. Sent and Err are valid once Done is
@@ -26,10 +26,10 @@ var ErrGone = errors.New("etcd: lease has expired or was revoked")
 type Keepalive struct {
 	Done chan struct{}
 	Sent time.Time
-	Err  error // native
+	Err  error // an error of the client library
 
 	id    int64
-	again bool // its first stream broke
+	again bool // sent a second time, because its first stream broke
 }
 
 // Sender sends keepalives. Its methods may be called from any number of
@@ -40,7 +40,7 @@ type Sender struct {
 
 	mu     sync.Mutex
 	queue  []*Keepalive
-	byID   map[int64]*Keepalive // of queue
+	byID   map[int64]*Keepalive // the keepalives in queue
 	stream *stream              // nil when there is none
 }
 
@@ -58,8 +58,8 @@ func New(c *cluster.Cluster) *Sender {
 	return s
 }
 
-// Send queues a keepalive of the lease id that is sent after now. All calls
-// before it is sent share it.
+// Send queues a keepalive of the lease id that is sent after now. Calls before
+// it is sent share it.
 func (s *Sender) Send(id int64) *Keepalive {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Sender) flush() {
 	s.mu.Unlock()
 	for _, k := range batch {
 		if err := on.Send(&pb.LeaseKeepAliveRequest{ID: k.id}); err != nil {
-			on.Cancel() // the receiver reports what happened
+			on.Cancel() // the receiver reports the reason
 			return
 		}
 	}
@@ -199,7 +199,7 @@ func (s *Sender) fail(on *stream, err error) {
 	}
 }
 
-// drain ends the keepalives that were not sent.
+// drain ends, with err, the keepalives that were not sent.
 func (s *Sender) drain(err error) {
 	s.mu.Lock()
 	waiting := s.queue
@@ -216,7 +216,7 @@ func finish(keepalives []*Keepalive, err error) {
 	}
 }
 
-// expire gives up a stream whose oldest keepalive has had no answer for too long.
+// expire gives up a stream whose oldest keepalive has been unanswered for too long.
 func (s *Sender) expire(now time.Time) {
 	s.mu.Lock()
 	on := s.stream

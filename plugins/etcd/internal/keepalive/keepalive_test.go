@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// leases answers keepalives: serve is given one stream and its number.
+// leases is a server of keepalives, which passes each stream and its number to serve.
 type leases struct {
 	pb.UnimplementedLeaseServer
 	streams chan int
@@ -27,7 +27,7 @@ func (l *leases) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
 	return l.serve(stream, nth)
 }
 
-// on returns the connection to a server with these streams.
+// on returns a Cluster of a server that calls serve for each stream.
 func on(t *testing.T, serve func(stream pb.Lease_LeaseKeepAliveServer, nth int) error) *cluster.Cluster {
 	l := &leases{streams: make(chan int, 1), serve: serve}
 	l.streams <- 0
@@ -46,7 +46,7 @@ func ended(t *testing.T, k *Keepalive) error {
 	}
 }
 
-// echo answers every keepalive; lease 2 is gone.
+// echo answers every keepalive, and says that lease 2 has ended.
 func echo(stream pb.Lease_LeaseKeepAliveServer, _ int) error {
 	for {
 		r, err := stream.Recv()
@@ -75,8 +75,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestShared: who asks before a keepalive is sent shares it, who asks after it
-// does not.
+// TestShared checks that calls before a keepalive is sent share it, and that
+// later calls do not.
 func TestShared(t *testing.T) {
 	s := &Sender{cluster: on(t, echo), wake: make(chan struct{}, 1), byID: map[int64]*Keepalive{}}
 	first := s.Send(1)
@@ -92,8 +92,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestBrokenStream: what a stream that broke has not answered is sent once more,
-// and once only.
+// TestBrokenStream checks that keepalives that a broken stream has not answered
+// are sent once more, but only once.
 func TestBrokenStream(t *testing.T) {
 	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
 		if nth == 0 || nth > 1 {
@@ -118,7 +118,7 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
-// TestOutOfOrder: a stream that answers another lease than the oldest is given up.
+// TestOutOfOrder checks that a stream that answers another lease than the oldest is given up.
 func TestOutOfOrder(t *testing.T) {
 	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
 		if nth > 0 {
@@ -136,7 +136,7 @@ func TestOutOfOrder(t *testing.T) {
 	}
 }
 
-// TestStopped: nobody waits for a keepalive when the connection is closed.
+// TestStopped checks that no caller waits for a keepalive after the connection was closed.
 func TestStopped(t *testing.T) {
 	got := make(chan struct{})
 	c := on(t, func(stream pb.Lease_LeaseKeepAliveServer, _ int) error {

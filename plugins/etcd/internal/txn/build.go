@@ -7,7 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// nested makes one Txn of many.
+// nested makes one Txn of many steps, each a nested Txn.
 func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 	req := &pb.TxnRequest{Compare: []*pb.Compare{holds}, Success: make([]*pb.RequestOp, len(batch))}
 	for i, s := range batch {
@@ -16,8 +16,8 @@ func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 	return req
 }
 
-// single makes a request without nested transactions, which are slower. Where it
-// fails, its other branch reads whether holds was why.
+// single makes a request without nested transactions, because those are slower.
+// If the request fails, its other branch also reads whether holds was the reason.
 func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: slices.Concat(r.Compare, []*pb.Compare{holds}),
@@ -26,9 +26,9 @@ func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	}
 }
 
-// lookAfter reads, for the refused steps of a shared Txn, what a single one
-// reads in its other branch. Refusals are rare where much is asked for at a
-// time, and those branches would be most of the Txn.
+// lookAfter reads, for the refused steps of a shared Txn, what a single step
+// reads in its other branch. Under load refusals are rare, and those branches
+// would be most of the shared Txn.
 func (w *Writer) lookAfter(batch []*Step) {
 	var refused []*Step
 	var reads [][]*pb.RequestOp
@@ -42,20 +42,20 @@ func (w *Writer) lookAfter(batch []*Step) {
 		s.Generation, s.Rev, s.Ops = r.Generation, r.Rev, r.Ops
 	})
 	for _, s := range refused[n:] {
-		s.Err = w.cluster.Untouched(err) // it was refused: only the reason is missing
+		s.Err = w.cluster.Untouched(err) // the step was refused: only the reason is unknown
 	}
 }
 
 // Found is what a group of reads has found.
 type Found struct {
 	Ops        []*pb.ResponseOp
-	Rev        int64       // of the store then
-	Generation *Generation // in which that counts
+	Rev        int64       // the store's revision at that time
+	Generation *Generation // the generation in which Rev counts
 }
 
-// ReadEach does groups of reads, each of them at one revision, and as many in one
-// Txn as the server allows. It passes on what they have found, in their order, and
-// returns of how many. Its error, by which there are fewer, is native.
+// ReadEach does groups of reads, each group at one revision, and as many groups in one Txn
+// as the server allows. It passes what each group has found to found, in order, and returns
+// for how many groups. If that is not all, it also returns an error of the client library.
 func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found func(int, Found)) (n int, err error) {
 	for n < len(groups) {
 		var ops []*pb.RequestOp

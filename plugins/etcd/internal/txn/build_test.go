@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
 )
 
-// dice turns the bytes of a fuzz input into choices; 0 when there are none left.
+// dice turns the bytes of a fuzz input into choices, which are 0 when no bytes are left.
 type dice struct{ left []byte }
 
 func (d *dice) below(n int) int {
@@ -26,24 +26,24 @@ func (d *dice) below(n int) int {
 	return int(b) % n
 }
 
-// shaped is a copy of some keys, on which a step is done in one of its two shapes.
+// shaped is a copy of some keys, on which a step is done either alone or among others.
 type shaped struct {
 	w    *Writer
-	name string           // what the keys begin with
+	name string           // prefix of the keys
 	revs map[string]int64 // create revisions
 }
 
-// keys are the ones that a step may name.
+// keys returns the keys that a step may name.
 func (s *shaped) keys() []string {
 	return []string{s.name + "h", s.name + "w1", s.name + "w2", s.name + "b1", s.name + "b2"}
 }
 
-// under reads what begins with prefix.
+// under returns the read of the keys that begin with prefix.
 func under(prefix string, limit int64) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(prefix), RangeEnd: Beyond(prefix), Limit: limit, SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE})
 }
 
-// present holds when key exists.
+// present returns a compare that holds when key exists.
 func present(key string) *pb.Compare { return created(key, nil, pb.Compare_GREATER, 0) }
 
 // fill puts some keys, in some order.
@@ -60,7 +60,7 @@ func (s *shaped) fill(t *testing.T, d *dice) {
 	}
 }
 
-// step draws compares, operations and what is read otherwise.
+// step draws a step at random: compares, operations, and the reads if the compares fail.
 func (s *shaped) step(d *dice) *Step {
 	st := &Step{Name: s.name, Req: &pb.TxnRequest{}}
 	keys := s.keys()
@@ -90,8 +90,8 @@ func (s *shaped) step(d *dice) *Step {
 	return st
 }
 
-// outcome is what a step's answer says, and the store after it, without what
-// differs between two copies.
+// outcome returns what a step's answer says, and what is in the store after it,
+// but leaves out what differs between two copies.
 func (s *shaped) outcome(t *testing.T, st *Step) string {
 	var out strings.Builder
 	say := func(kvs []*mvccpb.KeyValue) {
@@ -103,7 +103,7 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 	if st.Err == nil {
 		ops := st.Ops
 		if !st.OK {
-			ops = ops[:len(st.Req.Failure)] // after it a single one has the generation
+			ops = ops[:len(st.Req.Failure)] // alone, a step also has the read of the generation
 		}
 		for _, op := range ops {
 			fmt.Fprintf(&out, "\n%T deleted %d, count %d", op.Response, op.GetResponseDeleteRange().GetDeleted(), op.GetResponseRange().GetCount())
@@ -119,11 +119,11 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 	return out.String()
 }
 
-// FuzzShapes does any step alone and among others, on equal keys: the same is
-// answered, and left.
+// FuzzShapes does any step alone and among others, on equal keys. The answers,
+// and the keys after it, must be the same.
 func FuzzShapes(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
-	for i := range 300 { // what go test alone does, too
+	for i := range 300 { // seeds, so that plain go test runs these too
 		choices := make([]byte, 40)
 		_, _ = random.Read(choices)
 		f.Add(choices, i%10 == 0)

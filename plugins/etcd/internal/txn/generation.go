@@ -15,47 +15,46 @@ import (
 )
 
 // Generation is the life of a namespace from its first use to the loss of its
-// data. A token is the create revision of the lock's key, above the generation's
-// base: revisions rise through crashes and changes of leader, but a cluster that
-// was set up anew begins again at 1, and a resource that remembers the highest
-// token would refuse its holders or, worse, let an old one in.
+// data. A token is the create revision of the lock's key plus the generation's
+// base. Revisions rise through crashes and changes of leader, but a cluster that
+// was set up anew starts at 1 again. A resource that remembers the highest token
+// would then refuse its holders or, worse, let an old holder in.
 //
-// A generation is known by its base, which is the value of its key. The key's
-// revision would not do: in two clusters that were set up one after the other
-// the first key of each has the same.
+// A generation is identified by its base, which is stored in the value of its
+// key. The key's revision would not do: if two clusters were set up one after
+// the other, the first key of each has the same revision.
 type Generation struct {
-	Base uint64 // in microseconds since 1970 when the generation began
+	Base uint64 // when the generation began, in microseconds since 1970
 }
 
-// format begins the value of the generation's key. That of releases whose locks and
-// queue entries were two kinds of key had none. They cannot read this one and refuse
-// everything, and what they have left ends with their leases.
+// format begins the value of the generation's key. Releases in which locks and queue
+// entries were two kinds of key had no such text. They cannot read this value, so
+// they refuse everything, and the keys that they have left end with their leases.
 const format = "2:"
 
-// value returns the value of the generation's key.
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
 
 // Token returns the token of a lock whose key was created at rev.
 func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 
-// Same reports whether revisions of both can be compared.
+// Same reports whether revisions in g and in other can be compared.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
-// generations knows the present one. Every Txn compares it, so that a process
-// which outlives the data of its store cannot mix two.
+// generations keeps the present generation. Every Txn compares it, so that a
+// process that outlives its store's data cannot mix two generations.
 //
-// Note: etcd has no clock to ask, so the first user of an empty namespace takes
-// its own to set the base. It orders generations, which are years apart, and
-// decides nothing else.
+// Note: etcd has no clock that can be read, so the first user of an empty
+// namespace sets the base from its own clock. That clock orders only
+// generations, which are years apart, and decides nothing else.
 type generations struct {
 	cluster *cluster.Cluster
 	key     string
 	ended   func()
 	present atomic.Pointer[Generation]
-	highest atomic.Int64 // revision seen
+	highest atomic.Int64 // the highest revision seen
 }
 
-// load returns the present generation. Its error changed no lock.
+// load returns the present generation. After an error no lock has been changed.
 func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	if g := gs.present.Load(); g != nil {
 		return g, nil
@@ -63,8 +62,8 @@ func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	return gs.fetch(ctx, 0)
 }
 
-// fetch reads the generation, or begins one above least. It writes only a missing
-// key, because a store without space refuses a Txn for any possible write.
+// fetch reads the generation, or begins one whose base is not below least. It
+// first only reads, because a store without space refuses a Txn that might write.
 func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, error) {
 	look := []*pb.RequestOp{Range(&pb.RangeRequest{Key: []byte(gs.key)})}
 	g := &Generation{Base: max(least, uint64(max(0, time.Now().UnixMicro())))}
@@ -84,7 +83,7 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 		if g.Base, err = strconv.ParseUint(base, 10, 62); err != nil {
 			return nil, fmt.Errorf("etcd: key %q: %w", gs.key, err)
 		}
-		if !present { // done once, by the first that is here
+		if !present { // done once, by whichever host is first
 			if _, err := gs.send(ctx, true, &pb.TxnRequest{
 				Compare: []*pb.Compare{HasValue(gs.key, kvs[0].Value)}, Success: []*pb.RequestOp{Put(gs.key, g.value(), 0)},
 			}); err != nil {
@@ -97,18 +96,18 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 	return g, nil
 }
 
-// holds makes a Txn depend on g.
+// holds returns the compare that makes a Txn depend on g.
 func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
 
-// goesOn reports whether g was still there when ops, whose last one reads its
-// key, were done.
+// goesOn reports whether g was still the generation when ops were done. The
+// last of ops reads its key.
 func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
 }
 
-// over is called when g turned out to have ended. The next generation is above
-// it whatever this machine's clock says.
+// over is called when g has turned out to be ended. The next generation is
+// above g, whatever this machine's clock says.
 func (gs *generations) over(ctx context.Context, g *Generation) error {
 	if gs.present.CompareAndSwap(g, nil) {
 		gs.ended()
@@ -117,8 +116,8 @@ func (gs *generations) over(ctx context.Context, g *Generation) error {
 	return err
 }
 
-// read does a Txn of reads alone, and repeats it if the generation has ended.
-// It returns the generation in which the answer's revisions count.
+// read does a Txn that only reads, and repeats it once if the generation has
+// ended. It returns the generation in which the answer's revisions count.
 func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	for range 2 {
 		g, err := gs.load(ctx)
@@ -136,8 +135,8 @@ func (gs *generations) read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnR
 	return nil, nil, cluster.ErrDataLost
 }
 
-// send sends one Txn, which may be done twice or not, and notes the revision of
-// the answer.
+// send sends one Txn and notes the revision of the answer. repeatable says
+// whether the Txn may be done twice.
 func (gs *generations) send(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := gs.cluster.Txn(ctx, repeatable, req)
 	if err != nil {

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 
 var must = backendtest.Must
 
-// at returns a Writer on the server at addr, which need not be there.
+// at returns a Writer on the server at addr, which need not exist.
 func at(t testing.TB, addr string) *Writer {
 	t.Helper()
 	w := New(clustertest.At(t, addr), "generation", func() {})
@@ -23,7 +23,7 @@ func at(t testing.TB, addr string) *Writer {
 	return w
 }
 
-// onServer returns a Writer on a server of the test's own.
+// onServer returns a Writer on a server for this test alone.
 func onServer(t testing.TB) *Writer {
 	t.Helper()
 	s, err := etcdserver.Start(t.Context(), nil)

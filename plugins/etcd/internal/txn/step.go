@@ -1,5 +1,5 @@
-// Package txn sends transactions to etcd: the operations of many callers, as
-// many in one as are waiting, and none on other data than they were made for.
+// Package txn sends transactions to etcd. The waiting operations of many callers
+// share one transaction, and no operation is done on other data than it was made for.
 package txn
 
 import (
@@ -12,41 +12,41 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Step is one operation of the store with its own compares, and what came of
-// it. The fields below Until are valid once it is answered.
+// Step is one operation of the store with its own compares, and its outcome.
+// The fields below Until are valid once it is answered.
 type Step struct {
 	kit.Ticket
-	Name string         // of the lock: no two steps of one Txn share it
-	Req  *pb.TxnRequest // what to do when the compares hold, and what to read when not
-	In   *Generation    // of the revisions that Req compares; nil when there are none
-	Size int            // bytes of values, sent or answered
+	Name string         // the lock's name: no two steps of one Txn share it
+	Req  *pb.TxnRequest // what to do if the compares hold, and what to read if not
+	In   *Generation    // where Req's revisions count; nil when it has none
+	Size int            // bytes of values in request or answer
 
-	// Alongside runs when the step is sent, unless it is nil. It may start work
-	// that Then waits for too, and returns a channel that is closed when that is
-	// done, or nil.
+	// Alongside, unless nil, runs when the step is sent. It may start work for
+	// which Then waits too. It returns a channel that is closed when that work
+	// is done, or nil.
 	Alongside func() <-chan struct{}
 	// Repeatable reports whether a repetition does no harm, even if the first
-	// sending arrives late. Without an answer such a step is sent once more.
+	// sending arrives late. Such a step is sent once more if no answer comes.
 	Repeatable bool
-	// Done reports whether the step was done although its compares do not hold
-	// now, or the answer does not tell: by a try before, see Doubt. It may look at
-	// Ops, those of Failure, and correct Rev. When it is nil that cannot be known.
+	// Done is called when the compares do not hold, or the answer does not say whether
+	// they did. It reports whether an earlier try has done the step; see Doubt. It may
+	// read Ops, those of Failure, and correct Rev. If it is nil, that cannot be known.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()
-	// Then runs after that, for one who does not wait. Before it is sent, the
-	// step is given up when Until ends.
+	// Then runs after OnAnswer, for a caller that does not wait. A step that is
+	// not sent yet is given up when Until ends.
 	Then  func()
 	Until context.Context
 
-	Generation *Generation      // in which it was done
+	Generation *Generation      // the generation in which the step was done
 	OK         bool             // the compares held
-	Rev        int64            // of the store after the Txn, or after the reads of Failure
-	Ops        []*pb.ResponseOp // of the branch taken; of Failure when Done has made it OK
-	Err        error            // native
-	Doubt      error            // of a try that may have been done
+	Rev        int64            // the store's, after the Txn or after the reads of Failure
+	Ops        []*pb.ResponseOp // answers of the branch taken; of Failure if Done made the step OK
+	Err        error            // an error of the client library
+	Doubt      error            // the error of a try that may have been done
 
-	sent      time.Time       // the first try
+	sent      time.Time       // when the first try was sent
 	alongside <-chan struct{} // what Alongside has returned
 }
 
@@ -57,7 +57,7 @@ func (s *Step) finish() {
 	s.End()
 }
 
-// alone reports whether no work started beside the step is under way.
+// alone reports whether the work that Alongside has started is done.
 func (s *Step) alone() bool {
 	if s.alongside == nil {
 		return true
@@ -94,7 +94,7 @@ func HasValue(key string, value []byte) *pb.Compare {
 	}
 }
 
-// OnLease returns a compare that holds when key exists and is on that lease, 0 for none.
+// OnLease returns a compare that holds when key exists and is on lease, 0 for none.
 func OnLease(key string, lease int64) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_LEASE,
@@ -109,22 +109,22 @@ func created(key string, end []byte, result pb.Compare_CompareResult, rev int64)
 	}
 }
 
-// Put puts key on a lease, 0 for none.
+// Put puts key with value on lease, 0 for none.
 func Put(key string, value []byte, lease int64) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), Value: value, Lease: lease})
 }
 
-// Move puts the key on another lease; value and create revision stay.
+// Move puts key on another lease; it keeps its value and create revision.
 func Move(key string, lease int64) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), IgnoreValue: true, Lease: lease})
 }
 
-// Touch puts the key as it is, by which its version rises.
+// Touch puts key unchanged, which only raises its version.
 func Touch(key string) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), IgnoreValue: true, IgnoreLease: true})
 }
 
-// Replace replaces the value; lease and create revision stay.
+// Replace replaces key's value; it keeps its lease and create revision.
 func Replace(key string, value []byte) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), Value: value, IgnoreLease: true})
 }
@@ -150,7 +150,7 @@ func puts(ops []*pb.RequestOp) bool {
 	})
 }
 
-// When does op if c holds. Nothing else in the Txn depends on c.
+// When does op if c holds. The rest of the Txn does not depend on c.
 func When(c *pb.Compare, op *pb.RequestOp) *pb.RequestOp {
 	return nest(&pb.TxnRequest{Compare: []*pb.Compare{c}, Success: []*pb.RequestOp{op}})
 }
@@ -164,8 +164,8 @@ func Exists(key string) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(key), KeysOnly: true})
 }
 
-// Beyond is the end of the range of keys that begin with prefix, which must have
-// a byte below 0xff.
+// Beyond returns the end of the range of keys that begin with prefix, which must
+// contain a byte below 0xff.
 func Beyond(prefix string) []byte {
 	end := []byte(prefix)
 	for i := len(end) - 1; ; i-- {

@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// maxBatch is how many operations share a Txn. The servers' stock limit is
-	// 128, and of that a nested operation needs up to four on top.
+	// maxBatch is how many operations may share a Txn. The servers' default
+	// limit is 128, and a nested operation needs up to four more of that.
 	maxBatch = 120
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
-	// answer below the client's of 4 MB.
+	// answer well below the client's limit of 4 MB.
 	maxBatchBytes = 512 << 10
-	// maxInFlight is how many Txns are under way at a time. What is asked
-	// meanwhile shares the next one.
+	// maxInFlight is how many Txns may be under way at a time. Operations that
+	// come in the meantime share the next one.
 	maxInFlight = 2
 )
 
-// Writer sends steps, as many in one Txn as are waiting. Its methods may be
-// called from any number of goroutines.
+// Writer sends steps. All that are waiting, up to a limit, share one Txn. Its
+// methods may be called from any number of goroutines.
 type Writer struct {
 	cluster     *cluster.Cluster
 	generations generations
 	steps       *kit.Batcher[*Step]
-	limit       atomic.Int32 // steps, or reads, in a Txn; see tooMany
+	limit       atomic.Int32 // most steps, or reads, in a Txn; see tooMany
 }
 
-// New returns a Writer. The base of tokens is the value of key; ended is called
-// when a generation has ended, before anything is done in the next one.
+// New returns a Writer. The value of key has the base of tokens. ended is
+// called when a generation has ended, before anything is done in the next one.
 func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	w := &Writer{cluster: c, generations: generations{cluster: c, key: key, ended: ended}}
 	w.limit.Store(maxBatch)
@@ -53,12 +53,11 @@ func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	return w
 }
 
-// most is how many steps, or reads, share a Txn.
 func (w *Writer) most() int { return int(w.limit.Load()) }
 
-// tooMany reports whether the server has refused a Txn for its n steps, or reads.
-// Then no later one has more than half as many: servers do not tell their
-// --max-txn-ops otherwise.
+// tooMany reports whether the server has refused a Txn of n steps, or reads,
+// because there are too many. If so, later Txns have at most half as many:
+// servers do not report their --max-txn-ops in any other way.
 func (w *Writer) tooMany(err error, n int) bool {
 	if !cluster.Is(err, rpctypes.ErrTooManyOps) {
 		return false
@@ -69,15 +68,15 @@ func (w *Writer) tooMany(err error, n int) bool {
 	return true
 }
 
-// Generation returns the present generation, read by the first who asks. Its
-// error changed no lock.
+// Generation returns the present generation, which the first caller reads from
+// the store. After an error no lock has been changed.
 func (w *Writer) Generation(ctx context.Context) (*Generation, error) { return w.generations.load(ctx) }
 
-// Known returns the present generation, nil when it is to be read first.
+// Known returns the present generation, or nil if it must be read first.
 func (w *Writer) Known() *Generation { return w.generations.present.Load() }
 
-// Read does ops, which only read, together. It returns the generation, too, in
-// which the answer's revisions count. Its error is native.
+// Read does ops, which only read, in one Txn. It also returns the generation in
+// which the answer's revisions count. Its error is one of the client library.
 func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	return w.generations.read(ctx, ops...)
 }
@@ -88,7 +87,7 @@ func (w *Writer) Do(ctx context.Context, s *Step) error {
 	return w.Wait(ctx, s)
 }
 
-// Wait waits for the outcome. An error means that ctx ended before it.
+// Wait waits for the outcome of s. An error means that ctx ended first.
 func (w *Writer) Wait(ctx context.Context, s *Step) error {
 	switch s.Ticket.Wait(ctx) {
 	case kit.Answered:
@@ -118,10 +117,10 @@ func (w *Writer) Submit(steps ...*Step) {
 	w.deliver(steps)
 }
 
-// Close has Submit refuse steps, and returns when all others are answered.
+// Close makes Submit refuse steps, and returns when all earlier steps are answered.
 func (w *Writer) Close() { w.steps.Close() }
 
-// serve sends batch, but for the steps that were given up.
+// serve sends batch, except for the steps whose Until has ended.
 func (w *Writer) serve(batch []*Step, _ func()) {
 	var due []*Step
 	for _, s := range batch {
@@ -138,8 +137,8 @@ func (w *Writer) serve(batch []*Step, _ func()) {
 	w.deliver(batch)
 }
 
-// do sends batch as one Txn. When the server refuses the whole because of one,
-// each is sent alone, and when it refuses so many, each half.
+// do sends batch as one Txn. If the server refuses the whole Txn because of one step,
+// do sends each step alone. If it refuses so many steps, do sends the batch in halves.
 func (w *Writer) do(batch []*Step) {
 	g, err := w.Generation(w.cluster.Context())
 	var answers []*pb.TxnResponse
@@ -190,9 +189,9 @@ func (w *Writer) do(batch []*Step) {
 	}
 }
 
-// settle finds out what became of batch, sent in g, after the server has said
-// that it has no space: it has refused batch, or done it. What puts nothing is
-// sent again, because alone it is not refused. A read tells about the rest.
+// settle finds out what became of batch, sent in g, after the server has answered that
+// it has no space: it has either refused the batch or done it. Steps that put nothing
+// are sent again, because alone they are not refused. A read finds out about the others.
 func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	var free, rest []*Step
 	for _, s := range batch {
@@ -204,7 +203,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 		free = append(free, s)
 	}
 	switch {
-	case len(rest) == 0: // a server that refuses more than it should
+	case len(rest) == 0: // the server refused more than it should
 		for _, s := range free {
 			s.Err = s.Doubt
 			s.finish()
@@ -220,7 +219,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 			s.Err = cmp.Or(s.Doubt, full)
 		case s.Done():
 			s.OK = true
-		case s.Doubt != nil: // the try before may be under way
+		case s.Doubt != nil: // the earlier try may still be under way
 			s.Err = s.Doubt
 		default:
 			s.Err = w.cluster.Untouched(full)
@@ -229,7 +228,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	}
 }
 
-// again sends those of batch once more that may be done twice, as long as their
+// again sends those steps of batch once more that may be done twice and whose
 // time is not over, and returns the others.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
@@ -247,9 +246,9 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 }
 
 // current finishes the steps whose revisions are of a generation before g, and
-// returns the others. A key of g may have been created at such a revision by
-// somebody else, and the generation's own compare would not see it: the sender
-// has learned of g since the step was prepared.
+// returns the others. Another client may have created a key of g at such a
+// revision. The generation's own compare would not notice that, because the
+// sender has learned of g since the step was prepared.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {
@@ -263,7 +262,7 @@ func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	return rest
 }
 
-// send does batch if g has not ended.
+// send sends batch as one Txn, which does nothing if g has ended.
 func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, error) {
 	holds := w.generations.holds(g)
 	var req *pb.TxnRequest
@@ -302,8 +301,8 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	return answers, resp.Header.Revision, err
 }
 
-// deliver runs what is to follow the steps of batch. Granted locks may have to
-// wait for what is shared beside them, and what was refused for more.
+// deliver runs the Then functions of batch. Granted locks may have to wait for
+// work that is shared beside them, and refused ones for further reads.
 func (w *Writer) deliver(batch []*Step) {
 	var granted []*Step
 	for _, s := range batch {
@@ -327,8 +326,8 @@ func (w *Writer) deliver(batch []*Step) {
 	})
 }
 
-// apart calls f in a goroutine, or here when the cluster is closed: nothing
-// waits any more then.
+// apart calls f in a goroutine, or directly if the cluster is closed, because
+// nothing waits any more then.
 func (w *Writer) apart(f func()) {
 	if !w.cluster.Go(f) {
 		f()

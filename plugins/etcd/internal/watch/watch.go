@@ -1,4 +1,4 @@
-// Package watch carries all watches of a process on one stream.
+// Package watch carries all etcd watches of a process on one stream.
 package watch
 
 import (
@@ -12,23 +12,23 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Event is what a watch reports. None is a fact to act upon: each is a reason to
-// ask the store, except that the delete of a key is final for who had it before.
-// A member that is behind opens a watch at a revision of its own, and then
-// reports changes that are known already.
+// Event is what a watch reports. An Event is only a reason to ask the store,
+// except that the delete of a key is certain for its earlier owner. A member
+// that is behind opens a watch at its own, older revision, and then reports
+// changes that are known already.
 //
-// In the zero Event the stream is broken and nothing is seen, until another one
-// has Opened.
+// The zero Event says that the stream is broken and nothing is seen until an
+// Event with Opened.
 type Event struct {
-	Opened  int64 // not 0: changes after this revision are seen from now on
+	Opened  int64 // not 0: from now on, changes after this revision are seen
 	Changed int64 // not 0: the revision of the last change
-	// Created and Version are those of the key that this change has deleted, 0 when
-	// they are not known.
+	// Created and Version are those of the key that this change has deleted, or 0
+	// when they are not known.
 	Created, Version int64
 }
 
-// Watch is one watch. What follows notify is of the present stream, and guarded by
-// Mux.mu.
+// Watch is one watch. The fields after notify are about the present stream, and
+// guarded by Mux.mu.
 type Watch struct {
 	key     string
 	end     []byte
@@ -39,11 +39,11 @@ type Watch struct {
 	changed int64 // as in Event
 }
 
-// Mux carries watches on one stream, opened from the present revision: an older
-// one would put a watch among those that the server brings up to date every
-// 100 ms. What happened before it was opened, or while the stream was broken, is
-// for the one who watches to read, at Event.Opened; so compaction is nothing to
-// a watch. Its methods may be called from any number of goroutines.
+// Mux carries watches on one stream. It opens them at the present revision,
+// because the server brings watches with an older one up to date only every 100
+// ms. The user of a watch must read what happened before it was opened, or while
+// the stream was broken, at Event.Opened. So compaction cannot harm a watch. The
+// methods of Mux may be called from any number of goroutines.
 type Mux struct {
 	cluster *cluster.Cluster
 	wake    chan struct{}
@@ -53,12 +53,12 @@ type Mux struct {
 	stream  *stream // nil when there is none
 }
 
-// spareFor is how long a watch that was dropped stays open, for the next one of
-// its key. Those who wait for a lock again and again mostly follow the same one:
-// each turn would end a watch and begin it anew.
+// spareFor is for how long a dropped watch stays open, for the next watch of its
+// key. A caller that waits for a lock again and again mostly follows the same
+// key. Without this, each of its turns would end a watch and begin a new one.
 const spareFor = time.Second
 
-// stream is one stream. What follows wake is guarded by Mux.mu.
+// stream is one stream of watches. The fields after wake are guarded by Mux.mu.
 type stream struct {
 	pb.Watch_WatchClient
 	*cluster.Stream
@@ -69,8 +69,8 @@ type stream struct {
 	out   []*pb.WatchRequest
 }
 
-// New returns a Mux, which works until c is closed. When the store is silent it
-// gives up its stream.
+// New returns a Mux, which works until c is closed. The Mux gives up its stream
+// when the store is silent.
 func New(c *cluster.Cluster) *Mux {
 	m := &Mux{cluster: c, wake: make(chan struct{}, 1), watches: map[*Watch]struct{}{}}
 	c.OnSilence(m.Reset)
@@ -88,8 +88,8 @@ func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	return w
 }
 
-// Deletes starts to watch for deletes of key after revision; see [Mux.Changes].
-// It reports no Event with Opened when one that was dropped has been open since.
+// Deletes starts to watch for deletes of key after revision; see [Mux.Changes]. It reports
+// no Event with Opened if a dropped watch of the key has been open since revision.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	w := &Watch{key: key, deletes: true, notify: notify}
 	m.mu.Lock()
@@ -102,7 +102,7 @@ func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	return w
 }
 
-// add begins w. The caller holds mu.
+// add starts the watch w. The caller holds mu.
 func (m *Mux) add(w *Watch) {
 	m.watches[w] = struct{}{}
 	if m.stream != nil {
@@ -112,8 +112,7 @@ func (m *Mux) add(w *Watch) {
 	}
 }
 
-// Drop ends a watch, unless it is nil. A notify that has begun may still be
-// under way.
+// Drop ends a watch, which may be nil. A call of notify may still be under way.
 func (m *Mux) Drop(w *Watch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,16 +132,16 @@ func (m *Mux) Drop(w *Watch) {
 }
 
 // Covers reports whether w, which may be nil, has reported every delete after revision that
-// the stream has brought. What is on one stream comes in the order of revisions: a
-// delete that another watch reports is later than those that w has still to report,
-// unless the server could not send for so long that it holds back 128 reports.
+// the stream has brought. The events on one stream come in the order of revisions. So a
+// delete that another watch reports is later than those that w has yet to report. The
+// exception is a server that could not send for so long that it holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return w != nil && m.stream != nil && m.stream.byID[w.id] == w && w.opened != 0 && w.opened <= revision
 }
 
-// expire ends w on its stream, if nobody has taken it up again.
+// expire ends w on its stream, unless a new watch has reused it.
 func (m *Mux) expire(on *stream, w *Watch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,7 +151,7 @@ func (m *Mux) expire(on *stream, w *Watch) {
 	}
 }
 
-// Reset gives up the present stream.
+// Reset gives up the present stream, so that a new one is opened.
 func (m *Mux) Reset() {
 	m.mu.Lock()
 	on := m.stream
@@ -178,8 +177,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts w in the place of a spare watch that would have reported every
-// delete after revision, and has none to report. It returns false if there is none.
+// reuse puts w in the place of a spare watch that would have reported every delete after
+// revision, and has none left to report. It returns false if there is no such watch.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {
@@ -196,7 +195,7 @@ func (s *stream) send(r *pb.WatchRequest) {
 	kit.Wake(s.wake)
 }
 
-// run keeps a stream open while anybody watches.
+// run keeps a stream open while there are watches.
 func (m *Mux) run() {
 	over := m.cluster.Context()
 	for {
@@ -230,7 +229,7 @@ func (m *Mux) run() {
 	}
 }
 
-// Pauses between two attempts to open the stream; a refusal costs a new login.
+// The bounds of the pause before the stream is opened again; each refusal costs a new login.
 const (
 	reopenPause    = 50 * time.Millisecond
 	maxReopenPause = time.Second
@@ -257,7 +256,7 @@ func (m *Mux) open() (*stream, error) {
 	return on, nil
 }
 
-// serve works on a stream until it breaks.
+// serve sends and receives on a stream until it breaks.
 func (m *Mux) serve(on *stream) error {
 	var sender sync.WaitGroup
 	sender.Go(func() { m.send(on) })
@@ -280,7 +279,7 @@ func (m *Mux) serve(on *stream) error {
 	return err
 }
 
-// send sends what is queued.
+// send sends the queued requests until the stream ends.
 func (m *Mux) send(on *stream) {
 	for {
 		select {
@@ -294,16 +293,16 @@ func (m *Mux) send(on *stream) {
 		m.mu.Unlock()
 		for _, r := range out {
 			if on.Send(r) != nil {
-				return // Recv says why
+				return // Recv returns the reason
 			}
 		}
 	}
 }
 
-// receive passes one message on. An error gives up the stream.
+// receive passes one message on to its watch. After an error the stream must be given up.
 func (m *Mux) receive(on *stream, resp *pb.WatchResponse) error {
 	if resp.Created && resp.Canceled {
-		on.LoginExpired() // of which old servers say that rights are missing
+		on.LoginExpired() // old servers report that as missing rights
 		return fmt.Errorf("etcd: watch refused: %s", resp.CancelReason)
 	}
 	if w, e := m.note(on, resp); w != nil {
@@ -312,8 +311,8 @@ func (m *Mux) receive(on *stream, resp *pb.WatchResponse) error {
 	return nil
 }
 
-// note records what one message says of a watch, and returns that and what it
-// reports; nil if nobody is to know.
+// note records what one message says of a watch. It returns the watch and the
+// Event to report, or nil if there is nothing to report.
 func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -324,7 +323,7 @@ func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 	spare := on.spare[w.key] == w
 	var e Event
 	switch {
-	case resp.Canceled: // by the server: start over at the present
+	case resp.Canceled: // the server has cancelled it: start again at the present
 		delete(on.byID, resp.WatchId)
 		if spare {
 			delete(on.spare, w.key)
@@ -345,7 +344,7 @@ func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 	return w, e
 }
 
-// broken reports to everyone that nothing is seen.
+// broken reports to every watch that nothing is seen now.
 func (m *Mux) broken() {
 	m.mu.Lock()
 	all := make([]*Watch, 0, len(m.watches))

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// watcher is a server: each of its streams goes to the test.
+// watcher is a server that passes each of its streams to the test.
 type watcher struct {
 	pb.UnimplementedWatchServer
 	streams chan *serving
@@ -44,7 +44,7 @@ func serve(t *testing.T) (*cluster.Cluster, *watcher) {
 	return clustertest.Serve(t, func(s *grpc.Server) { pb.RegisterWatchServer(s, w) }), w
 }
 
-// next returns the next stream.
+// next waits for the next stream and returns it.
 func (w *watcher) next(t *testing.T) *serving {
 	t.Helper()
 	s := receive(t, w.streams)
@@ -52,7 +52,7 @@ func (w *watcher) next(t *testing.T) *serving {
 	return s
 }
 
-// created answers the next request, which must be to watch, and returns it.
+// created answers the next request, which must create a watch, and returns it.
 func (s *serving) created(rev int64) *pb.WatchCreateRequest {
 	s.t.Helper()
 	r, err := s.Recv()
@@ -81,7 +81,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// expect receives events.
+// expect fails the test unless it receives these events, in this order.
 func expect(t *testing.T, c <-chan Event, want ...Event) {
 	t.Helper()
 	for _, w := range want {
@@ -95,7 +95,7 @@ func changed(id, rev int64) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: id, Events: []*mvccpb.Event{{Kv: &mvccpb.KeyValue{ModRevision: rev}}}}
 }
 
-// TestOneStream: all watches share a stream, and each hears of its own key.
+// TestOneStream checks that all watches share a stream, and each gets only its own events.
 func TestOneStream(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
@@ -124,8 +124,8 @@ func TestOneStream(t *testing.T) {
 	}
 }
 
-// TestReopened: a stream that breaks, or is reset, is reported, and all watches
-// go on from the present on another.
+// TestReopened checks that a stream that breaks or is reset is reported, and
+// that all watches continue at the present revision on another stream.
 func TestReopened(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
@@ -141,8 +141,8 @@ func TestReopened(t *testing.T) {
 	expect(t, events, Event{}, Event{Opened: 11})
 }
 
-// TestCancelledByServer: one watch that the server ends begins again, on the same
-// stream; one that it does not let begin ends the stream.
+// TestCancelledByServer checks that a watch that the server ends begins again on
+// the same stream, and that one that the server refuses ends the stream.
 func TestCancelledByServer(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
@@ -160,8 +160,8 @@ func TestCancelledByServer(t *testing.T) {
 	expect(t, events, Event{}, Event{Opened: 9})
 }
 
-// TestDroppedWatchIsTakenUp: the next watch of a key goes on with one that was
-// dropped a moment ago, unless that may have missed a delete, or has seen one.
+// TestDroppedWatchIsTakenUp checks that the next watch of a key reuses one dropped
+// a moment ago, unless that one may have missed a delete, or has seen one.
 func TestDroppedWatchIsTakenUp(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
@@ -175,11 +175,11 @@ func TestDroppedWatchIsTakenUp(t *testing.T) {
 	expect(t, events, Event{Opened: 5})
 	m.Drop(first)
 	second := follow(6)
-	m.Drop(first) // is not the second
+	m.Drop(first) // has no effect on second
 	s.send(changed(id, 7), 7)
 	expect(t, events, Event{Changed: 7})
 	m.Drop(second)
-	third := follow(6) // of which 7 is not to be lost
+	third := follow(6) // does not reuse the watch, which has seen a delete
 	if again := s.created(8); again.WatchId == id {
 		t.Errorf("asked for %v", again)
 	}

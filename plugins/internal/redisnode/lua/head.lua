@@ -1,21 +1,21 @@
--- First lines of every script. KEYS has the lock keys, and in Cluster, for
--- acquires and waits, the control key after them. ARGV: control, tombstones,
--- side, cluster, then the script's own.
+-- First lines of every script. KEYS has the lock keys. In a Cluster, acquires
+-- and waits add the control key. ARGV: control, tombstones, side, cluster, then
+-- the script's own.
 --
 -- Note: control, tombstones and the queue of a lock are not declared in KEYS,
--- although they share its slot. While a slot moves, Redis refuses a script
--- with TRYAGAIN unless all declared keys are on one node, so that a renewal
--- would be refused until the move has ended. An acquire has to be: on the wrong
--- node it would begin a second control string. A release grants nothing there.
+-- although they share its slot. While a slot moves, Redis refuses a script with
+-- TRYAGAIN unless all declared keys are on one node, so renewals would fail
+-- until the move has ended. An acquire must fail then: on the wrong node it
+-- would begin a second control string. A release grants nothing there.
 --
--- The control string has what one prefix (in Cluster: one slot of a prefix)
--- keeps besides its lock keys, in fields of 16 digits, each written alone:
+-- The control string has what one prefix (in a Cluster: one slot of a prefix) keeps
+-- besides its lock keys. Its fields have 16 digits and are written one by one:
 --   1   the last token that was minted
---   17  until when an owner may stand in tombstones
---   33  until when somebody may wait in a queue
---   49  until when somebody may observe
--- The last three keep the ordinary acquire and release from looking at keys
--- that are hardly ever there. All instants are microseconds by TIME.
+--   17  until when tombstones may contain an owner
+--   33  until when a queue may have a waiter
+--   49  until when a lock may have an observer
+-- Because of the last three, an ordinary acquire or release need not read keys
+-- that hardly ever exist. All instants are microseconds as TIME returns them.
 --
 -- A number must reach Redis as a number or through %.0f: tostring and ".."
 -- would cut a token to 1.7951709358938e+15.

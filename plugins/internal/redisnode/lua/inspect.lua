@@ -1,7 +1,7 @@
 -- Replies the value, the remaining milliseconds and the number of waiters of
--- each lock key, -1 waiters where that cannot be read. ARGV after the head: 1
--- when the caller goes on observing, so that changes have to be published for
--- a while.
+-- each lock key. That number is -1 if it cannot be read. ARGV after the head: 1
+-- when the caller goes on observing, so that scripts have to publish changes
+-- for a while.
 local OBSERVED_US = 3000000
 if ARGV[5] == '1' and read_state() and observed < now + OBSERVED_US / 2 then
   guarded(write_state, 49, now + OBSERVED_US)

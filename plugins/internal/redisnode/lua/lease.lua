@@ -1,16 +1,16 @@
--- held_by compares the head of key's value with id, "owner " or "owner token ".
+-- held_by reports whether key's value starts with id: "owner " or "owner token ".
 local function held_by(key, id, last_index)
   return try('GETRANGE', key, '0', last_index) == id
 end
 
--- settle takes the mark off a grant whose owner uses it first. id is "owner token ".
+-- settle replaces the "+" of a grant by a space when its owner first uses it. id is "owner token ".
 local function settle(key, id)
   local to = #id - 1
   return held_by(key, string.sub(id, 1, to) .. '+', to) and call('SETRANGE', key, to, ' ')
 end
 
--- freed grants key, which was deleted, to its next waiter and returns the token, if
--- there is one. That it is free stands whatever comes of this.
+-- freed grants key, which was just deleted, to its next waiter, and returns the
+-- token if there is one. If that fails, the key stays deleted.
 local function freed(key, floor)
   if not now and select(2, read_state()) then return nil end
   local text, ok, token = queued > now and try('GET', side .. 'q:{' .. key .. '}'), nil, nil

@@ -1,16 +1,16 @@
--- Acquires, renewals, releases and withdrawals, one or many. ARGV after the
--- head, four for each lock key: kind, id, milliseconds, rest. A reply is a
--- token or 1 when it was done, else an array that starts with one of the codes
--- of head.lua. What the server refuses to one, the others are not refused.
--- (An error among the replies would not do: the client takes it for all.)
+-- Acquires, renewals, releases and withdrawals, one or many. ARGV after the head,
+-- four for each lock key: kind, id, milliseconds, rest. The reply to each is a
+-- token or 1 when it was done, else an array that starts with a code of head.lua.
+-- If the server refuses one of them, the others still go on. (A refusal is no
+-- error reply, because the client would fail the whole call for it.)
 --
--- A script runs from its first line at each call, and its functions cost more
--- than the usual acquire. So library makes them when they are needed, those of
--- the queue or all. It shares no local with what is here, because that costs too.
+-- Each call runs the script from its first line, and defining the functions costs more
+-- than the usual acquire. So library defines them when they are needed: those of the
+-- queue, or all. It shares no local variables with this part, because that costs too.
 --
--- The first lock's queue and value come with the control string, but for one
--- renewal, which needs none of them. While the lock's slot moves that may be
--- refused, and leases are renewed and released without it.
+-- The first lock's queue and value are read together with the control string. A
+-- single renewal reads none of these: it needs none, and while the lock's slot
+-- moves, Redis may refuse that read. So leases can still be renewed, and released.
 local state, refused, now, last = {}, nil, nil, nil
 local tombstones_until, queued, observed = 0, 0, 0
 if ARGV[5] ~= 'r' or ARGV[9] then
@@ -29,7 +29,7 @@ for n = 1, (#ARGV - 4) / 4 do
   arg = arg + 4
   if n == 1 then waiters, value = state[2], state[3] end
   if kind == 'a' then
-    -- id is the owner, rest the length of the label, the label and the value.
+    -- id is the owner; rest is the length of the label, the label and the value.
     reply = refused
     if not reply and value and tombstones_until == 0 and not (waiters and string.find(waiters, id, 1, true)) then
       reply = library(now, last, tombstones_until, queued, observed, true).refuse(key, id, nil, value, ms, rest)
@@ -73,7 +73,7 @@ for n = 1, (#ARGV - 4) / 4 do
     reply, token = lib.guarded(lib.withdraw, key, id, ms, last)
     last, tombstones_until = token or last, math.huge
   else
-    -- id is "owner token " and rest its last index.
+    -- id is "owner token ", and rest is the index of its last byte.
     local head = n == 1 and state[1] ~= nil and (value and string.sub(value, 1, #id) or '') or try('GETRANGE', key, '0', rest)
     if kind == 'd' and ms == '0' and (head == id or head == string.sub(id, 1, -2) .. '+') then
       if waiters or observed > 0 or n > 1 and queued > 0 then

@@ -1,22 +1,21 @@
--- The queue of a lock, a string that is there only while somebody waits: in their
--- order a newline and an entry for each waiter: owner, process, for how many
--- milliseconds the store may grant the lock, and the lock's value after the
--- token, in which %0 stands for "%" and %1 for a newline.
--- What frees a lock grants it to the first waiter whose process lives, in the same
--- step, and so does what finds it free. Such a grant has "+" behind the token and
--- ends soon, unless its owner uses it, which is told by a push, or asks.
+-- The queue of a lock, a string that exists only while an owner waits. For each waiter, in order,
+-- it has a newline and an entry: owner, process, for how many milliseconds the store may grant the
+-- lock, and the lock's value after the token, with %0 for "%" and %1 for a newline. A script that
+-- frees the lock, or finds it free, grants it in the same step to the first waiter whose process
+-- lives. Such a grant has "+" behind the token and ends soon, unless its owner uses it. The owner
+-- learns of it by a push, or by asking.
 --
--- Why two never hold it: a process lives while the key of its last sign of life
--- stands, which has the instant at which it sent the sign, by its own clock. The
--- push carries it back, and from there the owner counts how long the grant lasts.
--- The sign was sent before it was here, and so before the grant was made: the
--- owner lets go before the store does, however late the push is.
+-- Two owners never hold it at once: a process is taken to live while the key of
+-- its last sign of life exists. That key has the instant at which the process
+-- sent the sign, by its own clock. The push carries this instant back, and the
+-- owner counts the grant's time from it. The sign was sent before the grant was
+-- made. So the owner lets go before the store does, however late the push is.
 --
--- The functions are few, and call none of another file: each costs more than a command.
+-- The functions are few and call none of another file, because each costs more than a command.
 local KEY_MS = 3500
 
 -- holder returns the head of key's value (owner, token and label fit) and its
--- remaining milliseconds: -1 without an end, -2 when nobody holds it.
+-- remaining milliseconds: -1 without an end, -2 when the lock is free.
 local function holder(key)
   local value = try('GETRANGE', key, '0', '511')
   if type(value) == 'table' then value = '(' .. call('TYPE', key).ok .. ')' end
@@ -34,9 +33,9 @@ local function leave(key, owner)
   return true
 end
 
--- enter gives owner a place at the end of key's queue text, or keeps the one that
--- it has, and says in control that there is a queue. Without an entry it does
--- the latter alone. It returns the text, nil without a place.
+-- enter gives owner a place at the end of key's queue text, or keeps its place,
+-- and notes in control that there is a queue. Without an entry it only keeps a
+-- place. It returns the queue text, or nil when owner has no place.
 local function enter(key, text, owner, entry)
   local q, from = side .. 'q:{' .. key .. '}', text and string.find(text, '\n' .. owner .. ' ', 1, true)
   local line = entry and '\n' .. owner .. ' ' .. entry
@@ -47,7 +46,7 @@ local function enter(key, text, owner, entry)
   elseif not from then
     call('SETRANGE', q, #text, line)
     text = text .. line
-  elseif line and string.sub(text, from, from + #line - 1) ~= line then -- the plugin was replaced
+  elseif line and string.sub(text, from, from + #line - 1) ~= line then -- a new plugin process
     text = string.sub(text, 1, from - 1) .. line .. string.sub(text, string.find(text, '\n', from + 1, true) or #text + 1)
     call('SET', q, text, 'KEEPTTL')
   end
@@ -59,15 +58,15 @@ local function enter(key, text, owner, entry)
   return text
 end
 
--- grant_next grants the lock key to the first waiter in its queue text whose
--- process lives and listens, unless that is me, who asks itself. Those before it
--- lose their places, and the one behind it is told to ask when the grant would end
--- unused. It returns the token, above floor, nil when it grants nothing: then key is
--- as it was, or deleted. floor is the last token if the caller has read it.
+-- grant_next grants the lock key to the first waiter in its queue text whose process
+-- lives and listens. If that waiter is me, it grants nothing, because me is asking.
+-- Earlier waiters lose their places. The next waiter is told to ask when the grant
+-- would end unused. It returns the token, or nil without a grant, and then key is
+-- unchanged or deleted. floor is the last token if the caller has read it.
 --
--- The push comes last: what it says was done. Without a last token the control
--- string is on another node of a Cluster, where PUBLISH counts only the listeners
--- of this node.
+-- The push comes last, because what it says must be done. If there is no last
+-- token, the control string is on another node of a Cluster. There PUBLISH counts
+-- only the listeners of this node.
 local function grant_next(key, text, me, floor)
   local q, at, token = side .. 'q:{' .. key .. '}', 1, nil
   local last = floor or tonumber(call('GETRANGE', control, '0', '15'))
@@ -99,9 +98,9 @@ local function grant_next(key, text, me, floor)
   end
 end
 
--- refuse is the reply to an acquire that found the lock taken, by value if that
--- is known: the token if the store has granted it to owner, which has not used
--- that yet, and else a refusal. It keeps the place of owner in the queue text.
+-- refuse is the reply to an acquire that found the lock taken; value is the key's value
+-- if it is known. The reply is the token if the store has already granted the lock to
+-- owner, and otherwise a refusal. refuse keeps owner's place in the queue text.
 local function refuse(key, owner, text, value, ms, tail)
   local by, left = value and string.sub(value, 1, 512), value and call('PTTL', key)
   if not value then by, left = holder(key) end

@@ -1,6 +1,5 @@
--- What the control string and the clock say.
--- read_state reads them, and the strings at more keys, which it returns. With
--- an error that is nil and the error.
+-- read_state reads both, and the strings at more keys, which it returns. After
+-- an error it returns nil and the error.
 local function read_state(...)
   local s, t = try('MGET', control, ...), try('TIME')
   if s.err or t.err then return nil, s.err and s or t end

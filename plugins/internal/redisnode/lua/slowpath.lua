@@ -1,8 +1,8 @@
--- The parts of operate.lua that are not needed as a rule. A second value that comes
--- back is the token of a waiter's grant.
+-- The parts of operate.lua that are rarely needed. If a function returns a second
+-- value, it is the token of a waiter's grant.
 
--- keep shortens a lease instead of ending it. What the first waiter knows about
--- the holder's remaining time is no longer true.
+-- keep shortens a lease instead of ending it. It tells the first waiter to ask,
+-- because the holder's remaining time has changed.
 local function keep(key, keep_ms)
   if call('PTTL', key) > tonumber(keep_ms) then
     call('PEXPIRE', key, keep_ms)
@@ -13,7 +13,7 @@ local function keep(key, keep_ms)
   return 1
 end
 
--- use renews a lease that the store granted to a waiter, or keeps any for a while.
+-- use renews a lease that the store granted to a waiter, or shortens any lease.
 local function use(key, kind, id, ms)
   if not settle(key, id) and not held_by(key, id, #id - 1) then return not_held(key) end
   return kind == 'r' and call('PEXPIRE', key, ms) or keep(key, ms)
@@ -31,15 +31,15 @@ local function withdraw(key, owner, tombstone_ms, floor)
   return 1, freed(key, floor)
 end
 
--- pass_on grants the free lock key to the first living waiter, and returns the
--- refusal of owner, unless that one is the first itself.
+-- pass_on grants the free lock key to the first living waiter and then refuses
+-- owner. If owner is that waiter, it does neither.
 local function pass_on(key, owner, text, floor)
   local token = call('EXISTS', key) == 0 and grant_next(key, text, owner, floor)
   if token then changed(key) end
   return token and refuse(key, owner, text), token
 end
 
--- take_back undoes the grants of this script, whose tokens were not written.
+-- take_back undoes the grants of this script because their tokens could not be written.
 local function take_back(replies, refused)
   for n = 1, #replies do
     if ARGV[4 * n + 1] == 'a' and type(replies[n]) == 'number' then

@@ -1,4 +1,4 @@
--- How the control string and a lock key are looked at and changed.
+-- Helpers to read and change the control string and a lock key.
 
 -- write_state writes the field of the control string that begins at index.
 local function write_state(index, number)
@@ -9,10 +9,10 @@ local function changed(key)
   if observed > now then try('PUBLISH', side .. 'o:' .. key, '') end
 end
 
--- put_tombstone has the store refuse owner until ends.
+-- put_tombstone makes the store refuse owner for tombstone_ms.
 --
--- Note: the removal comes before the ZADD because a server at maxmemory lets
--- a script go on that has written something.
+-- Note: the removal comes before the ZADD because a server at maxmemory lets a
+-- script continue once it has written.
 local function put_tombstone(owner, tombstone_ms)
   local ends = now + tombstone_ms * 1000
   call('ZREMRANGEBYSCORE', tombstones, '-inf', now)
@@ -29,7 +29,7 @@ local function not_held(key)
   return {NOT_HELD, value, ms}
 end
 
--- guarded calls f and returns what it returns, or its error as a reply.
+-- guarded calls f after the state was read, and returns its results, or an error as a reply.
 local function guarded(f, ...)
   if not now then
     local _, denied = read_state()

@@ -55,7 +55,7 @@ const (
 	ErClientInteraction  = 4031 // idle connection was closed by the server
 )
 
-// Number is the server's error number, 0 when err is none of the server's.
+// Number returns the server's error number, or 0 if err is not an error of the server.
 func Number(err error) uint16 {
 	var e *mysqldriver.MySQLError
 	if errors.As(err, &e) {
@@ -64,22 +64,22 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// outage is what an error number says of the server or the connection, when it
-// says nothing of the statement.
+// outage says what an error number means for the server or the connection, if
+// it is not about the statement.
 type outage struct {
-	// closes: the connection must not be used again. The server ends it, or
-	// serves no client now, and a new one may lead to another server.
+	// closes means that the connection must not be used again. The server ends it, or
+	// currently serves no client, and a new connection may lead to another server.
 	closes bool
-	// unbegun: the statement has done nothing.
+	// unbegun means that the statement has done nothing.
 	unbegun bool
 	hint    string
 }
 
-// outages are the numbers by which a server says that it serves no client now, or
-// not this one: a failover is under way, or a limit is reached.
+// outages has the numbers by which a server says that it currently serves no
+// client, or not this one. A failover is under way, or a limit is reached.
 //
-// Note: 1047 may be that of the second statement of a text, after the first
-// one was carried out.
+// Note: 1047 may be the error of a text's second statement, after the first one
+// was carried out.
 var outages = map[uint16]outage{
 	ErNotReady:           {closes: true, hint: "the node is not part of a primary component of its Galera cluster"},
 	ErServerShutdown:     {closes: true, hint: "the server shuts down"},
@@ -103,16 +103,16 @@ const (
 	limitHint    = "see max_connections, max_user_connections and the limits of the account"
 )
 
-// Unserved reports whether err says that the server serves no client now. What
-// was sent may be sent again on a new connection, which may lead to another one.
+// Unserved reports whether err says that the server currently serves no client. The
+// request may be sent again on a new connection, which may lead to another server.
 func Unserved(err error) bool {
 	n := Number(err)
 	return outages[n].closes && (outages[n].unbegun || n == ErNotReady)
 }
 
-// RolledBack reports the errors after which the server has rolled a statement back
-// because others were in its way, or because it was killed to make way for the
-// rest of a batch. It may be sent again: an acquire is known by its nonce.
+// RolledBack reports whether err says that the server has rolled a statement back,
+// because others were in its way or because it was killed to make way for the rest of
+// a batch. The statement may be sent again: an acquire is identified by its nonce.
 func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:
@@ -121,7 +121,7 @@ func RolledBack(err error) bool {
 	return false
 }
 
-// advice says what to do about an error that trying again does not cure.
+// advice says what to do about an error that a retry does not cure.
 func advice(number uint16) string {
 	switch number {
 	case ErAccessDenied, ErAccessDeniedNoPw:
@@ -151,13 +151,13 @@ func Definite(err error) bool {
 	return slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
 
-// ReadOnlyError is the error for a server which takes no changes.
+// ReadOnlyError returns the error for a server that takes no changes.
 func ReadOnlyError(server string) error {
 	return NotSent(fmt.Errorf("%s: %s", server, readOnlyHint))
 }
 
-// DialError classifies an error met while a connection was set up: nothing of
-// the request has been sent yet, whatever it is.
+// DialError classifies an error from the set-up of a connection. Whatever the
+// error is, nothing of the request has been sent yet.
 func DialError(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrNotSent) {
 		return err
@@ -171,7 +171,7 @@ func DialError(ctx context.Context, err error) error {
 	return NotSent(withCause(ctx, err))
 }
 
-// withCause returns err with the reason for which ctx has ended, if it has.
+// withCause returns err together with the reason for which ctx has ended, if it has ended.
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -179,7 +179,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// deniedBy returns the advice when err refuses the client, or "" if it does not.
+// deniedBy returns advice if err refuses the client, or "" if it does not.
 func deniedBy(err error) string {
 	if hint := advice(Number(err)); hint != "" {
 		return " (" + hint + ")"
@@ -198,7 +198,7 @@ func deniedBy(err error) string {
 }
 
 // StatementError classifies an error of a statement on an open connection. It
-// does not change answers or classified errors.
+// returns answers and classified errors unchanged.
 func StatementError(what, name string, err error) error {
 	switch {
 	case Definite(err), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable):

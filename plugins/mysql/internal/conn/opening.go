@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// Dial connects. A connection that [Open] makes is known to it below TLS, too.
+// Dial connects to addr. If ctx comes from [Open], Open also learns the connection below TLS.
 func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, addr)
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok && err == nil {
@@ -22,22 +22,22 @@ func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return conn, err
 }
 
-// opening is what is learned about a connection while [Open] makes it.
+// opening has what is learned about a connection while [Open] makes it.
 type opening struct {
-	raw  net.Conn // below TLS
-	most int      // bytes in a statement; 0 for what the server takes
+	raw  net.Conn // the connection below TLS
+	most int      // most bytes of a statement; 0 means the server's limit
 
 	mu  sync.Mutex
-	err error // what the driver said: its own error is that the connection is bad, whatever the reason
+	err error // the reason that the driver logged, because the error that it returns has none
 }
 
 type openingKey struct{}
 
-// badConnection is the driver's error when it could not write.
+// badConnection is the text of the driver's error after a failed write.
 const badConnection = "bad connection"
 
-// Logger keeps what the driver says about the connection that [Open] makes with
-// ctx; nil when that is another one.
+// Logger returns a logger that keeps what the driver says about the connection
+// that [Open] makes with ctx. It returns nil if ctx is not from Open.
 func Logger(ctx context.Context) mysqldriver.Logger {
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
 		return o
@@ -45,8 +45,8 @@ func Logger(ctx context.Context) mysqldriver.Logger {
 	return nil
 }
 
-// Limit has the connection that [Open] makes with ctx refuse statements that are
-// longer than most, unless that is 0.
+// Limit makes the connection that [Open] makes with ctx refuse statements longer
+// than most bytes, unless most is 0.
 func Limit(ctx context.Context, most int) {
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
 		o.most = most
@@ -64,10 +64,10 @@ func (o *opening) Print(v ...any) {
 	}
 }
 
-// explain classifies an error of the driver's Connect, whose own word of a server that
-// does not greet as MySQL does is that the connection is bad, or a packet malformed. A
-// server may also refuse a certificate when the client has finished its part of the
-// handshake, and the alert gets lost when the client writes then.
+// explain classifies an error of the driver's Connect. If a server does not greet as
+// MySQL does, the driver says only that the connection is bad or a packet malformed. A
+// server may also refuse a certificate after the client has finished its part of the
+// handshake. Its alert is lost if the client then writes.
 func (o *opening) explain(ctx context.Context, err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +81,7 @@ func (o *opening) explain(ctx context.Context, err error) error {
 	return unanswered(withCause(ctx, err))
 }
 
-// unanswered returns the error of a connection over which no server has greeted.
+// unanswered returns the error for a connection over which no server has greeted.
 func unanswered(err error) error {
 	return fmt.Errorf("mysql: %w", config.Unanswered("MySQL server", err))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// ended is a connection that the server greets and ends.
+// ended is a connection that the server ends after its greeting.
 type ended struct {
 	net.Conn
 	greeting io.Reader
@@ -29,15 +29,15 @@ func (ended) Write([]byte) (int, error) {
 	return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 }
 
-// greeting is what a server says first (protocol 10) that has TLS.
+// greeting returns the first packet (protocol 10) of a server that has TLS.
 func greeting() io.Reader {
 	said := "\x0a8.0.0\x00" + "\x01\x00\x00\x00" + "12345678\x00" + "\xff\xff" + "\x2d" + "\x02\x00" + "\xff\x00" + "\x15" +
 		strings.Repeat("\x00", 10) + "123456789012\x00" + "mysql_native_password\x00"
 	return strings.NewReader(string([]byte{byte(len(said)), 0, 0, 0}) + said)
 }
 
-// TestEndedWhileSetUp: the driver says no more than "bad connection" of a server
-// that is gone before it writes; with TLS that may be a refusal.
+// TestEndedWhileSetUp checks a server that is gone before the driver writes. The
+// driver's error is only "bad connection"; with TLS the reason may be a refusal.
 func TestEndedWhileSetUp(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		cfg := mysqldriver.NewConfig()

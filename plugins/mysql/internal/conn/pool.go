@@ -13,52 +13,52 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pool keeps connections that are between two statements. database/sql would
-// do, but for three things that this package needs: to know for certain that a
-// statement was never sent, the id of a connection in order to kill what runs
-// on it, and places of their own for statements that free others.
+// Pool keeps connections between two statements. This package does not use
+// database/sql because it needs three more things. It must know for certain
+// that a statement was never sent. It needs the id of a connection, to kill
+// what runs on it. And statements that free others need reserved connections.
 type Pool struct {
-	// Dial makes a connection. It runs in a goroutine of spawn, to its own end:
-	// a dial that is cut in its handshake counts with the server as an error of
-	// this machine, which it blocks for all its programs after some of them
-	// (max_connect_errors).
+	// Dial makes a connection. It runs to its end in a goroutine of spawn. A
+	// server counts an aborted handshake as an error of this machine, and after
+	// some of them (max_connect_errors) it blocks the machine for all its
+	// programs.
 	Dial  func() (*Session, error)
 	spawn func(func()) bool
-	// Stale reports whether a connection leads to a server that is used no more.
+	// Stale reports whether a connection leads to a server that is no longer used.
 	Stale func(*Session) bool
 
-	// A connection in use has a place in slots, or in spare, for withdrawals, or
-	// in kills.
+	// A connection in use has a place in slots, in spare (for withdrawals) or in
+	// kills.
 	slots, spare, kills chan struct{}
 
 	mu      sync.Mutex
-	idle    []*Session    // the one used last is at the end
-	back    chan struct{} // closed when a connection comes back; nil when no caller waits for one
+	idle    []*Session    // the last used one is at the end
+	back    chan struct{} // closed when a connection is put back; nil if no caller waits
 	busy    int           // connections in use
-	changed time.Time     // the last answer to a statement that may change something
-	failed  int           // dials in a row
+	changed time.Time     // when a statement that may change something was last answered
+	failed  int           // failed dials in a row
 	closed  bool
 }
 
 const (
-	// spareConnections are for withdrawals, because the other connections may
-	// wait for the lock to be withdrawn.
+	// spareConnections are reserved for withdrawals, because all other
+	// connections may wait for the very lock to be withdrawn.
 	spareConnections = 2
-	// killConnections are for statements that end others.
+	// killConnections are reserved for statements that kill others.
 	killConnections = 2
-	// answersWithin is how long a connection in question may take to answer, and
-	// changedLately how long an answer shows that the server serves: longer than a
-	// statement waits for a row.
+	// answersWithin is how long a connection that is asked whether it works may
+	// take to answer. changedLately is for how long an answer shows that the
+	// server serves. It is longer than a statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
-	// restsFor is the silence after which a connection is asked before it is
-	// used, and answersSoon how long its caller waits for the answer. A firewall
-	// or a balancer may have dropped the connection silently.
+	// restsFor is how long a connection may have been silent before it is checked
+	// before use. answersSoon is how long its caller then waits. A firewall or a
+	// load balancer may have dropped the connection without a word.
 	restsFor, answersSoon = time.Second, 250 * time.Millisecond
-	// redialFrom and redialTo are the pauses after dials that failed.
+	// redialFrom and redialTo bound the pauses after failed dials.
 	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
-// NewPool returns a pool of at most limit connections, beside those for
+// NewPool returns a pool of at most limit connections, besides those for
 // withdrawals and kills.
 func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) *Pool {
 	return &Pool{
@@ -68,14 +68,14 @@ func NewPool(limit int, dial func() (*Session, error), spawn func(func()) bool) 
 	}
 }
 
-// Get returns a connection, after waiting for one below the limit.
-// Its error wraps ErrNotSent.
+// Get returns a connection, after waiting until fewer than the limit are in
+// use. Its error wraps ErrNotSent.
 func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx, p.slots) }
 
-// GetSpare is Get for withdrawals.
+// GetSpare is like Get, with the connections for withdrawals.
 func (p *Pool) GetSpare(ctx context.Context) (*Session, error) { return p.within(ctx, p.spare) }
 
-// GetKill is Get for statements that end others.
+// GetKill is like Get, with the connections for statements that kill others.
 func (p *Pool) GetKill(ctx context.Context) (*Session, error) { return p.within(ctx, p.kills) }
 
 // within returns a connection after waiting for a place in slots.
@@ -95,8 +95,8 @@ func enter(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-// TryGet is Get for callers that have something else to do when all
-// connections are busy: it then returns nil and no error.
+// TryGet is like Get, for callers that have something else to do when all
+// connections are busy. It then returns nil and no error.
 func (p *Pool) TryGet(ctx context.Context) (*Session, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -106,14 +106,14 @@ func (p *Pool) TryGet(ctx context.Context) (*Session, error) {
 	}
 }
 
-// Ready reports whether there is a connection that need not be made.
+// Ready reports whether there is an idle connection.
 func (p *Pool) Ready() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.idle) > 0
 }
 
-// take returns a connection that has the caller's place in slots.
+// take returns a connection, which takes over the caller's place in slots.
 func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) {
 	s, back, err := p.pop()
 	if s != nil && time.Since(s.heard) > restsFor && !p.answers(ctx, s) {
@@ -131,9 +131,9 @@ func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) 
 	return s, nil
 }
 
-// answers asks s, which the pool has given out. It returns false unless s soon
-// says that it would serve. The pool then takes s back, and keeps it if that
-// answer comes late.
+// answers asks s, which the pool has given out, whether it would serve. It
+// returns false unless s soon answers that it would. After false the pool takes
+// s back, and keeps it if the answer comes late.
 func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	answered, gone := make(chan error), make(chan struct{})
 	ends := time.NewTimer(answersSoon)
@@ -165,7 +165,7 @@ func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	return false
 }
 
-// putBack is Put for a connection without a place.
+// putBack is like Put, for a connection that has no place.
 func (p *Pool) putBack(s *Session) {
 	p.mu.Lock()
 	p.busy--
@@ -175,8 +175,8 @@ func (p *Pool) putBack(s *Session) {
 	}
 }
 
-// pop returns the connection used last that is usable. When all are in use it returns a
-// channel that is closed when one comes back.
+// pop returns the usable connection that was used last. When all are in use, it returns
+// a channel that is closed when one is put back.
 func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,9 +194,9 @@ func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	return nil, p.returns(), nil
 }
 
-// connect makes a connection, unless another one comes back earlier. If its
-// caller has another one by then, or its ctx has ended, the new one is for the
-// next caller. Until then it keeps its place in slots.
+// connect makes a connection, unless another one is put back earlier. If by
+// then the caller has another one, or its ctx has ended, the new connection is
+// for the next caller. Until then it keeps its place in slots.
 func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan struct{}) (*Session, error) {
 	type result struct {
 		s   *Session
@@ -243,8 +243,8 @@ func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan str
 	}
 }
 
-// takeBack returns a connection that came back, if slots has a place for it,
-// because the dial keeps the caller's place.
+// takeBack returns a connection that was put back, if slots has a second place
+// for it, because the dial keeps the caller's place.
 func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, err error) {
 	select {
 	case slots <- struct{}{}:
@@ -261,7 +261,7 @@ func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, 
 	return s, nil, nil
 }
 
-// returns gives the channel that is closed when a connection comes back. p.mu is held.
+// returns returns the channel that is closed when a connection is put back. The caller holds mu.
 func (p *Pool) returns() <-chan struct{} {
 	if p.back == nil {
 		p.back = make(chan struct{})
@@ -269,7 +269,7 @@ func (p *Pool) returns() <-chan struct{} {
 	return p.back
 }
 
-// dial dials, at a pace that slows down while that fails.
+// dial dials, with pauses that grow while dials fail.
 func (p *Pool) dial() (*Session, error) {
 	p.mu.Lock()
 	failed := p.failed
@@ -288,8 +288,8 @@ func (p *Pool) dial() (*Session, error) {
 	return s, err
 }
 
-// Put takes a connection back. One that has failed is closed, and when it went
-// silent, or its server serves no client now, those that are as old are asked.
+// Put takes a connection back, and closes it if it has failed. If it went silent, or its
+// server currently serves no client, Put also checks the idle connections that are as old.
 func (p *Pool) Put(s *Session) {
 	slots := s.slots
 	s.slots = nil
@@ -306,8 +306,8 @@ func (p *Pool) Put(s *Session) {
 	}
 }
 
-// keep adds a connection to those that are idle, or closes it. It returns a
-// channel to be closed when a caller can have it.
+// keep adds a connection to the idle ones, or closes it. It returns a channel
+// to be closed when a caller can have the connection.
 func (p *Pool) keep(s *Session) (back chan struct{}) {
 	p.mu.Lock()
 	if s.changed.After(p.changed) && !p.Stale(s) {
@@ -325,11 +325,11 @@ func (p *Pool) keep(s *Session) (back chan struct{}) {
 	return back
 }
 
-// Question asks the idle connections that were not heard of since whether they
-// would serve, all at the same time, and keeps those that say so. Callers have
-// others meanwhile: a connection that died without a word is not handed out after
-// another that died with it. It returns a function that waits for the end, and
-// reports how many are kept.
+// Question asks all idle connections that were not heard since the given instant
+// whether they would serve, all at the same time, and keeps those that say yes.
+// While they are asked, callers get other connections. So a connection that has
+// died silently is not handed out after another one that died with it. Question
+// returns a function that waits for the end and returns how many were kept.
 func (p *Pool) Question(since time.Time) (kept func() int) {
 	var old []*Session
 	p.mu.Lock()
@@ -367,8 +367,8 @@ func (p *Pool) Question(since time.Time) (kept func() int) {
 	}
 }
 
-// Serves reports whether the server that the connections lead to serves: an idle
-// one says so, or one in use has had an answer lately.
+// Serves reports whether the server to which the connections lead serves. It does
+// if an idle connection says so, or if a connection in use was answered lately.
 func (p *Pool) Serves() bool {
 	if p.Question(time.Now())() > 0 {
 		return true
@@ -378,15 +378,15 @@ func (p *Pool) Serves() bool {
 	return p.busy > 0 && time.Since(p.changed) < changedLately
 }
 
-// Warm dials one connection before it is needed. Its failure is no error,
-// because the next caller that needs one finds out.
+// Warm dials one connection before it is needed. It ignores a failure, because
+// the next caller that needs a connection gets the error.
 func (p *Pool) Warm(ctx context.Context) {
 	if s, err := p.TryGet(ctx); err == nil && s != nil {
 		p.Put(s)
 	}
 }
 
-// Trim closes all but keep connections that were not used for a while.
+// Trim closes idle connections unused for longer than age, but leaves keep of them.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0
@@ -402,7 +402,7 @@ func (p *Pool) Trim(age time.Duration, keep int) {
 }
 
 // Close closes the idle connections and refuses further use. Connections in use
-// are closed when they come back.
+// are closed when they are put back.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	idle := p.idle
@@ -413,7 +413,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// NotSent returns the error of a request that the server has not seen.
+// NotSent returns the error for a request that the server has not seen.
 func NotSent(err error) error {
 	if errors.Is(err, driver.ErrNotSent) || errors.Is(err, driver.ErrDenied) {
 		return err

@@ -9,14 +9,14 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Server is what a new connection learns about the other end.
+// Server is what a new connection learns about its server.
 type Server struct {
 	Version  string
 	MariaDB  bool
 	ReadOnly bool
 	Name     string // host and port as the server calls itself
-	ID       string // a name that no other server has
-	Cluster  string // the id of its Galera cluster; the server's own where there is none
+	ID       string // unique among servers
+	Cluster  string // the id of its Galera cluster, or ID without Galera
 	Flush    int    // innodb_flush_log_at_trx_commit
 	Binlog   bool
 	Sync     int   // sync_binlog
@@ -24,8 +24,8 @@ type Server struct {
 	NoLocks  error // why GET_LOCK is refused; nil when it is not
 }
 
-// supported refuses a server that lacks SKIP LOCKED, or defaults that are
-// expressions.
+// supported returns an error if the server lacks SKIP LOCKED, or defaults that
+// are expressions.
 func (s *Server) supported() error {
 	least, product := [3]int{8, 0, 13}, "MySQL 8.0.13"
 	if s.MariaDB {
@@ -41,7 +41,7 @@ func (s *Server) supported() error {
 	return fmt.Errorf("mysql: %w: %w: %s is %s, and %s or later is needed", driver.ErrDenied, driver.ErrNotSent, s.Name, s.Product(), product)
 }
 
-// Product is the name and version.
+// Product returns the server's product name and version.
 func (s *Server) Product() string {
 	if s.MariaDB {
 		return "MariaDB " + strings.SplitN(s.Version, "-", 2)[0]
@@ -52,7 +52,7 @@ func (s *Server) Product() string {
 // Durable reports whether a commit is on disk when it is acknowledged.
 func (s *Server) Durable() bool { return s.Flush == 1 && (!s.Binlog || s.Sync == 1) }
 
-// Durability is the settings that [Server.Durable] depends on.
+// Durability returns the settings on which [Server.Durable] depends.
 func (s *Server) Durability() string {
 	d := fmt.Sprintf("innodb_flush_log_at_trx_commit=%d", s.Flush)
 	if s.Binlog {

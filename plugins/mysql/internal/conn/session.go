@@ -1,6 +1,6 @@
-// Package conn has connections to MySQL and MariaDB that can be counted on: it is
-// known whether a statement was sent, what runs on a connection can be killed,
-// and no setting of the server changes what a statement means.
+// Package conn has reliable connections to MySQL and MariaDB. The caller knows
+// whether a statement was sent, and can kill what runs on a connection. No
+// setting of the server changes what a statement means.
 package conn
 
 import (
@@ -22,45 +22,45 @@ import (
 // Session is one connection. It runs one statement at a time.
 type Session struct {
 	Conn   sqldriver.Conn
-	raw    net.Conn // below it
-	WakeID uint64   // the id by which it is found; zero where GET_LOCK is refused
+	raw    net.Conn // the connection below Conn and TLS
+	WakeID uint64   // names the lock that finds this session; zero if GET_LOCK is refused
 	Server Server
 	Broken bool          // the session must not be used again
-	slots  chan struct{} // in which it has a place while it is in use
+	slots  chan struct{} // where it has a place while it is in use
 
-	sent, heard time.Time // of the last statement and the last answer
-	changed     time.Time // the last answer to a statement that may change something
-	suspicious  bool      // it went silent, or serves no client now: others that are as old may do the same
+	sent, heard time.Time // when the last statement was sent, and when the last answer came
+	changed     time.Time // when a statement that may change something was last answered
+	suspicious  bool      // the server went silent or serves no client; check older connections too
 }
 
-// WakePrefix begins the names of the locks that stand for wake ids.
+// WakePrefix begins the names of the user locks that stand for wake ids.
 const WakePrefix = "lockbench."
 
-// WakeName returns the name of the lock that stands for a wake id.
+// WakeName returns the name of the user lock that stands for a wake id.
 func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36) }
 
-// Kill returns the statement that ends the work on the session with that wake id.
+// Kill returns the statement that ends the work on the session that has wakeID.
 //
-// Note: not KILL QUERY with the server's number of the session. Through an address that
-// leads to several servers it may get to another one, where a statement of the
-// application has that number. The lock of a random name is held by that session
-// alone, on its own server, and no longer than it lives.
+// Note: KILL QUERY with the server's number of the session would not do. Through an
+// address that leads to several servers it may reach another server, where a statement
+// of the application has that number. The lock of a random name is held only by that
+// session, on its own server, and no longer than the session lives.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
-// Setup prepares a connection and asks who is there, in one trip. The server's
-// settings and its init_connect may have left anything in the session: each
-// setting that changes what our statements mean, or whether they are carried
-// out, gets its value here, and a transaction or table locks that were begun
-// end. The character set comes first, because MySQL does not understand the
-// texts after it in UTF-16 or UTF-32, and completion_type before ROLLBACK, which
-// it would chain.
+// Setup returns a text that prepares a connection and asks the server about itself,
+// in one round trip. The server's settings and its init_connect may have changed
+// anything in the session. So each setting that changes what our statements mean,
+// or whether they are carried out, gets its value here, and a transaction or table
+// locks already begun end. The character set comes first, because in UTF-16 or
+// UTF-32 MySQL does not understand the texts after it. completion_type comes before
+// ROLLBACK, because it could make ROLLBACK begin another transaction.
 //
-// READ COMMITTED takes no gap locks, which deadlock concurrent first inserts.
-// One second is the shortest lock wait that MySQL knows. UTF-8 is for LOWER,
-// which leaves binary strings as they are.
+// READ COMMITTED takes no gap locks, which would deadlock concurrent first
+// inserts. One second is the shortest lock wait that MySQL knows. UTF-8 is
+// needed for LOWER, which does not change binary strings.
 //
-// Note: DEFAULT is the server's global value, so it will not do, but for
-// timestamp, which has none.
+// Note: DEFAULT means the server's global value, so it will not do, except for
+// timestamp, which has no global value.
 func Setup(database string) string {
 	return "SET NAMES utf8mb4;SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',completion_type=0,timestamp=DEFAULT;" +
 		"UNLOCK TABLES;ROLLBACK;USE `" + strings.ReplaceAll(database, "`", "``") + "`;" +
@@ -84,10 +84,10 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 		return nil, o.explain(ctx, err)
 	}
 	s := &Session{Conn: conn, raw: o.raw}
-	id := rand.Uint64()>>1 | 2 // never 0 or 1, which mean that there is none
+	id := rand.Uint64()>>1 | 2 // never 0 or 1, which mean that there is no wake id
 	err = s.setUp(ctx, setup, "GET_LOCK('"+WakeName(id)+"',0)")
 	if refusal := err; Number(err) != 0 && !s.Broken {
-		// The server perhaps refuses nothing but GET_LOCK.
+		// Perhaps the server refuses only GET_LOCK, so try without it.
 		if err = s.setUp(ctx, setup, "1"); err == nil {
 			id, s.Server.NoLocks = 0, refusal
 		}
@@ -110,7 +110,7 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	return s, nil
 }
 
-// setUp runs setup, and asks for lock with it, which is 1 if the lock is granted.
+// setUp runs setup, and with it the expression lock, which is 1 if GET_LOCK succeeds.
 func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	cluster := ""
 	return s.Query(ctx, setup+","+lock, func(row []sqldriver.Value) error {
@@ -138,7 +138,7 @@ func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	})
 }
 
-// On reads a switch as MySQL (0, 1) and MariaDB (also words) show it.
+// On reads the value of a switch as MySQL (0, 1) and MariaDB (also words) show it.
 func On(v string) bool { return v != "0" && v != "" && !strings.EqualFold(v, "off") }
 
 // Ask asks whether the server would serve a statement that changes something.
@@ -157,7 +157,7 @@ func (s *Session) ReadOnly() error {
 	return ReadOnlyError(s.Server.Name)
 }
 
-// usable reports whether the server still keeps the connection.
+// usable reports whether the server still keeps the connection open.
 func (s *Session) usable() bool {
 	r, ok := s.Conn.(sqldriver.SessionResetter)
 	return !ok || r.ResetSession(context.Background()) == nil
@@ -166,11 +166,11 @@ func (s *Session) usable() bool {
 // ErrTooLong means that the server takes no statement of that length.
 var ErrTooLong = errors.New("statement is too long")
 
-// begin refuses a text that the server would end the connection for, and has the
-// end of ctx break off what the session waits for until done is called.
+// begin refuses a text so long that the server would end the connection. Until
+// done is called, the end of ctx interrupts the session's waiting.
 //
-// Note: the driver would do that for a context with an end, by a goroutine of the
-// connection that is woken twice for each statement.
+// Note: for a context that can end, the driver would do that itself, with a
+// goroutine per connection that is woken twice for each statement.
 func (s *Session) begin(ctx context.Context, text string) (bare context.Context, done func(), err error) {
 	if most := s.Server.Packet; most > 0 && len(text)+1 > most {
 		return nil, nil, fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d", ErrTooLong, len(text)+1, most)
@@ -205,12 +205,12 @@ func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uin
 	if err != nil {
 		return 0, 0, s.failed(ctx, err)
 	}
-	affected, _ = result.RowsAffected() // never fails for this driver
+	affected, _ = result.RowsAffected() // this driver never fails here
 	last, _ := result.LastInsertId()
 	return affected, uint64(last), nil
 }
 
-// Query runs statements, and calls each with the rows of all of them.
+// Query runs the statements in text, and calls each with the rows of all of them.
 func (s *Session) Query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
 	bare, done, err := s.begin(ctx, text)
 	if err != nil {
@@ -238,7 +238,7 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 			err = each(row)
 		}
 		if err != nil {
-			_ = rows.Close() // an earlier failure is in err
+			_ = rows.Close() // an earlier error is in err
 			return s.failed(ctx, err)
 		}
 	}
@@ -248,7 +248,7 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 	return nil
 }
 
-// failed notes whether the connection survives err.
+// failed notes whether the connection is still usable after err, and returns err with its cause.
 func (s *Session) failed(ctx context.Context, err error) error {
 	if Number(err) == 0 || outages[Number(err)].closes {
 		s.Broken = true
@@ -260,12 +260,12 @@ func (s *Session) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (s *Session) Close() { _ = s.Conn.Close() }
 
-// The driver's text protocol returns numbers as numbers or as text.
+// The driver's text protocol returns a number either as a number or as text.
 
-// Uint reads a number.
+// Uint returns v as a number.
 func Uint(v sqldriver.Value) uint64 {
 	switch n := v.(type) {
 	case int64:
@@ -282,10 +282,10 @@ func Uint(v sqldriver.Value) uint64 {
 	return 0
 }
 
-// Int reads a number that may be negative.
+// Int returns v as a number that may be negative.
 func Int(v sqldriver.Value) int64 { return int64(Uint(v)) }
 
-// String reads a text.
+// String returns v as text.
 func String(v sqldriver.Value) string {
 	switch s := v.(type) {
 	case []byte:
@@ -300,7 +300,7 @@ func String(v sqldriver.Value) string {
 	return ""
 }
 
-// Bytes returns a copy of a binary string, nil for NULL.
+// Bytes returns a copy of a binary string, or nil for NULL.
 func Bytes(v sqldriver.Value) []byte {
 	b, _ := v.([]byte)
 	return append([]byte(nil), b...)

@@ -2,20 +2,20 @@ package statement
 
 import "strconv"
 
-// Acquire asks for many names at once, one row for each. A row is taken
-// when nobody holds it, its owner has no tombstone, and nobody waits before it.
+// Acquire asks for many names at once, one row for each. A row is taken when it has no
+// holder, its new owner has no tombstone, and no other owner is first in its queue.
 //
-// Assignments are made from left to right and see the ones before them. So the
-// first one decides, by leaving the request's own random number in attempt,
-// and all others follow it; expires_at and owner, which it decided on, come
-// last.
+// Assignments are made from left to right and see the results of those before
+// them. So the first assignment decides, by leaving the request's own random
+// number in attempt, and all others follow it. expires_at and owner come last,
+// because the decision reads them.
 //
-// The numbers of one statement share base, above NonceBits. So the reply has
-// details only of the rows that were refused.
+// The random numbers of one statement have base in common, in the bits above
+// NonceBits. So the reply has details only for the rows that were refused.
 //
-// There are two texts, because the length matters to a statement for one row.
-// The short one takes rows that hold nothing but a past end, and refuses all
-// others; the long one handles every case.
+// There are two texts, because in a statement for one row the length matters.
+// The short text takes rows that contain nothing but a past end, and refuses
+// all others. The long text handles every case.
 func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,owner,token,expires_at,attempt,ttl_us,label,value)VALUES")
@@ -38,10 +38,10 @@ func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) str
 	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(Names(ops)).add(")").String()
 }
 
-// Take takes one lock whose row is there, if nothing stands in the row but an
-// end that has passed: at half of the server's time that [Acquire] costs. It replies
-// the token as the last insert id, and finds no row where there is none or that
-// would have to look closer.
+// Take takes one lock whose row exists, if the row contains nothing but an end that
+// has passed. It costs the server half the time of [Acquire]. It replies the token
+// as the last insert id. It changes no row if there is none, or if the row needs the
+// longer text.
 func Take(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)
@@ -51,10 +51,10 @@ func Take(table string, a Operation) string {
 }
 
 const (
-	// NonceBits is how many bits number the requests of one statement.
+	// NonceBits is how many bits of a nonce number the requests of one statement.
 	NonceBits = 16
 
-	// details are one column because columns cost more than what is in them.
+	// details are one column, because several columns cost more than their content.
 	details = "CONCAT_WS(' ',TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,barred<>'',HEX(label),owner,queue)"
 
 	onTakenShort = " ON DUPLICATE KEY UPDATE attempt=IF(expires_at<=" + Now + " AND queue='' AND barred='',VALUES(attempt),attempt)," +
@@ -63,11 +63,11 @@ const (
 	onTakenLong = " ON DUPLICATE KEY UPDATE attempt=IF(" + Free +
 		" AND LOCATE(CONCAT(',',VALUES(owner),','),barred)=0 AND LOCATE(CONCAT(',',VALUES(owner),','),barred_old)=0" +
 		" AND(queue='' OR LOCATE(CONCAT(',',VALUES(owner),'.'),queue)=1),VALUES(attempt),attempt)," +
-		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,2)),queue)," + // from 0 it is empty
+		"queue=" + ifTaken + "SUBSTRING(queue,LOCATE(',',queue,2)),queue)," + // from 0 this is empty
 		"barred_old=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred_old)," +
 		"barred=IF(barred<>'' AND barred_since<" + Now + "-INTERVAL 2 MINUTE,'',barred)," +
-		// No lease has more than its TTL before it: else the clock was turned
-		// back, and it ends a TTL from now at the latest.
+		// A lease never has more than its TTL left. If it seems to, the clock
+		// was turned back, and the lease is made to end within one TTL.
 		"expires_at=" + ifTaken + "VALUES(expires_at)," +
 		"IF(owner<>'' AND expires_at>" + Now + "+INTERVAL ttl_us MICROSECOND," + Now + "+INTERVAL ttl_us MICROSECOND,expires_at))," +
 		taken + ",owner=" + ifTaken + "VALUES(owner),owner)"

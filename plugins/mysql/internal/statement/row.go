@@ -12,15 +12,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// Row is a lock as the store shows it.
+// Row is the row of a lock, as far as a statement returned it.
 type Row struct {
 	Name, Owner, Label string
 	Attempt, FreedBy   uint64
 	Token              uint64
 	Left               time.Duration // until expires_at; negative when it has passed
-	TTL                time.Duration // of the last lease
+	TTL                time.Duration // TTL of the last lease
 	Queue              string
-	Tombstones         bool // some owner was withdrawn from it
+	Tombstones         bool // the row has tombstones
 }
 
 // Read reads the columns that [Inspect] and [List] return.
@@ -35,7 +35,7 @@ func Read(v []sqldriver.Value) Row {
 // Held reports whether the lock has a holder.
 func (r Row) Held() bool { return r.Owner != "" && r.Left > 0 }
 
-// Holder describes the holder of the lock, or returns the zero Holder when there is none.
+// Holder returns the holder of the lock, or the zero Holder when there is none.
 func (r Row) Holder() driver.Holder {
 	if !r.Held() {
 		return driver.Holder{}
@@ -45,7 +45,7 @@ func (r Row) Holder() driver.Holder {
 
 func (r Row) waiters() int { return strings.Count(r.Queue, ",") }
 
-// Details reads the column of the reply to [Acquire] that has the details of a row.
+// Details reads the column of [Acquire]'s reply that has the details of a refused row.
 func (r *Row) Details(text string) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 6 {
@@ -58,8 +58,8 @@ func (r *Row) Details(text string) {
 	r.Tombstones, r.Label, r.Owner, r.Queue = parts[2] == "1", string(label), parts[4], parts[5]
 }
 
-// Granted reports whether r is a's grant. The owner alone is proof only where an
-// earlier statement for the same request may have been carried out, and the grant is
+// Granted reports whether r is a's grant. The owner alone is proof only if an
+// earlier statement for the same request may have been carried out and the grant is
 // not the store's own.
 func (r Row) Granted(a Operation) bool {
 	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner && r.Attempt != StoreGrant

@@ -1,5 +1,5 @@
-// Package statement has the statements on the table of locks, and reads the rows
-// that they return.
+// Package statement builds the statements on the table of locks, and reads the
+// rows that they return.
 package statement
 
 import (
@@ -13,75 +13,75 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/conn"
 )
 
-// Statements are built here, not by the driver's placeholders: text from
-// outside goes in as hexadecimal, which no sql_mode or character set can
-// misread, and a statement for many rows is written in one pass. Numbers and
-// owners (checked to be plain ASCII) go in as they are.
+// Statements are built here and not by the driver's placeholders. Text from
+// outside is written in hexadecimal, which no sql_mode or character set can
+// misread. A statement for many rows is built in one pass. Numbers and owners
+// (checked to be plain ASCII) are written as they are.
 
-// Now is the server's clock. It stands still within a statement, and ignores
-// the session's time zone, unlike NOW().
+// Now is the server's clock. Unlike NOW(), it ignores the session's time zone.
+// Within one statement its value does not change.
 const Now = "UTC_TIMESTAMP(6)"
 
-// micros is the server's clock as a token: microseconds since 1970. A token
-// never being below it lets rows be purged, and tables be lost.
+// micros is the server's clock as a token: microseconds since 1970. Because no
+// new token is below it, rows can be purged, and even tables be lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
-// A queue is a text of entries, in the order of arrival; tombstones are ",owner,"
-// with one comma between two owners. Both are kept in the row that they are about,
-// so that its row lock makes every step on it atomic, and no statement ever locks
-// more than the rows of the names it is for.
+// A queue is a text of entries, in the order of arrival. Tombstones are a text
+// ",owner," with one comma between two owners. Both are in the row of their lock,
+// so that the row lock makes every step on them atomic, and no statement locks
+// rows of names other than its own.
 //
-// An entry is ",owner.process.sign.span_us.label.value.wakeid", label and value
-// in hexadecimal, "-" for no value. A grant needs no more. The statement that
-// frees a lock, or finds it free, grants it to the first waiter. The wake id
-// comes last, where the release before looks for it.
+// An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and
+// value in hexadecimal, and "-" for no value. This is all that a grant needs. The
+// statement that frees a lock, or finds it free, grants it to the first waiter.
+// The wake id comes last, because the previous release looks for it there.
 const (
-	// Free: a free row has no owner, and its expires_at says since when it is free. A
-	// lease that was not released ends there too.
+	// Free is the condition that a row is free. Such a row has no owner, and its
+	// expires_at says since when. A lease that ended without a release is free too.
 	Free = "(owner='' OR expires_at<=" + Now + ")"
 	held = "owner<>'' AND expires_at>" + Now
-	// head is the first entry of the queue, and headWakeID its wake id.
+	// head is the first entry of the queue, and headWakeID the wake id in it.
 	head       = "SUBSTRING_INDEX(SUBSTRING(queue,2),',',1)"
 	headWakeID = "CAST(SUBSTRING_INDEX(" + head + ",'.',-1) AS UNSIGNED)"
-	// replyWakeID sends that number back in the reply to an UPDATE, 0 when nobody
-	// waits, as the "last insert id". The value of the expression is always 1.
+	// replyWakeID makes the reply to an UPDATE carry headWakeID, or 0 when the queue
+	// is empty, as the "last insert id". The value of the expression is always 1.
 	replyWakeID = "IF(LAST_INSERT_ID(IF(queue='',0," + headWakeID + "))>=0,1,1)"
-	// replyLook sends back [Look] if somebody waits for one of many.
+	// replyLook makes the reply [Look] if a row among many has a waiter.
 	replyLook = "IF(queue='',1,IF(LAST_INSERT_ID(2)=2,1,1))"
 )
 
-// These numbers stand in place of a wake id.
+// These numbers may stand in place of a wake id.
 const (
-	NoWakeID = 1 // the waiter polls
+	NoWakeID = 1 // the waiter has no wake id and polls
 	Look     = 2 // a waiter exists that was not granted the lock
 )
 
-// StoreGrant is in attempt while a grant made by the store itself is neither
-// confirmed nor used.
+// StoreGrant is in the column attempt while a grant that the store itself made
+// is neither confirmed nor used.
 const StoreGrant = 1
 
-// SignEvery is how often a process that waits gives a sign of life: a user lock
-// that is named after it and the present part of the server's time. A sign counts in its
-// part and in the two after it, for two to three times SignEvery. The first sign of a
-// process that has given none yet is its entry, in which the part stands: 0 in others.
+// SignEvery is how often a waiting process gives a sign of life: a user lock named after
+// the process and the present part of the server's time. A sign is valid in its part and
+// in the next two, that is, for two to three times SignEvery. The first sign of a
+// process is its queue entry, which then contains the part; other entries contain 0.
 const SignEvery = 200 * time.Millisecond
 
-// part numbers the parts of the server's time in which signs are given.
+// part is the number of the present part of the server's time.
 var part = "(" + micros + " DIV " + strconv.FormatInt(SignEvery.Microseconds(), 10) + ")"
 
 // Process is the process of a waiter.
 type Process struct {
 	ID    string
-	Signs bool   // its signs of life stand; else the entry is one
-	Ahead uint64 // in how many parts more than others a sign of it counts
+	Signs bool   // its signs of life are valid; else its entry is one
+	Ahead uint64 // for how many more parts than usual its signs are valid
 }
 
-// Signed is a sign of life that was given: its part, zero for none, and in how many
-// parts more than others it counts.
+// Signed is a sign of life that was given: its part, or zero for none, and for how
+// many more parts than usual it is valid.
 type Signed struct{ Part, Ahead uint64 }
 
-// Sign gives a sign of life for process that counts in ahead parts more than others,
-// by locks of every third part to come, and ends the last. It replies its part.
+// Sign gives a sign of life for process that is valid for ahead more parts than usual,
+// by locks of every third part to come, and ends the last sign. The reply is its part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -94,24 +94,24 @@ func Sign(process string, ahead uint64, last Signed) string {
 	return t.String()
 }
 
-// signParts is the number of parts in which a sign counts.
+// signParts is the number of parts in which a usual sign is valid.
 const signParts = 3
 
-// alive tests whether the first in the queue has given a sign of life lately.
+// alive returns the condition that the first process in the queue has given a sign of life lately.
 func alive() string {
 	lock := "IS_USED_LOCK(CONCAT('" + conn.WakePrefix + "'," + field("2") + ",'.'," + part
 	return "(COALESCE(" + lock + "))," + lock + "-1))," + lock + "-2)))IS NOT NULL OR " + field("3") + ">=CONCAT(" + part + "-2))"
 }
 
-// field returns the field with that number, from 1, in the first entry.
+// field returns the expression for a field of the queue's first entry, counted from 1.
 func field(number string) string {
 	return "SUBSTRING_INDEX(SUBSTRING_INDEX(" + head + ",'.'," + number + "),'.',-1)"
 }
 
-// free adds assignments by which a row gets free, or is granted to the first in
-// its queue if that one's process lives: the first assignment decides it, and freedBy is
-// what stands in freed_by then. One whose process is silent leaves the queue too. The
-// reply is the wake id of the waiter, [Look] if the first was silent, and 0 for none.
+// free adds assignments by which a row becomes free, or is granted to the first waiter in its
+// queue if that waiter's process lives. The first assignment decides which, and freed_by
+// becomes freedBy. A waiter whose process is silent leaves the queue too. The reply is the wake
+// id of the granted waiter, [Look] if the first waiter was silent, and 0 without a waiter.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
 	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
@@ -119,26 +119,26 @@ func (t *text) free(freedBy string) *text {
 	t.add(",token=", granted, "GREATEST(token+1,", micros, "),token),ttl_us=", granted, "CAST(", field("4"), " AS UNSIGNED),ttl_us)")
 	t.add(",expires_at=", granted, Now, "+INTERVAL LEAST(ttl_us,").uint(uint64(kit.LongestSpan.Microseconds())).add(") MICROSECOND,", Now, ")")
 	t.add(",label=", granted, "UNHEX(", field("5"), "),''),value=", granted, "IF(", field("6"), "='-',NULL,UNHEX(", field("6"), ")),NULL)")
-	return t.add(",owner=", granted, field("1"), ",''),queue=SUBSTRING(queue,LOCATE(',',queue,2))") // from 0 it is empty
+	return t.add(",owner=", granted, field("1"), ",''),queue=SUBSTRING(queue,LOCATE(',',queue,2))") // empty from 0
 }
 
-// GrantNext grants a free lock to the first in its queue.
+// GrantNext grants a free lock to the first waiter in its queue.
 func GrantNext(table, name string) string {
 	var t text
 	t.add("UPDATE ", table, " SET ").free("freed_by")
 	return t.add(" WHERE name=").bytes(name).add(" AND queue<>'' AND ", Free).String()
 }
 
-// Granted reads the token of the store's own grant to r's owner, and its end in
-// microseconds of the server's clock.
+// Granted reads the token of the store's own grant to r's owner, and when the
+// grant ends, in microseconds of the server's clock.
 func Granted(table string, r driver.Request) string {
 	var t text
 	t.add("SELECT token,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',expires_at) FROM ", table, " WHERE ")
 	return t.granted(r).String()
 }
 
-// Confirm makes the store's own grant to a's owner a lease as any other. It
-// replies the token as the last insert id.
+// Confirm makes the store's own grant to a's owner an ordinary lease. The
+// server replies with the token as the last insert id.
 func Confirm(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(token),attempt=").uint(a.Nonce).add(",label=").bytes(a.Label).add(",value=").blob(a.Value)
@@ -151,22 +151,22 @@ func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
 
-// tombstoneFor is how long a withdrawn owner is refused at least: tombstones are
-// moved on to a second column after that, which is cleared when they are moved next.
+// tombstoneFor is for how long, at least, a withdrawn owner is refused. After that time the
+// next tombstone moves the older ones to a second column, and drops those that were in it.
 const tombstoneFor = "INTERVAL 1 MINUTE"
 
-// byKey stands after the table of a statement that locks rows of several names.
-// An optimizer that finds them to be most of the table reads all of it, and then
-// waits for rows that the statement is not about (seen with MariaDB 11.8, whose
-// innodb_snapshot_isolation takes away that READ COMMITTED passes them over).
+// byKey follows the table in a statement that locks rows of several names. If the
+// optimizer expects these to be most of the table, it reads the whole table, and
+// waits for rows that the statement is not about. (Seen with MariaDB 11.8: under
+// its innodb_snapshot_isolation, READ COMMITTED no longer passes them over.)
 const byKey = " FORCE INDEX(PRIMARY)"
 
 // Operation is one operation on a row.
 type Operation struct {
 	driver.Request
-	Nonce     uint64 // of an acquire: distinguishes its grant from another one of the owner
-	Again     bool   // an earlier statement may have done it without a reply
-	Tombstone bool   // of a withdrawal: the owner may still ask
+	Nonce     uint64 // for acquires: distinguishes the grant from others of the owner
+	Again     bool   // an earlier statement without a reply may have done it
+	Tombstone bool   // for withdrawals: the owner may still ask
 }
 
 // Names returns the names of ops.
@@ -206,7 +206,7 @@ func (t *text) blob(b []byte) *text {
 	return t.bytes(string(b))
 }
 
-// list adds binary strings with commas between them.
+// list adds binary strings, separated by commas.
 func (t *text) list(all []string) *text {
 	for i, b := range all {
 		if i > 0 {
@@ -221,32 +221,32 @@ func (t *text) uint(n uint64) *text {
 	return t.add(strconv.FormatUint(n, 10))
 }
 
-// later adds the server's time plus d.
+// later adds the expression for the server's time plus d.
 func (t *text) later(d time.Duration) *text {
 	return t.add(Now, "+INTERVAL ").uint(uint64(d.Microseconds())).add(" MICROSECOND")
 }
 
-// Plain reports whether an owner may stand in a statement as it is.
+// Plain reports whether an owner may be written into a statement as it is.
 func Plain(owner string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 	return owner != "" && len(owner) <= 64 && strings.Trim(owner, alphabet) == ""
 }
 
-// stateColumns are what [row] is read from.
+// stateColumns are the columns that [Read] reads.
 const stateColumns = "name,attempt,freed_by,owner,token,label,TIMESTAMPDIFF(MICROSECOND," + Now + ",expires_at),ttl_us,queue," +
 	"barred<>'' OR barred_old<>''"
 
-// lease adds the condition that r's owner and token hold its name.
+// lease adds the condition that r's owner holds the lock r.Name with r's token.
 func (t *text) lease(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND token=").uint(r.Token).add(" AND expires_at>", Now)
 }
 
-// leases adds that condition for many requests of different names.
+// leases adds that condition for many requests with different names.
 func (t *text) leases(ops []Operation) *text {
 	if len(ops) == 1 {
 		return t.lease(ops[0].Request)
 	}
-	t.add("name IN(").list(Names(ops)) // by which alone the rows are found by their key
+	t.add("name IN(").list(Names(ops)) // without this the rows are not found by their key
 	t.add(")AND(name,owner,token)IN(")
 	for i, a := range ops {
 		if i > 0 {
@@ -257,16 +257,16 @@ func (t *text) leases(ops []Operation) *text {
 	return t.add(")AND expires_at>", Now)
 }
 
-// Renew renews leases that have one TTL in common.
+// Renew renews leases that all have the same TTL.
 func Renew(table string, ops []Operation) string {
 	var t text
 	t.add("UPDATE ", table, byKey, " SET attempt=0,expires_at=").later(ops[0].TTL).add(",ttl_us=").uint(uint64(ops[0].TTL.Microseconds()))
 	return t.add(" WHERE ").leases(ops).String()
 }
 
-// Release releases leases and leaves nonce in their rows. A lock that is waited
-// for it grants to the next, see [text.free]; of others it replies [Look] if
-// somebody waits.
+// Release releases leases and writes nonce into their rows. If contended, it
+// grants the lock to the next waiter; see [text.free]. Otherwise it only
+// replies [Look] if a lock has a waiter.
 func Release(table string, nonce uint64, ops []Operation, contended bool) string {
 	var t text
 	t.add("UPDATE ", table, byKey, " SET ")
@@ -278,11 +278,11 @@ func Release(table string, nonce uint64, ops []Operation, contended bool) string
 	return t.add(" WHERE ").leases(ops).String()
 }
 
-// ReleaseAndWake is Release for a lock that is waited for and a server that knows
-// blocks of statements, MariaDB: it wakes the waiter too. It replies how many leases
-// it found, and the reply of Release if nobody could be woken by it.
+// ReleaseAndWake is like Release, for a contended lock on a server that knows blocks
+// of statements, MariaDB. It wakes the waiter too. It replies how many leases it
+// found. If it could wake no waiter, it adds the reply of Release.
 //
-// The waiter is woken after the commit: what it reads then is on disk.
+// The waiter is woken after the commit, so that what it reads is on disk.
 func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE n,wake_id BIGINT UNSIGNED DEFAULT 0;")
@@ -292,23 +292,22 @@ func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 	return t.add("SELECT n,wake_id;END").String()
 }
 
-// Shorten ends a lease after keep at the latest. Waiters are woken, for they
-// know of the old end only.
+// Shorten makes a lease end after keep at the latest. It wakes the first
+// waiter, because waiters know only the old end.
 //
-// Note: MySQL 9 takes LEAST of two times for a text, and loses the lease.
+// Note: for MySQL 9, LEAST of two times is a text, and then the lease is lost.
 func Shorten(table string, r driver.Request) string {
 	var t text
 	t.add("UPDATE ", table, " SET freed_by=", replyWakeID, ",expires_at=IF(expires_at<").later(r.Keep)
 	return t.add(",expires_at,").later(r.Keep).add(") WHERE ").lease(r).String()
 }
 
-// Withdraw undoes what owners did to names, and puts tombstones for those that may
-// still ask. A row is made if there is none, because the owner's own request may be on
-// its way to making one. It replies [Look] if it leaves a lock free that somebody
-// waits for.
+// Withdraw undoes what owners did to names, and puts tombstones for owners that may
+// still ask. It creates a missing row, because the owner's own request may be on its
+// way to create it. It replies [Look] if it leaves a lock free that has a waiter.
 //
-// What it needs of an owner it carries in columns: the owner in label, and in
-// attempt whether to put a tombstone.
+// It passes the owner in the column label, and in attempt whether to put a
+// tombstone.
 func Withdraw(table string, ops []Operation) string {
 	const (
 		tombstone = "VALUES(attempt)=1"
@@ -338,7 +337,7 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// without returns entry, a list of texts, without that of owner, which is in it.
+// without returns an expression for queue in which entry replaces owner's entry.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
 	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
@@ -348,10 +347,10 @@ func noTombstone(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// Enter enters r's owner into the queue, with a wake id, unless the store has
-// granted it the lock. The store may grant it for r's TTL. It enters also while the lock is free: of two hosts that
-// take it for moments the one that asks less often would find it free whenever it
-// comes to enter, and held whenever it asks.
+// Enter enters r's owner into the queue, with a wake id, unless the store has granted it the lock.
+// The store may grant it the lock for r's TTL. Enter also works while the lock is free. Otherwise,
+// if two hosts take the lock for moments, the host that asks less often would find it free whenever
+// it enters, and held whenever it asks.
 func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	value := "-"
 	if r.Value != nil && Fits(r) {
@@ -368,35 +367,35 @@ func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	return t.add(" WHERE name=").bytes(r.Name).add(" AND ", noTombstone(r.Owner), " AND NOT(owner='", r.Owner, "' AND expires_at>", Now, ")").String()
 }
 
-// Fits reports whether the store's own grant to r's owner has all of its value. A
-// longer one comes with the request of the owner, which then has to make it.
+// Fits reports whether the store's own grant to r's owner contains all of r's
+// value. A longer value is sent with the owner's request, which is then necessary.
 func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 
-// Sleep sleeps until it is time for r's owner to ask. A notification ends it early.
-// It replies for how many microseconds, -1 where the owner has a tombstone, and when
-// it began, in microseconds of the server's clock.
+// Sleep sleeps until it is time for r's owner to ask, or until a wake-up. It replies
+// for how many microseconds, or -1 if the owner has a tombstone, and when it began,
+// in microseconds of the server's clock.
 //
-// The row is read in the statement that sleeps. A release that comes before
-// that is seen by it, and one that comes later finds the owner in the queue
-// and interrupts it: nothing is missed between the two.
+// The statement that sleeps also reads the row. It sees a release that comes
+// before; a later release finds the owner in the queue and interrupts the
+// statement. So nothing is missed in between.
 func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
 	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1),", micros, " FROM ", table)
 	return t.add(" WHERE name=").bytes(r.Name).String()
 }
 
-// EnterAndSleep enters the queue like [Enter], and sleeps like [Sleep], by waiting
-// for the lock of that name: one block. A notification ends the sleep alone, and
-// then the block goes on and replies [Granted] too, or all of the block wherever
-// else it is.
+// EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], but by
+// waiting for the user lock named lock. All is one block. A wake-up that comes
+// during the sleep ends only the sleep; the block goes on and replies [Granted]
+// too. A wake-up at any other time ends the whole block.
 //
-// The row is not read by the statement that sleeps, which would have the
-// table's definition locked for so long: an ALTER TABLE waits for that, and
-// everybody else behind the ALTER TABLE.
+// The sleeping statement itself does not read the row. If it did, it would keep
+// the table's definition locked for that long. An ALTER TABLE would wait for
+// it, and all others behind the ALTER TABLE.
 //
-// Note: it must be read by a SET. A KILL QUERY that comes at the end of a
-// statement is forgotten with it, also inside a block, but a SET counts as no
-// statement. With SELECT ... INTO a notification was lost in 20 handoffs (10.11).
+// Note: the row must be read by a SET. A KILL QUERY that comes at the end of a statement
+// is forgotten with that statement, also inside a block, but a SET does not count as a
+// statement. With SELECT ... INTO, one wake-up was lost in 20 handoffs (10.11).
 func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint64, most time.Duration) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, p, r, wakeID))
@@ -405,21 +404,21 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 	return t.add(Granted(table, r), ";END").String()
 }
 
-// pause is for how many microseconds r's owner has to wait before it asks: not
-// at all when the lock is free or its own, and at most until the lease ends.
+// pause adds an expression for how many microseconds r's owner has to wait before it asks. It
+// is zero when the lock is free or the owner is not queued, and else ends soon after the lease.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
 }
 
-// Inspect reads rows of the given names.
+// Inspect reads the rows of the given names.
 func Inspect(table string, names ...string) string {
 	var t text
 	return t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE name IN(").list(names).add(")").String()
 }
 
-// List reads the held rows whose names begin with prefix and come after
-// the name after, at most limit of them, in the order of their names.
+// List reads the held rows whose names begin with prefix and come after the
+// name after. It reads at most limit rows, in the order of their names.
 func List(table, prefix, after string, limit int) string {
 	var t text
 	t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE ", held)
@@ -428,8 +427,8 @@ func List(table, prefix, after string, limit int) string {
 	return t.add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-// Break ends the lease with r's token, whoever its owner is, and grants as
-// Release does.
+// Break ends the lease with r's token, whoever its owner is, and grants the
+// lock to the next waiter as Release does.
 func Break(table string, r driver.Request) string {
 	var t text
 	t.add("UPDATE ", table, " SET ").free("freed_by").add(" WHERE name=").bytes(r.Name)
@@ -442,7 +441,7 @@ func Proclaim(table string, r driver.Request) string {
 	return t.add("UPDATE ", table, " SET attempt=0,value=").blob(r.Value).add(" WHERE ").lease(r).String()
 }
 
-// Locked finds rows of the given names, or those of them that are not locked.
+// Locked finds the rows of the given names, or with free only those of them that are not locked.
 func Locked(table string, names []string, free bool) string {
 	var t text
 	t.add("SELECT name FROM ", table, byKey, " WHERE name IN(").list(names).add(")")
@@ -452,8 +451,8 @@ func Locked(table string, names []string, free bool) string {
 	return t.String()
 }
 
-// Check changes nothing: the server checks rights before it looks for
-// rows.
+// Check needs every right but changes nothing: the server checks rights before
+// it looks for rows.
 func Check(table string) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,expires_at)SELECT '',", Now, " FROM ", table, " WHERE FALSE;")
@@ -463,7 +462,7 @@ func Check(table string) string {
 	return t.String()
 }
 
-// Withdrawn asks whether r's owner has no tombstone.
+// Withdrawn reads whether r's owner has no tombstone.
 func Withdrawn(table string, r driver.Request) string {
 	var t text
 	return t.add("SELECT ", noTombstone(r.Owner), " FROM ", table, " WHERE name=").bytes(r.Name).String()
