@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(programs)
 		build := exec.Command("go", "build", "-o", programs, "./scheduler", "./leadertask", "./coupons", "./fencedfile")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 			return 1

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ func paced(t *testing.T, d time.Duration) (dir string) {
 	dir = t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.pace="+d.String(),
 		"-o", filepath.Join(dir, "lockplugin-memory"), "./testdata/paced")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -104,6 +104,7 @@ func TestTargetsAreLeftClean(t *testing.T) {
 	dir := t.TempDir() // a separate directory, because other tests measure all plugins in theirs
 	for _, name := range []string{"redis", "mysql", "postgres", "etcd"} {
 		build := exec.Command("go", "build", "-o", dir+"/", "github.com/lockbench/lockbench/plugins/"+name+"/lockplugin-"+name)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

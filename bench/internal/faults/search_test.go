@@ -114,7 +114,9 @@ func countsFromThePush(t *testing.T) (path string) {
 		t.Fatal(err)
 	}
 	path = filepath.Join(dir, "lockplugin-redis")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", path, module+"plugins/redis/lockplugin-redis").CombinedOutput(); err != nil {
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", path, module+"plugins/redis/lockplugin-redis")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return path

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"sync"
@@ -71,6 +72,9 @@ func Main(m *testing.M) {
 	if Race && os.Getenv("GORACE") == "" {
 		// By default each process would sleep for a second before it exits.
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
+	}
+	if signal.Ignored(os.Interrupt) { // as in the background of a script; children would ignore it too
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	code := m.Run()
 	Clean()
