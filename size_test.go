@@ -17,9 +17,9 @@ var sizes = []struct {
 	dirs        []string
 	code, tests int
 }{
-	{"product", []string{"core", "plugins"}, 41_740, 31_772},
-	{"laboratory", []string{"bench", "cmd", "internal"}, 32_927, 10_388},
-	{"examples", []string{"examples"}, 1_641, 1_933},
+	{"product", []string{"core", "plugins"}, 41_744, 31_772},
+	{"laboratory", []string{"bench", "cmd", "internal"}, 32_927, 10_393},
+	{"examples", []string{"examples"}, 1_641, 1_934},
 }
 
 // TestSize checks that the project does not grow unnoticed.
