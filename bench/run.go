@@ -282,8 +282,8 @@ func (r *runner) keep(c results.Cell) (err error) {
 	return err
 }
 
-// overlong reports whether a cell took much longer than it should. No figure shows a
-// stall before or after the measured time.
+// overlong reports whether a cell took much longer than it should. It shows a
+// stall before or after the measured time, which no figure does.
 func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }

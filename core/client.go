@@ -291,8 +291,8 @@ func (c *Client) start() {
 	})
 }
 
-// spawn starts a goroutine that ends with lifetime or work. Close waits for
-// it. spawn returns false when Close has already begun to wait.
+// spawn runs f in a goroutine. f must return when c.lifetime or c.work has ended;
+// Close waits for it. spawn returns false when Close has already begun to wait.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()
 	defer c.spawning.Unlock()

@@ -16,7 +16,7 @@ const (
 	ownAge  = 100 * time.Millisecond // age of the sign of life at the grant
 )
 
-// untilFirst is how long after the store's own grant the first renewal is sent.
+// untilFirst is the time from a grant by the store to the first renewal.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
 // granted makes the store by itself grant a waiter of c a lock that another

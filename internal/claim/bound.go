@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The bounds of claims are sums of these numbers. Those of package core are core's defaults.
+// The bounds of claims are sums of these numbers. Where package core has the number, it is its default.
 const (
 	// Slack is what a bound adds to the sum of waits, for a process on a busy
 	// machine.

@@ -27,8 +27,8 @@ type Options struct {
 	// NoMTLS is for plugins that cannot use mutual TLS.
 	NoMTLS bool
 	// Namespaces reports whether the plugin has a key "prefix", so that every
-	// case gets its own namespace. Otherwise all cases use the names of the
-	// server as they are.
+	// case gets its own namespace. Otherwise all cases share the server's one
+	// namespace of locks.
 	Namespaces bool
 	// Servers are the throwaway servers that Config leads to. Servers is nil if
 	// Config leads to servers of the caller. Those are neither stopped nor

@@ -19,7 +19,7 @@ type Parent struct {
 // Agent carries out the orders that a child gets.
 type Agent[Order any] interface {
 	// Do carries out one order of the parent. The next order waits until Do returns.
-	// Work that continues after that must end when ctx ends, before Close is called.
+	// Work that continues after that must end when ctx ends. Close is called after that.
 	Do(ctx context.Context, order Order)
 	// Close waits for the work that still goes on, and ends the agent.
 	Close() error

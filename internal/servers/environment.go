@@ -282,7 +282,7 @@ const (
 
 // Account sets how hosts log in, by the keys that their plugin takes. Hosts
 // read the password from a file, which is removed with the environment, or
-// their configuration has it. A plugin without users uses the default user.
+// their configuration has it. A plugin without a key "username" logs in as the default user.
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // a program that cannot be run fails later, when it is opened
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }

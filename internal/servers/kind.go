@@ -42,7 +42,7 @@ type Kind struct {
 	// Foreign returns a text that says how an operator removes a lock of the
 	// prefix that no backend of ours has granted.
 	Foreign func(prefix, name string) string
-	// Operations are what an operator does to its servers, whatever the setting.
+	// Operations are what an operator may do to its servers in every setting.
 	Operations []Operation
 	// Staged are operations that no search draws, because they last until the servers start afresh.
 	Staged []Operation

@@ -77,8 +77,8 @@ func (p *process) quit(how syscall.Signal) {
 	}
 }
 
-// kill ends the process and its descendants, which may have begun sessions, and
-// returns when the process was waited for.
+// kill ends the process and all its descendants, even those with a session of
+// their own (setsid), and returns when the process was reaped.
 func (p *process) kill() error {
 	var err error
 	if p.alive() {

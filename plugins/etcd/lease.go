@@ -51,7 +51,7 @@ const (
 
 var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 
-// leases hands out the shared leases. For each purpose one lease at a time is in use.
+// leases hands out the shared leases. One lease at a time is in use for each purpose.
 //
 // Sharing saves the consensus entry of a LeaseGrant for each lock, and lets one
 // keepalive renew many locks. It would break three things, which are solved as follows:

@@ -27,7 +27,7 @@ const (
 	maxWaitingValue = 512
 )
 
-// forWaiting returns the purpose of the lease for waiting entries.
+// forWaiting returns the purpose by which the lease for waiting entries is chosen.
 func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }

@@ -57,8 +57,8 @@ func (s *Store) grantNext(e *entry, now time.Time) {
 	s.set(e, &grant{Request: r, expires: now.Add(min(r.TTL, firstSpan)), made: now, unconfirmed: true})
 }
 
-// madeFor returns the grant that the store itself made to owner, or the zero
-// Grant.
+// madeFor returns the grant that the store made to owner in the queue, or the
+// zero Grant if there is none.
 func (e *entry) madeFor(owner string) driver.Grant {
 	g := e.grant
 	if g == nil || g.Owner != owner || !g.unconfirmed {

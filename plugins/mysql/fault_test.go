@@ -161,8 +161,8 @@ func TestLostFirstWaiter(t *testing.T) {
 }
 
 // TestFreedWhileAcquireWaits lets another owner's acquire wait for the row while
-// the lock is released. Although this statement is older than the release, it
-// must leave the lock to the first waiter.
+// the lock is released. This statement was sent before the release and runs after
+// it. It must leave the lock to the first waiter.
 func TestFreedWhileAcquireWaits(t *testing.T) {
 	w := newFixture(t)
 	acquire(t, w.b, want("jobs", 10*time.Second))

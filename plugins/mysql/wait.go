@@ -60,8 +60,8 @@ type queue struct {
 	foreign   sync.Once                    // for the warning about a waiter of another account
 }
 
-// Wait sends a statement that enters the queue, and a second one that ends with
-// a wake-up or when it is time to ask. MySQL needs a third one that reads the
+// Wait sends a statement that enters the queue, and a second one that returns at a
+// wake-up, or when it is time to ask for the lock. MySQL needs a third one that reads the
 // grant; MariaDB gets all in one block.
 //
 // Note: for MySQL, which has no such blocks, both statements in one packet would save a

@@ -57,7 +57,7 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 }
 
 // In a Cluster each master that answers is judged by itself, whether or not the
-// others answer. Grants are refused while one of them evicts, and no longer.
+// others answer. Grants are refused only while a master's policy evicts keys.
 func TestPolicyWithAMasterDown(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()

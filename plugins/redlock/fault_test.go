@@ -198,8 +198,8 @@ func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	return ""
 }
 
-// Requests for a lock that a node had yet to execute when it stopped answering
-// do not outlive the lock on that node.
+// A node that was frozen executes its waiting requests when it resumes. If the
+// lock was released meanwhile, they leave nothing of it on that node.
 func TestLateRequests(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	must(t, nodes[0].Freeze())

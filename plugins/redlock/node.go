@@ -243,7 +243,7 @@ func (n *node) retryLater(b *quorumRequest) {
 		n.retries[0] = nil
 		n.retries = n.retries[1:]
 	}
-	n.retries = append(n.retries, n.b.retryOf(b))
+	n.retries = append(n.retries, n.b.later(b))
 }
 
 // hurry makes the node send its retries now, and reports whether anything is,

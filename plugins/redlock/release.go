@@ -88,7 +88,7 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 	}
 }
 
-// maxRemembered bounds the tombstones that a host leaves while one node is away.
+// maxRemembered is how many tombstones a host leaves on the other nodes, at most, while a node is away.
 const maxRemembered = 1000
 
 // lookForOver ends released leases on nodes that missed the release. Such a node
@@ -131,11 +131,19 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the request for a node that x did not reach. An owner that has
+// retryOf returns the request for a node that x did not reach.
+func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
+	y := b.later(x)
+	y.open(len(b.nodes))
+	return y
+}
+
+// later returns that request before it is opened, because thousands may be kept for a
+// node that is away, and most of a request is the room for its votes. An owner that has
 // released or withdrawn gets a tombstone, because its grant may arrive later. An
 // owner that was only refused may ask again, so its undo concerns only that one
 // attempt. A release with Keep then keeps the lock for the rest of the Keep.
-func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
+func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
@@ -150,7 +158,6 @@ func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	default:
 		y.kind, y.ms = kindUndo, redisnode.TombstoneFor.Milliseconds()
 	}
-	y.open(len(b.nodes))
 	return y
 }
 

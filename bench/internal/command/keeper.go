@@ -117,7 +117,7 @@ func (k *keeper) Do(_ context.Context, o order) {
 	}
 }
 
-// leaves reports whether no other term should follow.
+// leaves reports whether the keeper ends after this term, without a campaign for another.
 func (k *keeper) leaves() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

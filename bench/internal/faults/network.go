@@ -18,9 +18,9 @@ type impairment struct {
 	lasts Span
 	// stopsFor is as in [Action].
 	stopsFor time.Duration
-	// mild reports whether leases survive it, even on the paths to all servers.
+	// mild reports whether leases survive the fault even on the paths to all servers.
 	mild bool
-	// pushes reports whether it concerns pushes, and so needs a [servers.Kind] with Push.
+	// pushes reports whether the fault concerns pushes, and so needs a [servers.Kind] with Push.
 	pushes bool
 	// swallows reports whether requests get no reply, instead of being refused.
 	swallows bool

@@ -37,8 +37,15 @@ type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
 	First host.Use `json:"first"` // when no lock is held
-	Last  host.Use `json:"last"`
+	Last  host.Use `json:"last"`  // with the least resident memory of the last looks
+
+	resident [looks]uint64
+	looked   int
 }
+
+// looks is how many of the last looks at a process count. A burst of garbage stays resident
+// for a minute or two, in one look or two; what a process keeps is there in each.
+const looks = 5
 
 // Grown says which figures have grown by more than [Allowance], or returns "" for none.
 func (u Usage) Grown() string {
@@ -123,7 +130,11 @@ func (all *players) used(who string, pid int, u host.Use) {
 		i = len(all.uses)
 		all.uses = append(all.uses, &Usage{Who: who, Pid: pid, First: u})
 	}
-	all.uses[i].Last = u
+	l := all.uses[i]
+	l.resident[l.looked%looks] = u.Resident
+	l.looked++
+	u.Resident = slices.Min(l.resident[:min(l.looked, looks)])
+	l.Last = u
 }
 
 // finish ends the hosts of a soak. It adds their leftovers and the processes that

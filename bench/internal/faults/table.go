@@ -327,7 +327,7 @@ var allTableActions = sync.OnceValue(func() []Action {
 	return append(all, tableActions...)
 })
 
-// ask makes a host ask for every lock of the event's groups with Once.
+// ask makes a host ask for every lock of the groups whose Once is set.
 func (w *System) ask(h *Host, e Event) error {
 	_, count := w.history.once(e.Group)
 	h.askedAt.Store(proc.Now())

@@ -21,7 +21,7 @@ type Caller struct {
 	Clock        proc.Clock
 	Lock         Lock
 
-	// Attempts are the attempts so far. The last attempt belongs to the current lease.
+	// Attempts are the attempts so far. The last one acquired the current lease.
 	Attempts []results.Attempt
 	// Err is the first error of an operation, except for the end of the caller's ctx.
 	Err error

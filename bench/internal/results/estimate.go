@@ -84,7 +84,7 @@ type Test struct {
 	// P is the p-value, and Adjusted is the value corrected by [Holm]. Adjusted
 	// equals P if the test is not one of several.
 	P, Adjusted float64
-	// Supported reports whether Adjusted is below [Alpha], so that the samples differ.
+	// Supported reports whether the samples differ: whether Adjusted is below [Alpha].
 	Supported bool
 }
 

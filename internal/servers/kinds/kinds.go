@@ -118,8 +118,8 @@ func Route(backend string, cfg driver.Config, via func(address string) (string, 
 	return out, nil
 }
 
-// hostIn finds the host and port in an address, and by the form of the address
-// the kind of store. An address of no known form may be a bare host:port.
+// hostIn finds the host and port in an address. It tells the kind of store by the
+// form of the address. An address of no known form may be a bare host:port.
 func hostIn(address string) (at []int, k *servers.Kind) {
 	for _, k := range All() {
 		if k.HostIn == nil {

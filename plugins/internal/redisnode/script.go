@@ -58,8 +58,8 @@ func QueueScript(head, queue, body string) *Script {
 // known are the variables that lua/read.lua sets.
 const known = "now, last, tombstones_until, queued, observed"
 
-// NewScript makes a script whose usual path defines no functions. The rest is in its function
-// library, which gets what is known of the state. The library returns what slowPath returns,
+// NewScript makes a script that defines no Lua functions in a usual run. The rest is in its
+// function library, which gets what is known of the state. The library returns what slowPath returns,
 // or with queue_only those functions of queue that handoff names. All parts may use head.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
