@@ -111,7 +111,7 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 			programs++
 			dir := t.TempDir()
 			file := filepath.Join(dir, "main.go")
-			args := []string{"vet", file} // it compiles and does not link
+			args := []string{"vet", "-printf", file} // it compiles and does not link
 			if strings.Contains(program, `"testing"`) {
 				file = filepath.Join(dir, "document_test.go")
 				args = []string{"test", file}
