@@ -19,7 +19,7 @@ type ConformPlan struct {
 	Servers
 	Plugin string // by name, or its path
 	MTLS   bool
-	// Require makes Conform fail when a rule that applies did not run.
+	// Require makes Conform fail when a rule that applies to the plugin did not run.
 	Require bool
 	// Rules gets a line for each rule as soon as its result is known, followed by
 	// the rule's failed cases, or by all its cases if AllCases is set.
@@ -27,7 +27,7 @@ type ConformPlan struct {
 	AllCases bool
 }
 
-// sweepTimeout bounds how long it may take to clean up a server of the caller.
+// sweepTimeout bounds how long lockbench may take to remove its data from the caller's server.
 const sweepTimeout = 30 * time.Second
 
 // Conform runs the conformance suite. The outcome says how many rules passed, failed or did not
@@ -40,7 +40,7 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 		return nil, err
 	}
 	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
-	// A backend without an address needs no server: its configuration is complete.
+	// A backend that takes no address needs no server, because its configuration is complete.
 	if p.strangers[d.Name] != nil || len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
 		servers, err := new(environment).start(ctx, d.Found, true)
 		if err != nil {

@@ -24,7 +24,7 @@ type EnvError struct {
 func (e *EnvError) Error() string {
 	text := e.Err.Error()
 	if e.Backend == "" || strings.HasPrefix(text, e.Backend+":") || strings.HasPrefix(text, "plugin ") || strings.Contains(text, " on "+e.Backend+": ") {
-		return text // the text already names its subject
+		return text // the text already names the backend
 	}
 	return e.Backend + ": " + text
 }
@@ -49,8 +49,8 @@ type environment struct {
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. Without a name it takes the kept
-// servers if there are any, else local ones. It returns an error if docker
+// openEnvironment chooses where servers run. If name is empty, it takes the servers
+// that "lockbench env up" keeps, or else local ones. It returns an error if docker
 // compose is missing, because a run would otherwise skip every backend in turn.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
@@ -65,8 +65,8 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 	return e, nil
 }
 
-// start starts the throwaway servers of the backend whose plugin was found, and lets
-// them vote at once. It returns kept servers instead if there are any. Unless durable
+// start starts throwaway servers for the plugin in found, and makes servers vote at once
+// that would first wait. It returns kept servers instead if there are any. Unless durable
 // is set, the store may lose data in a crash, because some stores are faster then.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)

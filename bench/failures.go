@@ -9,16 +9,16 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// downTimeout is how long a store whose last cell failed may take to answer. If
-// it does not answer, its next cell is not measured.
+// downTimeout is how long a store may take to answer after a measurement on it has
+// failed. If the store does not answer, the next measurement on it is left out.
 const downTimeout = time.Second
 
-// failures are the cells of a run that have no figures. A subject that is slow, dead or wrong
-// loses only its own cells, and the others can still be compared. The zero value is ready.
+// failures are the cells (measurements) of a run that have no figures. A subject that is slow, dead
+// or wrong loses only its cells. The other subjects can still be compared. The zero value is ready.
 type failures struct {
 	cells []results.FailedCell
 	of    []failure        // of[i] is the failure of cells[i]
-	last  map[string]error // errors of the last cells, by the subjects whose last cell failed
+	last  map[string]error // the error of each subject whose last cell failed, by subject
 }
 
 type failure struct {
@@ -26,8 +26,8 @@ type failure struct {
 	err  error
 }
 
-// add records that a cell of sub has no figures in one run. An empty label means
-// that no cell of sub has figures.
+// add records that the cell label of the subject sub has no figures in this run. An
+// empty label means that no cell of sub has figures.
 func (f *failures) add(sub *subject, label string, run int, err error) {
 	if f.last == nil {
 		f.last = map[string]error{}
@@ -57,8 +57,8 @@ func (f *failures) down(ctx context.Context, sub *subject) error {
 	return nil
 }
 
-// hopeless reports whether the last cell of every plugin failed because its
-// server or plugin cannot be used.
+// hopeless reports whether the last cell of every plugin failed because the server
+// or the plugin cannot be used.
 func (f *failures) hopeless(subjects []*subject) bool {
 	for _, sub := range subjects {
 		var dead *EnvError
@@ -69,8 +69,8 @@ func (f *failures) hopeless(subjects []*subject) bool {
 	return true
 }
 
-// sums returns one error for each subject with failed cells, either for the baselines or for all
-// other subjects.
+// sums returns one error for each subject with failed cells. The subjects are the
+// baselines if baselines is set, else all other subjects.
 func (f *failures) sums(baselines bool) (sums []error) {
 	count := map[string]int{}
 	for _, c := range f.cells {
@@ -82,7 +82,7 @@ func (f *failures) sums(baselines bool) (sums []error) {
 		switch {
 		case n == 0 || baselines != (f.of[i].kind == results.KindBaseline):
 			continue
-		case c.Cell == "": // err names its subject
+		case c.Cell == "": // err names the subject
 		case n == 1:
 			err = fmt.Errorf("%s: %w", c.Backend, err)
 		default:
@@ -93,8 +93,8 @@ func (f *failures) sums(baselines bool) (sums []error) {
 	return sums
 }
 
-// err is the error that makes the run fail. It is nil when every cell of a plugin and
-// of a floor has figures.
+// err is the error that makes the run fail. It is nil when every cell has figures,
+// except perhaps cells of baselines.
 func (f *failures) err() error { return errors.Join(f.sums(false)...) }
 
 // besides are the failures of baselines, one line each. They are shown, but do not

@@ -33,8 +33,8 @@ const (
 // apply to some modes only, the other fields to all.
 type FaultsPlan struct {
 	Mode FaultsMode
-	// Length is how long FaultsSearch searches on all backends together. It is
-	// also how long FaultsSoak soaks each backend.
+	// Length is how long FaultsSearch searches on all backends together. It is also
+	// how long FaultsSoak runs on each backend.
 	Length time.Duration
 	// Replay names reproducers: kept reproducers by name, files by path, or "all".
 	Replay []string
@@ -43,13 +43,13 @@ type FaultsPlan struct {
 	Backends []string
 	// Faults and Actions choose what is played: faults of the table and actions that schedules
 	// are drawn from, by their names. A fault also chooses its actions, and an action chooses
-	// the faults that use it. None means all, or the quick faults of a Quick plan.
+	// the faults that use it. None means all, or only the quick faults if Quick is set.
 	Faults, Actions []string
-	// Quick shortens every mode: only the most telling faults and one round, less shrinking of
-	// reproducers, only the short ones of all kept reproducers, or a small pool of leases.
+	// Quick shortens every mode: one round of the most telling faults, less shrinking of
+	// found reproducers, only the short reproducers of "all", and fewer leases in a soak.
 	Quick bool
-	// Runs is how often each fault or reproducer is played. 0 means 3 for a
-	// fault and 10 for a reproducer, and fewer if Quick.
+	// Runs is how often each fault or reproducer is played. 0 means 3 for a fault
+	// and 10 for a reproducer, and fewer if Quick is set.
 	Runs int
 	// Seed determines schedules, orders and times. 0 means a random seed, or the
 	// seed of the reproducer.
@@ -60,7 +60,7 @@ type FaultsPlan struct {
 	// HostProgram is the path of another lockbench that runs the host processes; "" means this one.
 	HostProgram string
 
-	// Servers has no Targets, because faults harm only lockbench's own servers.
+	// Leave Targets of Servers empty, because faults harm only servers that lockbench starts.
 	Servers
 	MTLS bool
 	// Out is the directory of the result folder, new or empty. FaultsReplay writes
@@ -69,8 +69,8 @@ type FaultsPlan struct {
 }
 
 // Faults carries out a plan on servers that it starts itself, because it harms
-// them. The outcome is nil if nothing was played. Its errors are those of the plan,
-// of servers and plugins, and of the verdict: [ErrUnsafe] if a claim was broken.
+// them. The outcome is nil if nothing was played. Its errors come from the plan,
+// from servers and plugins, or from the verdict: [ErrUnsafe] if a claim was broken.
 func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p.starts, p.noMTLS = true, !p.MTLS
@@ -97,7 +97,7 @@ func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	return p.search(ctx, opts)
 }
 
-// maxLength bounds a search and a soak.
+// maxLength is the longest duration of a search or a soak.
 const maxLength = 7 * 24 * time.Hour
 
 // Check finds the parts of the plan that cannot be carried out. Its errors are [*UsageError]s.
@@ -162,7 +162,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 			continue
 		}
 		if p.strangers[d.Name] != nil {
-			// A mistake in the stranger's command is reported before anything is played.
+			// A mistake in the command for an unknown store is reported before any fault is played.
 			tried, err := new(environment).start(ctx, d.Found, false)
 			if err == nil {
 				err = tried.Close()
@@ -191,8 +191,8 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 	return backends, m, err
 }
 
-// runs is how often something is played. The default is quick if p.Quick is
-// set, else usual.
+// runs is how often a fault or reproducer is played. The default is the argument
+// quick if p.Quick is set, else the argument usual.
 func (p FaultsPlan) runs(usual, quick int) int {
 	if p.Quick {
 		usual = quick
@@ -204,7 +204,7 @@ func (p FaultsPlan) runs(usual, quick int) int {
 const tellEvery = 10 * time.Second
 
 // lines reports the progress of a mode without a progress bar. It writes every finding.
-// It writes at most one other event every tellEvery, or every event if all is set.
+// It writes one other event per tellEvery, or every event if the field all is set.
 type lines struct {
 	w   io.Writer
 	all bool
@@ -228,7 +228,7 @@ func (l *lines) mention(format string, args ...any) {
 	}
 }
 
-// These say how often each cell of the table is played.
+// These are how often each fault of the table is played on each backend.
 const (
 	tableRuns      = 3
 	quickTableRuns = 1
@@ -273,7 +273,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is about how long one round takes, tableSetup the start of a cell's servers.
+// tableRound is about how long one round takes, and tableSetup about how long servers start.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

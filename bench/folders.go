@@ -25,7 +25,7 @@ func Check(dir string) (*Outcome, error) {
 		return nil, err
 	}
 	var text strings.Builder
-	_ = r.WriteVerdict(&text) // into memory
+	_ = r.WriteVerdict(&text) // a write into memory cannot fail
 	return &Outcome{text: text.String(), data: verdictDoc(r.Verdict)}, judged(false, r.Verdict, nil)
 }
 
@@ -46,8 +46,8 @@ func verdictDoc(v check.Verdict) any {
 }
 
 // Report computes tables and verdict from a result folder, writes them as an HTML
-// page to the file page, and returns the file's name. "" means [PageFile] in the
-// folder, and "-" means no page.
+// page to the file called page, and returns the file's name. "" means [PageFile] in
+// the folder, and "-" means no page.
 func Report(dir, page string) (*Outcome, string, error) {
 	r, err := report.Load(dir)
 	if err != nil {
@@ -66,8 +66,8 @@ func Report(dir, page string) (*Outcome, string, error) {
 	return &Outcome{Dir: dir}, page, errors.Join(r.Write(f, "html"), f.Close())
 }
 
-// Merge writes one result folder from the folders of all parts of one load. It
-// returns lines about other work that kept the machines busy.
+// Merge writes the result folder out from the folders dirs, which machines that measured
+// together have written. Each line of busy names a machine that other work kept busy.
 func Merge(out string, dirs ...string) (busy []string, err error) {
 	err = results.Merge(out, dirs...)
 	switch {
@@ -87,15 +87,15 @@ func Merge(out string, dirs ...string) (busy []string, err error) {
 // ErrRegression is the error of a comparison in which a figure breaks a limit.
 var ErrRegression = errors.New("regression")
 
-// Comparison is what to compare: two result folders, or one that holds two builds.
+// Comparison is what to compare: two result folders, or one folder with two builds.
 type Comparison struct {
 	Dirs   []string
 	Filter string   // a filter as benchstat takes it; "" for every cell
 	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
-// Compare tests for each figure whether the runs differ, and checks the figure against the
-// limits. For each passed limit it writes to notes which change the runs could have shown.
+// Compare tests for each figure whether the runs differ, and checks the figure against the limits.
+// For each limit that holds, it writes to notes the smallest change that the runs could have shown.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {
@@ -125,7 +125,7 @@ func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 }
 
 // holdAgainst checks a comparison against the gates and returns an error if a gate is
-// broken. It writes to notes which changes the runs could have shown.
+// broken. It writes to notes the smallest changes that the runs could have shown.
 func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) error {
 	var texts []string
 	for _, h := range c.Held {
@@ -150,7 +150,7 @@ func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) er
 	return insensitive(v.Sensitivities, notes)
 }
 
-// insensitive returns an error if a gate passed only because the runs could not show its change.
+// insensitive returns an error if a gate passed only because the runs could not show a change.
 func insensitive(all []results.Sensitivity, notes io.Writer) error {
 	var blind []string
 	for _, p := range all {

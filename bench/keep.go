@@ -76,8 +76,8 @@ func readKept() (*kept, error) {
 }
 
 // Keep starts the throwaway servers of the plan's backends and describes them in
-// the file of kept servers. It then calls up, and keeps the servers until ctx
-// ends. It fails when another process holds the lock on the file.
+// the file of kept servers. It then calls the function up, and keeps the servers
+// until ctx ends. It fails when another process holds the lock on the file.
 func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	f, err := claimState()
 	if err != nil {
@@ -135,7 +135,7 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 	return all, nil
 }
 
-// claimState creates the file of kept servers and locks it. Only its user may read
+// claimState creates the file of kept servers and locks it. Only the user may read
 // the file, because it holds addresses with passwords.
 func claimState() (*os.File, error) {
 	f, err := openState(os.O_CREATE | os.O_RDWR)

@@ -32,21 +32,21 @@ type Locked struct {
 	// TTL is the TTL of the lease. 0 means 10 s, or AtLeast if AtLeast is longer.
 	TTL     time.Duration
 	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
-	Tick    time.Duration // run once over all hosts for the last multiple of Tick; 0 for none
+	Tick    time.Duration // all hosts together run it once per interval Tick; 0 for no intervals
 	MaxHold time.Duration // the command is ended after this time; 0 for never
 	Label   string        // who holds the lock, for people; "" for host name and process id
-	Lead    bool          // as the leader of the election of that name
+	Lead    bool          // run it as the leader of the election Name
 	Restart bool          // with Lead: run the command again when it has ended
 
-	Held    int  // the status when the lock is held, StatusHeld for example
-	Tell    bool // report when the lock is held
+	Held    int  // the status when another holder has the lock, StatusHeld for example
+	Tell    bool // report it when another holder has the lock
 	Verbose bool
 }
 
-// Run runs the command with the standard input, output and error of this process, and its
-// terminal. The error is nil or a [StatusError] when the command has run. Run writes the reason
-// for the status, if any, to w. It gives up if w blocks for a second. Run handles the signals
-// of this process.
+// Run runs the command with the standard input, output and error of this process,
+// and its terminal. The error is nil or a [StatusError] when the command has run.
+// Run writes the reason for the status, if any, to w. Run drops text that w does
+// not take within a second. Run handles the signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()
@@ -99,7 +99,7 @@ func (l Locked) notFound(err error, out io.Writer) error {
 	return StatusError(127)
 }
 
-// hostAndPid names the process that the user started, and not its keeper.
+// hostAndPid names the process that the user started, not the child process that holds the lock.
 func hostAndPid() string {
 	host, err := os.Hostname()
 	if err != nil {

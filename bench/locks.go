@@ -38,8 +38,8 @@ type store struct {
 // locksTimeout bounds the requests to a store.
 const locksTimeout = 30 * time.Second
 
-// with opens the backend, checks that its store answers, and calls work. It calls work even if the
-// store's settings make the plugin refuse new locks, because existing locks can still be shown.
+// with opens the backend, checks that its store answers, and calls the function work, even if the
+// plugin refuses new locks because of the store's settings. Existing locks can still be shown.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()
@@ -87,7 +87,7 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 			docs = append(docs, s.document(h.Name, h))
 			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", s.since(h), h.Token, left(h), waiters(h), holderOf(h), printable(h.Name))
 		}
-		_ = t.Flush() // into memory
+		_ = t.Flush() // a write into memory cannot fail
 		if len(all) == 0 {
 			return &Outcome{data: docs, text: "no lock is held\n"}, nil
 		}
@@ -99,7 +99,7 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 // completion of a shell. The list may be incomplete when ctx ends early.
 func (l Locks) Names(ctx context.Context, prefix string) (names []string) {
 	l.Warn = io.Discard
-	_, _ = l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) { // a shell shows no error
+	_, _ = l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) { // a shell that completes names shows no error
 		for h, err := range s.Client.List(ctx, prefix) {
 			if err != nil {
 				return nil, err
@@ -133,8 +133,8 @@ func (l Locks) Inspect(ctx context.Context, name string) (*Outcome, error) {
 	})
 }
 
-// Break ends the lease of a lock under token, or its current lease if token is 0.
-// It calls ask first, and breaks the lease only if ask returns true.
+// Break ends the lease of a lock if its token is token, or the current lease if token
+// is 0. It first calls the function ask, and breaks the lease only if ask returns true.
 func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(question string) bool) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
 		h, err := s.Client.Inspect(ctx, name)
@@ -161,9 +161,9 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 	})
 }
 
-// sameGrant reports whether typed means the grant that has token. A program may have
-// rounded typed to a double. That is still unique, because the tokens of two grants are
-// at least 1024 apart, and doubles below 2^62 at most 512.
+// sameGrant reports whether the number typed means the grant that has token. A program
+// may have rounded typed to a double. A rounded token is still unique, because tokens
+// are at least 1024 apart, and doubles below 2^62 are at most 512 apart.
 func sameGrant(token, typed uint64) bool {
 	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
 }
@@ -220,7 +220,7 @@ func (s store) granted(h driver.Holder) *time.Time {
 	return new(time.UnixMicro(int64(core.GrantNumber(h.Token))).UTC())
 }
 
-// since returns the result of granted as text.
+// since returns, as text, when the lease was granted.
 func (s store) since(h driver.Holder) string {
 	if at := s.granted(h); at != nil {
 		return at.Format("2006-01-02 15:04:05Z")

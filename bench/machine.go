@@ -36,7 +36,7 @@ func cpuModel() string {
 		}
 		return ""
 	}
-	b, _ := exec.Command("sysctl", "-n", "machdep.cpu.brand_string").Output() // the model may be missing in the description
+	b, _ := exec.Command("sysctl", "-n", "machdep.cpu.brand_string").Output() // after an error the model is empty
 	return strings.TrimSpace(string(b))
 }
 
@@ -49,8 +49,8 @@ func kernel() string {
 	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
 }
 
-// checksums returns the SHA-256 of this program and of others, by name. The argument others maps
-// names to paths.
+// checksums returns the SHA-256 of this program and of the programs in others, by
+// name. The map others has their paths by name.
 func checksums(others map[string]string) (map[string]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -168,7 +168,7 @@ func watch() func(*results.Manifest) {
 // until says how busy the machine was between g and end.
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
-	// The later sum lacks processes that ended before a parent waited for them.
+	// The sum end.own lacks processes that ended before a parent waited for them.
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
 	return &results.MachineLoad{
 		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),

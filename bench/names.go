@@ -35,7 +35,7 @@ func Choices(flag string) []Named {
 	case "actions":
 		return named(faults.Actions(), nameOfAction)
 	case "replay":
-		kept, _ := faults.Kept() // a test reads them all
+		kept, _ := faults.Kept() // no error, because a test reads all reproducers
 		return named(kept, nameOfReproducer)
 	}
 	return nil
@@ -90,7 +90,7 @@ func Names() *Outcome {
 	return listing(list{"scenarios", Choices("scenarios")}, list{"modes of takeover", Choices("modes")}, list{"baselines", Choices("baselines")})
 }
 
-// list names the faults, actions and reproducers that the plan chooses, and that its backends know.
+// list names the faults, actions and reproducers that the plan chooses and its backends know.
 func (p FaultsPlan) list() (*Outcome, error) {
 	concerns := func(known func(backend string) bool) bool {
 		return len(p.Backends) == 0 || slices.ContainsFunc(p.Backends, known)

@@ -43,7 +43,7 @@ func (o *Outcome) Write(w io.Writer, format string) error {
 	return err
 }
 
-// These errors end a run in which lockbench itself did not fail.
+// These errors end a run although lockbench worked as it should.
 var (
 	ErrUnsafe      = errors.New("safety violation")
 	ErrInterrupted = errors.New("interrupted")
@@ -124,8 +124,8 @@ func judged(interrupted bool, v check.Verdict, err error) error {
 	return err
 }
 
-// ended is the error to report for a run with so many violations and grants. A
-// violation takes precedence over err.
+// ended is the error to report for a run with these numbers of violations and
+// grants. A violation takes precedence over err.
 func ended(interrupted bool, violations, grants int, err error) error {
 	switch {
 	case violations > 0:

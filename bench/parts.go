@@ -32,8 +32,8 @@ func (p Plan) checkParts() error {
 	return nil
 }
 
-// join waits for the other parts on the first backend of the plan, and takes
-// over their seed. It uses a separate plugin process that measures nothing.
+// join meets the other parts (runs on other machines) through the first backend of the
+// plan, and takes over their seed. It uses a separate plugin process that measures nothing.
 func (r *runner) join(ctx context.Context) error {
 	if r.plan.Parts == 0 {
 		return nil
@@ -62,23 +62,23 @@ const (
 	partsTimeout = 5 * time.Minute
 	// placeTTL is how long a part that was killed keeps its place.
 	placeTTL = 10 * time.Second
-	// gatherEvery is how often a part checks whether the others have come.
+	// gatherEvery is how often a part checks whether the other parts have come.
 	gatherEvery = 50 * time.Millisecond
-	// stepEvery is how often a part checks whether the others are ready for the
-	// next step. The parts start a step at about this distance from each other.
+	// stepEvery is how often a part checks whether the other parts are ready for
+	// the next step. The parts start a step about this much time apart.
 	stepEvery = 2 * time.Millisecond
 )
 
-// rendezvous is one part's place among all parts, which are runs of lockbench on
-// several machines that measure the same cell at the same time. They wait for each
-// other on the store under test, so that clocks decide nothing. Each part leads its own
-// election, and publishes its progress there. Only one goroutine may use a rendezvous.
+// rendezvous is one part's place among all parts, which are runs of lockbench on several
+// machines that measure the same cell at the same time. They wait for each other on the
+// store under test, so that clocks decide nothing. Each part leads a separate election, and
+// publishes its progress there. Only one goroutine may use a rendezvous.
 type rendezvous struct {
 	backend string
 	places  []*core.Elector
 	mine    int // index into places
 	term    *core.Term
-	said    station // what this part published; said.All is the same in all parts of this rendezvous, but differs in any other
+	said    station // what this part published; said.All is the same in all parts of this rendezvous, and differs in other rendezvous
 	seed    uint64  // the seed of the first place, which all parts use
 }
 
@@ -87,15 +87,15 @@ type station struct {
 	Part string `json:"part"` // a random name
 	Seed uint64 `json:"seed"`
 	Plan string `json:"plan"`
-	// All is a hash of the names of all parts, set once this part has seen them. A
-	// part of an earlier rendezvous that is still in the store has a different All.
+	// All is a hash of the names of all parts, set once this part has seen them. The
+	// station of an earlier rendezvous may still be in the store, with a different All.
 	All  string `json:"all,omitempty"`
 	Step int    `json:"step"` // the step that the part is ready for
 }
 
-// joinParts takes a place, and returns when every part has a place and has seen all
-// others. All parts must have the same plan, except for the seed. The part holds its
-// place until the client is closed.
+// joinParts takes a place (an election), and returns when every part has a place
+// and has seen all others. All parts must have the same plan, except for the seed.
+// The part holds its place until the client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
@@ -166,8 +166,8 @@ func (m *rendezvous) look(ctx context.Context) (all []station, there int) {
 	return all, there
 }
 
-// agree publishes that this part has seen all parts, and reports whether all
-// others have, too.
+// agree publishes that this part has seen all parts, and reports whether all other
+// parts have published the same.
 func (m *rendezvous) agree(ctx context.Context, all []station) (bool, error) {
 	parts := ""
 	for _, s := range all {
@@ -199,15 +199,15 @@ func (m *rendezvous) say(ctx context.Context) error {
 	return m.term.Proclaim(ctx, value)
 }
 
-// alone is the error for parts that did not come, or that ended before the measurement did.
+// alone is the error for parts that did not come, or that ended before the measurement ended.
 func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
-// next returns when all parts have called it as often as this one. All parts return
-// within a few milliseconds of each other. If last is set, the run is at its end: this
-// part waits so that no other part misses it, and a part that has already left counts
-// as ready. A run that is not a part has a nil rendezvous, which does not wait.
+// next returns when all parts have called it as often as this part. All parts return
+// within a few milliseconds of each other. If last is set, the run is at its end. This
+// part then waits so that no other part misses it, and a part that has left counts as
+// ready. A run that is not a part has a nil rendezvous, which does not wait.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

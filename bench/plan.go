@@ -15,31 +15,31 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Plan says what to measure. [Run] calls [Plan.Check] first. A field that belongs to
-// some scenarios has no effect on others. The word all in Scenarios, Baselines or Modes
-// stands for every name.
+// Plan says what to measure. [Run] calls [Plan.Check] first. A field that belongs
+// to some scenarios has no effect on the other scenarios. The word all in
+// Scenarios, Baselines or Modes stands for every name.
 type Plan struct {
 	// Backends are names of plugins. None means every plugin that is found and whose server can
 	// be started. A backend that is left out for that reason is reported, but is not an error.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out
-	Clients   []int    // concurrent callers of one host; each number is a cell; none: the scenario's default numbers
-	Hosts     []int    // host processes, each with Clients callers; each number is a cell; 1: lockbench itself; none: the scenario's defaults
+	Clients   []int    // concurrent callers of one host; each number is measured; none: the scenario's default numbers
+	Hosts     []int    // host processes, each with Clients callers; each number is measured; 1: lockbench itself is the host; none: the scenario's defaults
 	// Keys and Hold are for scenario throughput: numbers of locks, and times for
-	// which they are held. Each value is a cell; none means the defaults. Scenarios
-	// contend and footprint also use Hold.
+	// which they are held. Each value is measured; none means the defaults.
+	// Scenarios contend and footprint also use Hold.
 	Keys []int
 	Hold []time.Duration
-	// RTT are delays added to each round trip between host and store, from 0 to
-	// one second. Each value is a cell; none means 0.
+	// RTT are delays added to each round trip between host and store, from 0 to one
+	// second. Each value is measured; none means 0.
 	RTT []time.Duration
 	// Rate is how many cycles per second the open loop of scenario acquire starts.
 	// 0 means half the rate that the closed loop of the same cell reached.
 	Rate float64
 	// Modes, Candidates and Tick are for scenario takeover. Modes are the ways in which leaders
-	// end, each a cell (none: kill-host). Candidates is how many processes campaign (0: 2).
-	// Tick is how often candidates ask the store (0: they wait until they are woken).
+	// end, each measured (none: kill-host). Candidates is how many processes campaign (0 means
+	// 2). Tick is how often candidates ask the store (0: they wait until the store wakes them).
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
@@ -62,30 +62,30 @@ type Plan struct {
 	// kept servers if there are any, else local ones.
 	Env string
 	Servers
-	// VS is a directory with another build of the plugins, which is measured
-	// interleaved with this build. "" means none.
+	// VS is a directory with another build of the plugins. Cells of the two builds
+	// are measured in turn. "" means none.
 	VS string
 	// Out is the directory of the result folder, new or empty. "" means a
 	// directory below results that is named after the time.
 	Out string
 }
 
-// These are durations and their limits, mostly for one cell in one run.
+// These are durations and limits of durations, mostly for one measurement.
 const (
 	warmUp      = 200 * time.Millisecond
 	quickWarmUp = 50 * time.Millisecond
-	// minMeasure to maxMeasure is the range that a user may choose from.
+	// minMeasure to maxMeasure is the range from which a user may choose Measure.
 	minMeasure = 10 * time.Millisecond
 	maxMeasure = time.Hour
 	// maxHold is the longest time for which scenario footprint holds leases.
 	maxHold = time.Hour
 	// maxRTT is the longest RTT that a plan may add.
 	maxRTT = time.Second
-	// usualFor and quickFor are the default durations of scenario ttl, and minFor to
-	// maxFor is the range that a user may choose from.
+	// usualFor and quickFor are the default durations of scenario ttl. A user may
+	// choose a duration from minFor to maxFor.
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
-	// QuickTTL is the TTL of scenario takeover in a quick plan that names no other. It
+	// QuickTTL is the TTL of scenario takeover in a quick plan that sets no TTL. It
 	// is short, because half of the modes wait for the TTL to expire a dozen times.
 	QuickTTL = 3 * time.Second
 	// quickRuns is the smallest number of runs that allows a confidence interval.
@@ -137,7 +137,7 @@ func (p Plan) filled() Plan {
 	return p
 }
 
-// near has the RTT of a plan that names none.
+// near is the list of RTTs of a plan that names none: no delay is added.
 var near = []time.Duration{0}
 
 // randomSeed is short enough to be typed again.
@@ -225,7 +225,7 @@ func (p Plan) asked() measure.Overrides {
 	return measure.Overrides{Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, Quick: p.Quick, Modes: p.Modes, Candidates: p.Candidates}
 }
 
-// cell is one combination of the compared dimensions.
+// cell is one combination of scenario, backend or baseline, and workload.
 type cell struct {
 	measure.Workload
 	subject  *subject
@@ -242,7 +242,7 @@ func (c cell) section() results.Section {
 	}
 }
 
-// group holds what cells that are compared with each other have in common.
+// group holds what is the same in all cells that are compared with each other.
 type group struct {
 	measure.Workload
 	scenario string
@@ -297,7 +297,7 @@ func (e *UsageError) Error() string { return e.Msg }
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
-// Suggest returns the end of an error about an unknown name.
+// Suggest returns the end of an error about an unknown name: the known name that may be meant.
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
 // unknown is the error for a name that is not among known. The argument what says what kind of

@@ -26,7 +26,7 @@ var errNoPlugins error = &EnvError{
 	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
 }
 
-// described is a plugin with its own description and the configuration for it.
+// described is a plugin with the description that it gives, and the configuration for it.
 type described struct {
 	plugin.Found
 	says   plugin.Description
@@ -58,7 +58,7 @@ func (p Plan) describe(ctx context.Context) ([]described, error) {
 }
 
 // ask asks a plugin binary for its description, and checks TTL and configuration
-// against it.
+// against the description.
 func (p Plan) ask(ctx context.Context, f plugin.Found, cfg driver.Config) (d described, err error) {
 	d = described{Found: f, config: cfg}
 	if d.says, err = describe(ctx, f); err != nil {

@@ -54,16 +54,16 @@ func (o *Options) fill() {
 	}
 }
 
-// Main returns unless this process was started as a host or as another helper of lockbench.
+// Main returns at once, except in a process that lockbench started as a host or another helper.
 func Main() {
 	host.Main()
 	command.Main()
 	plugintest.HostMain()
 }
 
-// Run carries out a plan and writes its result folder. When ctx ends, the folder keeps what was
-// measured until then. The outcome is nil if nothing was measured. Its errors are those of the
-// plan, of servers and plugins, and of the verdict: [ErrUnsafe] for a violation.
+// Run carries out a plan and writes its result folder. When ctx ends, the folder keeps what
+// was measured until then. The outcome is nil if nothing was measured. Its errors come from
+// the plan, from servers and plugins, or from the verdict: [ErrUnsafe] for a violation.
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p = p.filled()
@@ -139,9 +139,9 @@ func (r *runner) run(ctx context.Context) (res result, err error) {
 	return res, err
 }
 
-// fillFolder creates a folder, calls work to fill it and the manifest, and closes the folder. The
-// manifest also records how busy the machine was meanwhile. If ctx interrupts work, that is not a
-// failure.
+// fillFolder creates a folder, calls the function work, which fills the folder and
+// the manifest, and closes the folder. The manifest also records how busy the
+// machine was meanwhile. An interruption of work by ctx is not a failure.
 func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*results.Folder, *results.Manifest) error) (results.Manifest, error) {
 	if m.Started.IsZero() {
 		m.Started = time.Now().UTC()
@@ -282,8 +282,8 @@ func (r *runner) keep(c results.Cell) (err error) {
 	return err
 }
 
-// overlong reports whether a cell took much longer than it should. It shows a
-// stall before or after the measured time, which no figure does.
+// overlong reports whether a cell took much longer than it should. The whole time
+// is judged, because no figure shows a stall before or after the measured time.
 func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }
@@ -292,7 +292,7 @@ func overlong(took, planned time.Duration) bool {
 // callers or does not answer.
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
-		// If the store is down, callers wait for it until the measured time is over.
+		// Callers may have done nothing because they waited for a store that is down.
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		if down := sub.check(ctx); down != nil {
@@ -308,7 +308,7 @@ func classify(ctx context.Context, sub *subject, err error) error {
 	return err
 }
 
-// takes is about how long it takes to execute a cell once.
+// takes estimates how long one measurement of a cell takes.
 func (r *runner) takes(c cell) time.Duration { return c.scenario.Takes(r.input(c, 0)) }
 
 // input returns what a cell gets in one run. The seed depends on the plan's seed and the

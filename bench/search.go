@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// These say how often a reproducer is played, and how long shrinking it may take.
+// These are how often a reproducer is played, and how long lockbench may take to shrink it.
 const (
 	reproducerRuns = 10
 	quickRunsOfOne = 3
@@ -25,7 +25,7 @@ const (
 	quickShrinkFor = time.Minute
 )
 
-// These say about how many leases each host of a soak keeps.
+// These are about how many leases each host of a soak keeps.
 const (
 	soakPool      = 500
 	quickSoakPool = 50
@@ -226,7 +226,7 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 	return &Outcome{text: playedText(all), data: all}, ended(ctx.Err() != nil, shown, grants, errors.Join(errs...))
 }
 
-// reproducers returns those that the plan names, limited to its backends and actions.
+// reproducers returns the reproducers that the plan names, if they fit its backends and actions.
 func (p FaultsPlan) reproducers() ([]faults.Reproducer, error) {
 	kept, err := faults.Kept()
 	if err != nil {

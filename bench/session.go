@@ -108,9 +108,9 @@ func (s *session) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// openBackend starts the servers and the plugin of one backend, its baselines and its
-// floor. If a server is not installed, the report says so, and it is an error only if
-// the caller named the backend.
+// openBackend starts the servers and the plugin of one backend, its baselines and
+// its floor. If a server is not installed, the report says so. It is an error only
+// if the caller named the backend.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false
@@ -335,8 +335,8 @@ func (s *session) Close(ctx context.Context) error {
 }
 
 // harmed picks the server that may be harmed, or returns nil if lockbench started
-// none. The session harms only that server. A restarted server may have no vote
-// for a while, so after restarts of three of five servers no host could lead.
+// none. The session harms only that server. Some servers refuse to grant locks for
+// a while after a restart. If three of five servers refused, no host could lead.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
 		return nil

@@ -28,7 +28,7 @@ type stranger struct {
 var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
 // readStrangers reads commands and claim files. A command or file that names no
-// backend is for the only backend.
+// backend is for the single backend in the argument only.
 func (s *Servers) readStrangers(only []string) error {
 	s.strangers = map[string]*stranger{}
 	for _, c := range s.Commands {
@@ -70,8 +70,8 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits a flag's value into backend and text. A value without a backend is for the only
-// backend.
+// forBackend splits a flag's value into backend and text. A value without a backend
+// is for the single backend in the argument only.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -82,7 +82,7 @@ func forBackend(flag, text string, only []string) (backend, what string, err err
 	return only[0], text, nil
 }
 
-// placed returns the entries of cfg whose value contains one of the placeholders.
+// placed returns the entries of cfg whose value contains one of the placeholders in places.
 func placed(cfg driver.Config, places ...string) driver.Config {
 	out := driver.Config{}
 	for key, value := range cfg {
@@ -152,7 +152,7 @@ func (s *Servers) meet(d described) error {
 	return nil
 }
 
-// asking starts a plugin and returns a check of whether its store answers.
+// asking starts a plugin, and returns a function that checks whether its store answers.
 func asking(ctx context.Context, d described, o *plugin.Options) (check func(context.Context) error, end func() error, err error) {
 	b, err := plugin.Open(ctx, d.Name, o)
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 	openTimeout = 4 * time.Second
 )
 
-// subject is one thing that is measured: a plugin, a baseline or a floor.
+// subject is what is measured: a plugin, a baseline, or a floor (the cheapest possible call).
 type subject struct {
 	results.Subject
 	locker load.Locker                     // nil for a floor
@@ -120,7 +120,7 @@ func (s *session) reference(backend string) string {
 	return ""
 }
 
-// baselineSubject opens a baseline on the server of the backend of.
+// baselineSubject opens a baseline on the server of another subject, the backend in argument of.
 func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg driver.Config, of *subject) (*subject, error) {
 	locker, err := bl.Open(ctx, cfg)
 	if err != nil {

@@ -30,7 +30,7 @@ type Servers struct {
 	// plugin where the server is. If no value has "{port}", lockbench sets key address.
 	// A store that consists of files has "{dir}" in Config, and no command.
 	Commands []string
-	// Claims are files that say what these stores do not promise: BACKEND=FILE, or FILE.
+	// Claims are files that say what the stores of Commands do not promise: BACKEND=FILE, or FILE.
 	Claims []string
 	// PluginDirs are searched before the directory of the executable and PATH.
 	PluginDirs []string
@@ -60,9 +60,9 @@ func (s *Servers) configured() (keys []string) {
 	return keys
 }
 
-// read reads targets and configuration. It refuses a target with a password, because
-// the process list would show it, and warns of a password elsewhere. The argument
-// backends has the backends that the user named.
+// read reads targets and configuration. It refuses a target with a password,
+// because the process list would show the password, and warns of a password
+// elsewhere. The argument backends lists the backends that the user named.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
 	for _, t := range s.Targets {
@@ -124,7 +124,7 @@ func (s Servers) stray(backends []string) (what, backend string) {
 	return "", ""
 }
 
-// find returns the plugin binaries of backends, or all that it finds if backends is empty.
+// find returns the plugin binaries of backends, or all plugin binaries if backends is empty.
 func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	all := plugin.Discover(s.PluginDirs)
 	if len(all) == 0 {
@@ -228,8 +228,8 @@ func shownAddress(address string) string {
 // addressScheme finds the scheme of an address.
 var addressScheme = regexp.MustCompile(`^[a-z]+://`)
 
-// splitAddresses splits a list. A comma is part of a password if an "@" follows,
-// with no scheme in between.
+// splitAddresses splits a list. A comma is part of a password if an "@" follows
+// before the next scheme.
 func splitAddresses(list string) []string {
 	var out []string
 	for p := range strings.SplitSeq(list, ",") {
@@ -250,9 +250,9 @@ func splitAddresses(list string) []string {
 // plainAddress matches an address without user and query.
 var plainAddress = regexp.MustCompile(`^[\pL\pN.:/()\[\]~%_-]*$`)
 
-// withoutUser cuts "user:password@" and a query, which may hold a password too. It
-// returns only "..." if an "@" may belong to the query, or if the text looks like
-// a setting rather than an address.
+// withoutUser cuts "user:password@" and the query, because the query may hold a
+// password too. It returns only "..." if an "@" may be part of the query, or if the
+// text looks like a setting rather than an address.
 func withoutUser(s string) string {
 	at, query := strings.LastIndexByte(s, '@'), strings.IndexByte(s, '?')
 	if query >= 0 && query < at {

@@ -1,7 +1,7 @@
 // Package baseline holds what a user would pick instead of a plugin: the usual
-// libraries, the bare client, and our own libraries without the plugin process.
-// All of them run in the process of lockbench. It also measures floors: the
-// cost of the cheapest possible call on the same path.
+// libraries, the bare client, and our own libraries without the plugin process. All
+// of these run in the process of lockbench. The bare client is also a floor: it
+// shows the cost of the cheapest possible call on the same path.
 //
 // No other package of the bench imports backends or other lock libraries.
 package baseline
@@ -33,13 +33,13 @@ type Baseline struct {
 	Doc     string // one line
 	Backend string // the backend whose server and configuration the baseline uses
 	Module  string // Go module path, for the version in run.json
-	// NoTokens reports whether its grants have no tokens. A baseline with
-	// tokens has those of the store or of our own library.
+	// NoTokens is set if its grants have no tokens. The tokens of other baselines
+	// come from the store or from our library.
 	NoTokens bool
 	// Renews reports whether the library renews leases without the holder's help.
 	// Frees reports whether a lease ends when its host crashes.
 	Renews, Frees bool
-	// Reference reports whether this is the baseline that the backend is compared with.
+	// Reference reports whether reports compare the backend with this baseline.
 	Reference bool
 	// Open connects to the server. cfg is the configuration of the backend, already checked.
 	Open func(ctx context.Context, cfg driver.Config) (load.Locker, error)
@@ -114,9 +114,9 @@ const (
 // discard discards the log of libraries that run in process.
 var discard = slog.New(slog.DiscardHandler)
 
-// inProcess returns a baseline: our own library of a backend, without the plugin process. The
-// function prefix takes the configuration of the backend and returns the prefix for the library's
-// keys.
+// inProcess returns a baseline that is our library for a backend, without the
+// plugin process. The function prefix takes the configuration of the backend and
+// returns the prefix for the library's keys.
 func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	return Baseline{
 		Name:    spec.Name + "-in-process",
@@ -138,7 +138,7 @@ func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 // locks is a function that prepares the lock name for one caller, as [load.Locker] does.
 type locks func(name string, ttl time.Duration) (load.Lock, error)
 
-// locker is a [load.Locker] whose Close has no locks to release.
+// locker is a [load.Locker] whose method Close finds no lock that it must release.
 type locker struct {
 	lock  locks
 	close func() error

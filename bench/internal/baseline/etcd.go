@@ -32,8 +32,8 @@ func dialEtcd(cfg driver.Config) (*clientv3.Client, error) {
 	})
 }
 
-// etcdPrefix keeps a baseline's keys apart from the backend's keys, below the prefix
-// that the user has access to.
+// etcdPrefix keeps a baseline's keys apart from the backend's keys. It is below the
+// backend's prefix, because the user may have access to that prefix only.
 func etcdPrefix(cfg driver.Config) string {
 	own := cfg["prefix"]
 	if own == "" {
@@ -61,7 +61,7 @@ var etcdMutexBaseline = Baseline{
 // mutexUnlocked is what Mutex.Key returns once the mutex has deleted its key.
 const mutexUnlocked = "\x00"
 
-// sessions are the callers' sessions, which are reused. A session serves one lock
+// sessions are the callers' etcd sessions, which are reused. A session serves one lock
 // at a time, because two users of the same session would not exclude each other.
 type sessions struct {
 	client *clientv3.Client
@@ -88,7 +88,7 @@ func (l *sessions) acquire(ctx context.Context, name string, ttl time.Duration) 
 	if err := m.Lock(ctx); err != nil {
 		return nil, errors.Join(err, l.giveBack(s, ttl, m.Key() == mutexUnlocked))
 	}
-	return untimed{lease{ // the session renews the lease by itself, too
+	return untimed{lease{ // the session also renews the lease without calls of renew
 		// Users of the mutex take the store's revision at the grant as the token.
 		token: uint64(m.Header().Revision),
 		renew: renewing(s, m.Key()),

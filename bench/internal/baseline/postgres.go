@@ -59,7 +59,7 @@ func (l pgLeaseRow) exec(ctx context.Context, statement string, args ...any) (ch
 	return tag.RowsAffected() > 0, err
 }
 
-// pgAdvisoryBaseline is the server's own session-level advisory lock, which most
+// pgAdvisoryBaseline is PostgreSQL's session-level advisory lock, which most lock
 // libraries for PostgreSQL use. It lives as long as its connection and has no TTL.
 var pgAdvisoryBaseline = Baseline{
 	Name:     "pg-advisory",

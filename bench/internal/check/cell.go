@@ -42,10 +42,10 @@ type Cell struct {
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond counts the histories in Linear that are wrong even for a store that may have
-	// forgotten its grants when the fault was injected. No documented exception covers them.
+	// Beyond counts the histories in Linear that are wrong even if the store forgot its
+	// grants when the fault was injected. No documented exception covers these histories.
 	Beyond int `json:"beyond_forgetting,omitempty"`
-	// Undecided counts the histories for which the search for an order ran out of time.
+	// Undecided counts the histories that could not be judged for Linear within the time limit.
 	Undecided int `json:"undecided,omitempty"`
 	// Belief is the longest time during which two holders both believed that they had the lock.
 	Belief int64 `json:"belief_overlap_max_ns"`
@@ -53,8 +53,8 @@ type Cell struct {
 	// grant. Margins counts the measured times.
 	Margin  int64 `json:"lost_signal_margin_min_ns"`
 	Margins int   `json:"lost_signal_margins"`
-	// StaleGuarded and StaleBare count stale writes that succeeded, with and without
-	// the guard. Refused counts late writes that the guard refused.
+	// StaleGuarded and StaleBare count stale writes that succeeded, with and without the
+	// guard (a check of the token). Refused counts late writes that the guard refused.
 	StaleGuarded int `json:"stale_writes_guarded"`
 	StaleBare    int `json:"stale_writes_unguarded"`
 	Refused      int `json:"stale_writes_refused"`
@@ -63,9 +63,9 @@ type Cell struct {
 	// Unserved counts the FalseLosses that break a claim, and the free locks that
 	// were granted too late.
 	Unserved int `json:"unserved,omitempty"`
-	// Unavailable is the longest time from the injection to the next grant of a lock.
-	// Recovery is the longest time from the end of the fault to the first grant of a
-	// lock that the fault hit.
+	// Unavailable is the longest time from the injection to the next grant of a
+	// lock. Recovery is the longest time from the end of the fault to the first
+	// grant of a lock that the fault had affected.
 	Unavailable int64 `json:"unavailable_max_ns,omitempty"`
 	Recovery    int64 `json:"recovery_max_ns,omitempty"`
 	// Violations describe holders and times, at most three for each rule.
@@ -182,7 +182,7 @@ type table struct {
 	ttl   time.Duration
 }
 
-// violation records a violation with its details. It keeps at most three for each rule.
+// violation records a violation. It keeps the details of at most three for each rule.
 func (t *table) violation(rule claim.Rule, name int, format string, args ...any) {
 	const keepEach = 3
 	if t.kept == nil {
@@ -194,7 +194,7 @@ func (t *table) violation(rule claim.Rule, name int, format string, args ...any)
 	}
 }
 
-// stood returns the periods in which a host did not run.
+// stood returns the periods in which a host was stopped.
 func (t *table) stood(host int) []Span {
 	var all []Span
 	for _, h := range t.round.Halts {
@@ -251,8 +251,8 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects names the first two successive grants without a known end of the first
-// before the second. If there are none, it names the first and the last grant.
+// suspects names the first two successive grants of which the earlier grant has no known
+// end before the later grant. Without such grants it names the first and the last.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {
@@ -266,7 +266,7 @@ func suspects(holds []results.Hold) string {
 		HostName(first.Host), first.Token, at(first.GrantedNs), HostName(next.Host), next.Token, at(next.GrantedNs))
 }
 
-// handover judges whether the holder of first learned of its loss before the grant next.
+// handover judges whether the holder of first learned of the loss before next was granted.
 func (t *table) handover(first, next results.Hold) {
 	if first.ReleaseNs == 0 || first.ReleaseNs > next.GrantedNs {
 		t.Belief = max(t.Belief, first.ValidNs-next.GrantedNs)
@@ -303,8 +303,8 @@ func (t *table) windows(holds []results.Hold) {
 // longTTL is the shortest TTL at which a lost lease breaks a claim.
 const longTTL = 10 * time.Second
 
-// keeps judges a lease under a fault that should cost no lease. A lease that was
-// granted in an outage need not survive the outage.
+// keeps judges whether a lease survived a fault that should cost no lease. A lease
+// that was granted during an outage need not survive it.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs
@@ -319,7 +319,7 @@ func (t *table) keeps(h results.Hold) {
 }
 
 // prompt judges grant number i of a lock that a caller waits for. Once the store is
-// back, the caller must get a free lock within the bound of claim Woken.
+// back, the caller must get a free lock within the time limit of the claim Woken.
 func (t *table) prompt(holds []results.Hold, i int) {
 	h, free := holds[i], t.round.BackNs
 	if free == 0 || h.GrantedNs < t.round.InjectedNs {
@@ -329,7 +329,7 @@ func (t *table) prompt(holds []results.Hold, i int) {
 		switch before := holds[i-1]; {
 		case before.ReleasedNs > 0:
 			free = max(free, before.ReleasedNs)
-		case before.ReleaseNs > 0: // the release is repeated until it is answered
+		case before.ReleaseNs > 0: // the host repeats the release until the store answers
 			free = max(free, before.ReleaseNs) + int64(claim.ReleaseGrace)
 		default:
 			return // the end of the hold is not known
@@ -349,9 +349,9 @@ func (t *table) prompt(holds []results.Hold, i int) {
 	}
 }
 
-// effects counts the stale writes. A write is stale if another write to the same resource, with a
-// higher token, had returned before the stale write was sent. The function takes O(n^2) time, but
-// a round has few writes.
+// effects counts the stale writes. A write is stale if a write to the same resource
+// with a higher token had returned before it was sent. The function takes O(n^2)
+// time, but a round has few writes.
 func (t *table) effects() {
 	for _, w := range t.round.Writes {
 		if w.Refused {

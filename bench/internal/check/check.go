@@ -1,11 +1,11 @@
 // Package check judges the holds that hosts reported: which host had which lock,
 // under which token, from when to when.
 //
-// A [Checker] judges the records that every run has, and a [Cell] sums up one backend
-// under one fault. Both need only files, so a saved run can be judged again. [Judge]
-// judges one played schedule by all claims. The rules compare times that the holders
-// saw themselves. A hold counts from the return of its grant until just before its
-// release is sent, so a slow reply never looks like a violation.
+// A [Checker] judges the records that every run has, and a [Cell] sums up one
+// backend under one fault. Both need only files, so a saved run can be judged
+// again. [Judge] judges one played schedule by all claims. The rules compare times
+// that the holders measured. A hold counts from the return of its grant until just
+// before its release is sent, so a slow reply never looks like a violation.
 package check
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// keep is how many violations of each rule by one subject are kept with their details.
+// keep is how many violations of one rule by one subject keep their details.
 const keep = 5
 
-// Violation is a claim that a backend has broken, with who did what and when.
+// Violation says which claim a backend has broken, and which holder did what and when.
 type Violation struct {
 	Rule    claim.Rule `json:"rule"`
 	Backend string     `json:"-"`
@@ -34,8 +34,8 @@ type Violation struct {
 // String describes the violation in one line.
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
-// both describes how two holds break a rule. The function who returns the name of the holder with a
-// number.
+// both describes how two holds break a rule. The argument who is a function that
+// names the holder with number n.
 func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
 	if rule == claim.Token {
@@ -54,7 +54,7 @@ type Subject struct {
 	Backend string       `json:"backend"`
 	Kind    results.Kind `json:"kind"`
 	Fencing string       `json:"fencing"`
-	// Attempts counts all attempts; the other fields count each outcome.
+	// Attempts counts all attempts. The fields below it count the attempts of each outcome.
 	Attempts  int `json:"attempts"`
 	Granted   int `json:"granted"`
 	Refused   int `json:"refused"`
@@ -76,7 +76,7 @@ type Verdict struct {
 	Truncated error
 }
 
-// Granted is how many grants were checked.
+// Granted is how many grants the verdict covers.
 func (v Verdict) Granted() int {
 	n := 0
 	for _, s := range v.Subjects {
@@ -88,8 +88,8 @@ func (v Verdict) Granted() int {
 	return n
 }
 
-// Unsafe counts the violations of backends, and the cells in which one of their
-// claims is broken. Violations of baselines are shown but not counted, because
+// Unsafe counts the violations of backends, and the cells in which a claim of a
+// backend is broken. Violations of baselines are shown but not counted, because
 // lockbench makes no claims for baselines.
 func (v Verdict) Unsafe() int {
 	n := 0
@@ -165,7 +165,7 @@ func (s *Subject) count(a results.Attempt) {
 	}
 }
 
-// Verdict returns the judgement of what was added so far.
+// Verdict returns the judgement of all sections added so far.
 func (c *Checker) Verdict() Verdict {
 	v := Verdict{Violations: slices.Clone(c.found)}
 	for _, s := range c.subjects {
@@ -175,8 +175,8 @@ func (c *Checker) Verdict() Verdict {
 	return v
 }
 
-// Dir judges the result folder dir. If the file of events ends early, Dir
-// judges the events up to there, and Verdict.Truncated says so.
+// Dir judges the result folder dir. If the file of events ends early, Dir judges
+// the events before the end, and sets Verdict.Truncated.
 func Dir(dir string) (Verdict, error) {
 	f, err := os.Open(filepath.Join(dir, results.EventsFile))
 	if err != nil {

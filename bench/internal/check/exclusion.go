@@ -9,18 +9,18 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// grants is what is kept of earlier holds of a name, for the comparison with later holds.
+// grants keeps the earlier holds of a name that later holds are compared with.
 type grants struct {
-	lastEnd  results.Hold // of the holds so far, the one that ended last
-	maxToken results.Hold // of the holds so far, the one with the highest token
+	lastEnd  results.Hold // the hold that ended last of the holds so far
+	maxToken results.Hold // the hold with the highest token of the holds so far
 	any      bool
 }
 
 // breach is a function that is called with two holds that break a rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges further holds of one name. No two holds may overlap. If tokens is
-// set, tokens must rise.
+// add judges further holds of one name. No two holds may overlap. If the argument
+// tokens is set, tokens must rise.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
 		return
@@ -53,11 +53,11 @@ func inOrder(holds []results.Hold) []results.Hold {
 }
 
 // tokens checks that tokens rise from one grant of the store to the next, and from
-// one hand-over to the next inside the host of a grant.
+// one hand-over to the next. A hand-over passes a grant on inside its host.
 //
-// Hand-overs are compared by the time of their grant. A host that does not know yet
-// that the store has lost its lease may still hand the lease over, while another host
-// has a later grant or has even ended it. A resource correctly refuses the lower token.
+// Hand-overs are compared by the time of their grant. A host that does not know yet that the
+// store has lost its lease may still hand the lease over, while another host has a later grant,
+// or has even ended the later grant. A resource correctly refuses the lower token.
 func (g *grants) tokens(holds []results.Hold, report breach) {
 	of := slices.SortedFunc(slices.Values(holds), byToken)
 	for from := 0; from < len(of); {
@@ -108,8 +108,8 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 	}
 }
 
-// repeats finds equal tokens of holds that were requested concurrently. The method
-// rising finds equal tokens of all other holds.
+// repeats finds holds that have the same token and were requested concurrently. The
+// method rising finds equal tokens of all other holds.
 func repeats(holds []results.Hold, report breach) {
 	ordered := slices.SortedFunc(slices.Values(holds), byToken)
 	for i := 1; i < len(ordered); i++ {

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// judging bounds the time of the search for an order. The search is short if a
-// history has few holders.
+// judging bounds the search for an order in which one lock could have done all
+// operations. The search is short if a history has few holders.
 const judging = 10 * time.Second
 
 // operation is one operation on a lock.
@@ -56,9 +56,9 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear reports whether the holds of one name fit a lock with one holder. died returns when a host
-// was killed, 0 for never. Unless forgets is 0, the store may forget any hold from that time on.
-// decided is false if the search ran out of time. first is [claim.Setting]'s FirstSpan.
+// linear reports whether the holds of one name fit a lock with one holder. The function died
+// returns when a host was killed, or 0. If forgets is not 0, the store may forget any hold from
+// the time forgets on. decided is false if time ran out. first is [claim.Setting]'s FirstSpan.
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
@@ -93,9 +93,9 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 // between reading the clock and sending the request.
 const rounding = 5 * time.Millisecond
 
-// freeFrom is the earliest time at which a hold without a confirmed release may be over. It
-// is the time when the hold expires after its last confirmed request. If the holder began
-// to release, learned of its loss, or died before, that earlier time counts.
+// freeFrom is the earliest time at which a hold without a confirmed release may be over.
+// Usually the hold expires at that time, after its last confirmed request. If the holder
+// began to release, learned of its loss, or died earlier, freeFrom is that earlier time.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// Span is a period from the first time to the second.
+// Span is a period: the times of its begin and its end.
 type Span [2]int64
 
 // Play is the record of one schedule played on one backend, with the effects of its
@@ -22,7 +22,7 @@ type Play struct {
 	Began, Stopped   int64       // when the callers were told to begin and to stop
 	Names            []Name
 	Hosts            []Host
-	Events           []Span            // the time of each event, from its injection to its end
+	Events           []Span            // the period of each event, from its injection to its end
 	Made             []claim.Condition // conditions made by events that did not concern a single host
 	// Starved reports whether the machine was too busy to judge claims with a time limit.
 	Starved bool
@@ -43,21 +43,21 @@ type Host struct {
 	Alive bool  // the host lived until the end, and then ended in order
 	Ended int64 // when an event ended the host; 0 if none did
 	Made  []claim.Condition
-	// Unserved are periods in which the store may have granted the host nothing. In Silent
-	// ones it may not have served the host at all. In Stood ones the host did not run.
+	// Unserved are periods in which the store may have granted the host nothing. In the periods
+	// Silent, it may not have served the host at all. In the periods Stood, the host did not run.
 	Unserved, Silent, Stood []Span
 }
 
-// Probe is the attempt to acquire a name after every host had ended.
+// Probe is an attempt to acquire a lock after every host had ended.
 type Probe struct {
 	Name  int
-	Took  time.Duration // until the name was granted to a new host
-	Error string        // why the name was not granted
+	Took  time.Duration // until the lock was granted to a new host
+	Error string        // why the lock was not granted
 }
 
 // Judgement is the result of judging one play.
 type Judgement struct {
-	// Violations break a claim. Exempt violations may happen according to the documentation.
+	// Violations break a claim. Exempt are violations that the documentation says may happen.
 	Violations, Exempt []Violation
 	Grants             int
 	Starved            bool
@@ -104,7 +104,7 @@ func byName(holds []results.Hold) map[int][]results.Hold {
 // HostName is the name of a host in texts for people: A, B, ...
 func HostName(n int) string { return string(rune('A' + n)) }
 
-// everywhere stands for all hosts. Exceptions for an action on a single host do not apply there.
+// everywhere stands for all hosts. It is not covered by exceptions for an action on one host.
 const everywhere = -1
 
 // broken records a violation of a claim on a host, or everywhere. If the claim is
@@ -137,7 +137,7 @@ func (j *judge) since(at int64) time.Duration { return millis(at - j.Began) }
 func millis(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
 
 // exclusion checks that no lock is granted while another host has it, and that tokens rise.
-// It also checks that a host which loses a lock learns of the loss and does not renew.
+// It also checks that a host that loses a lock learns of the loss and does not renew.
 func (j *judge) exclusion() {
 	for name, holds := range j.holds {
 		for i := 1; i < len(holds); i++ {
@@ -160,8 +160,8 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal is how long after the grant next a confirmed renewal of first was sent. It
-// is 0 without such a renewal, or if the tokens do not show that next is the later grant.
+// staleRenewal is how long after the grant of the hold next a renewal of the hold first was sent
+// and confirmed. It is 0 without such a renewal, or if tokens do not show that next is later.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0
@@ -172,9 +172,9 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 	return ns
 }
 
-// margin is how long before the grant next the holder of first learned of its
-// loss. It is known only if the lock was lost, and if its host ran without a
-// stop just before that grant, for the duration before.
+// margin is how long before the grant of the hold next the host of the hold first
+// learned that it had lost the lock. It is known only if the lock was lost, and if
+// that host was not stopped in the duration before ahead of that grant.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -182,8 +182,8 @@ func margin(first, next results.Hold, stood []Span, before time.Duration) (ns in
 	return next.GrantedNs - first.DoneNs, true
 }
 
-// ends judges how holds have ended. No lock may be released while a function runs
-// under it, and leases must survive short interruptions.
+// ends judges how holds have ended. No lock may be released while a function that
+// needs it still runs, and leases must survive short interruptions.
 func (j *judge) ends() {
 	for name, holds := range j.holds {
 		of := j.Names[name]
@@ -195,7 +195,7 @@ func (j *judge) ends() {
 				if of.Op == results.OpDo {
 					j.broken(h.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
 				}
-			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // its first renewal had not returned
+			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // the hold's first renewal had not returned
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
 				if out < claim.Survives.Within(of.Setting) {
@@ -227,7 +227,7 @@ func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }
 
-// freeAt is the time from which on other hosts can get the lock of a hold.
+// freeAt is the time from which other hosts can get the lock of a hold.
 func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {
@@ -243,8 +243,8 @@ func (j *judge) freeAt(h results.Hold) int64 {
 	return math.MaxInt64
 }
 
-// calls checks that calls return in time, that no call of a client that was
-// granted a lock before gives up too early, and that no host ends by itself.
+// calls checks that calls return in time, that no call of a client that once had a
+// lock gives up too early, and that no host ends by itself.
 func (j *judge) calls() {
 	for on, h := range j.Hosts {
 		for _, c := range h.Calls {
@@ -261,7 +261,7 @@ func (j *judge) calls() {
 }
 
 // gaveUp reports whether a call failed although it had time left. A release has time
-// until its lease is over, which is soon if the lease could not be renewed before.
+// until its lease is over. That is soon if the last renewals of the lease failed.
 func (j *judge) gaveUp(h Host, c results.Call) bool {
 	until := min(c.LimitNs-int64(claim.Slack), j.Stopped)
 	switch {
@@ -282,8 +282,8 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	return c.BackNs < until
 }
 
-// unconfirmed reports whether a release concerns a grant that the store may have made
-// by itself, and whose first renewal was not confirmed. Such a lease ends early.
+// unconfirmed reports whether a release ends a lease that the store may have granted while
+// the client waited in the queue, and whose first renewal was not confirmed. It ends early.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
 		age := release.SentNs - l.GrantedNs

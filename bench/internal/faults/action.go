@@ -13,17 +13,17 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Action is one kind of harm or change in a schedule: to a host, to its
-// surroundings, to a network or to a server, or an operation by an operator.
+// Action is one kind of harm or change that a schedule can contain. It concerns a host,
+// its surroundings, a network or a server, or is an operation by the store's operator.
 type Action struct {
 	Name string
-	// Does describes the action in one clause. "%s" stands for the target, "host B" or "server 2".
+	// Does describes the action in one clause. "%s" stands for the target, for example "host B".
 	Does string
 	On   Target
 	// Needs are the capabilities that the environment must have.
 	Needs []servers.Capability
-	// Only reports whether the action exists in a setting of a store. Nil means that it exists in
-	// all.
+	// Only reports whether the action exists in a setting of a store. Nil means
+	// that the action exists in all settings.
 	Only func(s *servers.Kind, in servers.Setting) bool
 	// Unfit says why the action is impossible on this machine, or is "".
 	Unfit string
@@ -32,16 +32,16 @@ type Action struct {
 	// Uses is a resource that no other action on the same target uses at the same
 	// time; "" for none.
 	Uses Resource
-	// Lasts bounds the time until the action is healed. It is zero for an action that is over at
-	// once.
+	// Lasts is the range of the time until the action is healed. It is zero for an
+	// action that is over at once.
 	Lasts Span
 	// Stops says which hosts may go unserved while the action lasts. If StopsFor is
-	// not 0, clients find a way to be served during the action. They may then be
-	// unserved only for StopsFor after its begin and for Recovers after its end.
+	// not 0, clients find a way around the action. They may then go unserved only
+	// for StopsFor after its begin and for Recovers after its end.
 	Stops    Reach
 	StopsFor time.Duration
-	// Recovers is how long after the end of the action its hosts may still wait for an election, a
-	// restart or a connection. Hosts that the action does not stop may wait, but lose no lease.
+	// Recovers is how long after the end of the action hosts may still wait for an election, a
+	// restart or a connection. Hosts outside of Stops may also wait, but lose no lease.
 	Recovers time.Duration
 	// Swallows reports whether the action leaves requests without a reply, instead of
 	// refusing them.
@@ -56,14 +56,14 @@ type Action struct {
 	Heal   func(ctx context.Context, w *System, e Event) error
 }
 
-// Target says what kind of thing an action is done to.
+// Target is the kind of thing that an action harms or changes.
 type Target string
 
 // These are the targets. [Event] has the number of the host or server.
 const (
 	OnHost   Target = "host"
 	OnServer Target = "server"
-	OnStore  Target = "store" // all servers, or those that the action picks
+	OnStore  Target = "store" // all servers, or the servers that the action picks
 )
 
 // Resource is something that two actions cannot use at the same time.
@@ -104,16 +104,16 @@ type Event struct {
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After, if it is not 0, is the number, from 1, of another event. At then counts
+	// After is the number, from 1, of another event, or 0. If it is set, At counts
 	// from the moment of that event that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if it is not 0, is the number, from 1, of a host. The event then ends
-	// early, at the time Linger after that host has got all locks that it asked for.
+	// Until is the number, from 1, of a host, or 0. If it is set, the event ends
+	// early: Linger after that host has got all locks that it asked for.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group is for ask and give-back: the number, from 1, of the group whose locks
-	// they concern, or 0 for all groups. Limit is the time limit of the calls.
+	// Group is for the actions ask and give-back: the number, from 1, of the group whose
+	// locks they concern, or 0 for all groups. Limit is the time limit of their calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
 	// Share limits the event to a part of the servers, or of the paths to them.
@@ -127,12 +127,12 @@ type Event struct {
 // everywhere is the target of an event that concerns all hosts, or all servers.
 const everywhere = -1
 
-// Moment is a stage of an event.
+// Moment is a moment in the course of an event.
 type Moment string
 
 // These are the moments of an event. An empty Since means Injected.
 const (
-	Begun    Moment = "begun" // just before it is injected
+	Begun    Moment = "begun" // just before the event is injected
 	Injected Moment = "injected"
 	Healed   Moment = "healed"
 )
@@ -170,7 +170,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// fits says why an action is impossible in a setting of a backend, or is "".
+// fits says why an action is impossible in a setting of a backend, or returns "" if it is possible.
 func (a Action) fits(backend, setting string) string {
 	of := kinds.Of(backend)
 	if !a.knownIn(of, setting) {
@@ -213,7 +213,7 @@ func (a Action) DoesTo(whom string) string { return strings.ReplaceAll(a.Does, "
 // Actions are all actions, in the order of their kinds.
 func Actions() []Action { return slices.Clone(allActions()) }
 
-// allActions makes the list only once, because judging every schedule needs it.
+// allActions makes the list only once, because the list is needed to judge every schedule.
 var allActions = sync.OnceValue(func() []Action {
 	return slices.Concat(hostActions, surroundingActions, networkActions, serverActions, drawnOperations())
 })

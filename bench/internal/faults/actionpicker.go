@@ -18,7 +18,7 @@ type actionPicker struct {
 	count    int
 }
 
-// pair has the sorted names of two actions. The same name twice stands for that action alone.
+// pair has the sorted names of two actions. Two equal names stand for one action that is alone.
 type pair [2]string
 
 func pairOf(a, b string) pair {
@@ -30,12 +30,12 @@ func pairOf(a, b string) pair {
 
 func hashOf(text string) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(text)) // never fails
+	h.Write([]byte(text)) // a write to a hash never fails
 	return h.Sum64()
 }
 
-// newActionPicker makes a picker for the actions that fit in these settings of a
-// backend. No settings means all settings of the backend.
+// newActionPicker makes a picker for the actions that fit in the given settings of
+// a backend. If settings is empty, all settings of the backend are used.
 func newActionPicker(backend string, settings []string, actions []Action, random *rand.Rand) *actionPicker {
 	p := &actionPicker{random: random, fitting: map[string][]Action{}, picked: map[pair]bool{}}
 	if len(settings) == 0 {
@@ -83,9 +83,9 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best returns the action that makes the most new pairs with chosen, or with all
-// actions if chosen is empty. If alone is set, it prefers an action that was never
-// picked alone. It decides ties at random.
+// best returns the action of fitting that makes the most new pairs with the actions in
+// chosen, or with all actions if chosen is empty. If alone is set, it prefers an action
+// that was never picked alone. It picks at random among equally good actions.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

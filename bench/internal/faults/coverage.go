@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Coverage counts the actions that have happened in a search, out of all that can.
+// Coverage counts the actions that have happened in a search, and the actions that can happen.
 type Coverage struct {
 	Actions    int      `json:"actions"`
 	AllActions int      `json:"of_actions"`

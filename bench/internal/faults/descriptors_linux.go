@@ -10,8 +10,8 @@ import (
 
 const noDescriptorLimit = ""
 
-// limitDescriptors limits a process to the file descriptors that it has open,
-// plus spare more, until restore is called.
+// limitDescriptors limits a process to the file descriptors that it has open and
+// spare further descriptors, until the function restore is called.
 func limitDescriptors(pid, spare int) (restore func() error, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -28,7 +28,7 @@ func limitDescriptors(pid, spare int) (restore func() error, err error) {
 	return restore, errOf(unix.Prlimit(pid, unix.RLIMIT_NOFILE, &now, nil))
 }
 
-// errOf returns err, or nil if err says that the process has ended.
+// errOf returns err, or nil if err means that the process has ended.
 func errOf(err error) error {
 	if errors.Is(err, unix.ESRCH) {
 		return nil

@@ -1,11 +1,11 @@
 // Package faults plays schedules. A schedule has hosts with callers, and actions on
 // the hosts, their surroundings, their network and the servers. Each action happens
-// at a time or at a trigger of the protocol. A search draws schedules by a seed to
-// find unknown faults, and a soak keeps its hosts from one schedule to the next. The
-// claims of package claim judge what the hosts saw, and a schedule that breaks a
-// claim is shrunk to a reproducer. In the table of faults one host holds many locks,
-// another host wants them, and a fault is injected. Package check judges what both
-// hosts believed.
+// at a time or at a point of the protocol. A search draws random schedules to find
+// unknown faults, and a soak keeps its hosts running from one schedule to the next.
+// The claims of package claim judge what the hosts saw, and a schedule that breaks
+// a claim is shrunk to a reproducer. In the table of faults one host holds many
+// locks, another host wants them, and a fault is injected. Package check judges
+// what both hosts believed.
 //
 // The methods are those of Jepsen's nemeses (jepsen.io), of etcd's robustness
 // tests (etcd-io/etcd, tests/robustness) and of QuickCheck's shrinking (K.

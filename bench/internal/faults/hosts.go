@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// hostActions are actions on the processes of a host. A plugin that fails costs
-// no lease, because its host starts another plugin and renews through it.
+// hostActions are actions on the processes of a host. If a plugin fails, no lease
+// is lost, because the host starts another plugin and renews the leases through it.
 var hostActions = []Action{
 	{
 		Name: "freeze-host", Does: "%s is frozen", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
@@ -35,7 +35,7 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return errors.Join(kill(h.plugin()), kill(h.Pid())) }),
 	},
 	{
-		// The host notices by the deadline of a call, and replaces the plugin while
+		// The host notices when a call misses its deadline, and replaces the plugin while
 		// its leases are valid. The frozen plugin may be gone when Heal resumes it.
 		Name: "freeze-plugin", Does: "the plugin of %s is frozen", On: OnHost, Makes: died, Uses: UsesPlugin, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
 		Needs: ownStore, Recovers: time.Second, Inject: ofHost(func(w *System, h *Host, e Event) error { return w.freeze(e, h.plugin()) }), Heal: end,
@@ -57,12 +57,12 @@ var hostActions = []Action{
 		Inject: ofHost(func(_ *System, h *Host, _ Event) error { return kill(h.plugin()) }),
 	},
 	{
-		// The pauses before three starts take longer than the leases of some schedules.
+		// The host pauses before each of three starts, in all for longer than some leases last.
 		Name: "crash-loop", Does: "the plugin of %s is killed three times, as soon as it is there", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{time.Second, 3 * time.Second}, Stops: StopsHost, Recovers: 2 * time.Second, Inject: ofHost(crashLoop), Heal: end,
 	},
 	{
-		// The last pauses before a start take longer than the leases of some schedules.
+		// The host's last pauses before a start take longer than the leases of some schedules.
 		Name: "kill-waiter", Does: "the plugin of %s is killed each second, when a caller waits", On: OnHost, Makes: died, Uses: UsesPlugin, Needs: ownStore,
 		Lasts: Span{2 * time.Second, 6 * time.Second}, Stops: StopsHost, Recovers: 3 * time.Second, Inject: ofHost(killWaiter), Heal: end,
 	},
@@ -94,10 +94,10 @@ var (
 	died    = []claim.Condition{claim.PluginDied}
 )
 
-// ownStore are the needs of actions that end a plugin: the store must not live in the plugin.
+// ownStore is what actions that end a plugin need: a store that does not live in the plugin.
 var ownStore = []servers.Capability{servers.CapShared}
 
-// ofHost turns do into an Inject that does nothing to a host that has ended.
+// ofHost turns the function do into an Inject that leaves alone a host that has ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		h := w.Hosts[e.Target]
@@ -108,8 +108,8 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 	}
 }
 
-// slow lets a process run for 10 ms and then freezes it for 20 ms, over and
-// over. It calls pid each time for the current process id.
+// slow lets a process run for 10 ms and then freezes it for 20 ms, over and over.
+// It calls the function pid each time, because the process id may change.
 func (w *System) slow(e Event, pid func() int) error {
 	var err error
 	w.WhileRunning(e, func(ctx context.Context) bool {
@@ -155,8 +155,8 @@ func killWaiter(w *System, h *Host, e Event) error {
 	return nil
 }
 
-// busyLoop also ends by itself, after %d seconds of processor time or when its parent
-// process is gone.
+// busyLoop is a shell command that loads a processor. It ends after %d seconds of
+// processor time, or when its parent process is gone.
 const busyLoop = "ulimit -t %d; while kill -0 $PPID; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done"
 
 // starve runs one to four busy loops for each processor.
@@ -181,13 +181,13 @@ func starve(_ context.Context, w *System, e Event) error {
 //
 // Note: there is no action for a full temporary directory. It would need a file
 // system mounted over the host's directory, which would stay mounted if the search
-// is killed. A missing directory has the same effect on hosts.
+// is killed. The action lost-directory has the same effect on hosts.
 var surroundingActions = []Action{
 	surrounding("blocked-log", "the logger and OnEvent of %s block", host.BlockedLog),
 	surrounding("reaper", "%s waits for every child that it has", host.Reaper),
 	surrounding("ignored-children", "%s ignores the ends of its children", host.IgnoredChildren),
 	{
-		// The host cannot start another plugin meanwhile, so no action may end the present one.
+		// The host cannot start another plugin meanwhile, so no action may end the present plugin.
 		Name: "few-descriptors", Does: "%s has few file descriptors left", On: OnHost, Uses: UsesPlugin, Unfit: noDescriptorLimit,
 		Lasts:  Span{100 * time.Millisecond, 6 * time.Second},
 		Inject: ofHost(func(w *System, h *Host, e Event) error { return w.fewDescriptors(e, h, 1+int(e.Amount*8)) }), Heal: end,
@@ -205,7 +205,7 @@ var surroundingActions = []Action{
 	},
 }
 
-// surrounding returns a harmless action that the host process carries out itself.
+// surrounding returns a harmless action that the host process carries out on request.
 func surrounding(name, does string, s host.Surrounding) Action {
 	return Action{
 		Name: name, Does: does, On: OnHost, Uses: Resource(name), Lasts: Span{100 * time.Millisecond, 6 * time.Second}, Heal: end,

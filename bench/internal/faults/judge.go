@@ -28,7 +28,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 	return check.Judge(p)
 }
 
-// events adds the effects of the events to p.
+// events adds the effects of the history's events to the record p.
 func (h *History) events(p *check.Play) {
 	for _, m := range h.Marks {
 		a := m.action()
@@ -68,13 +68,13 @@ func (a Action) stopped(m Mark) []check.Span {
 }
 
 // starvedFor is a limit above which claims with time limits are not judged. It
-// applies to gaps in the search's heartbeat, to gaps in a host's heartbeat that no
-// action explains, and to the time that a server waited for a processor.
+// limits gaps in the search's heartbeat, gaps in a host's heartbeat that no action
+// explains, and the time that a server waited for a processor.
 const starvedFor = 200 * time.Millisecond
 
-// starvedRunQueue is the most runnable threads per processor with which claims with
-// time limits are judged. Above it, servers and plugins, which have no heartbeat,
-// are late.
+// starvedRunQueue is the highest number of runnable threads per processor at which
+// claims with time limits are judged. Above it, servers and plugins are late, and
+// they have no heartbeat that would show it.
 const starvedRunQueue = 8
 
 // machine records in p when hosts did not run, and whether the machine was starved.
@@ -84,14 +84,14 @@ func (h *History) machine(p *check.Play) {
 	for i := range p.Hosts {
 		for _, halt := range h.Seen[i].Halts {
 			p.Hosts[i].Stood = append(p.Hosts[i].Stood, check.Span{halt.From, cmp.Or(halt.To, h.Stopped)})
-			// An event that lasts, or that ended less than a second ago, may have stopped the host.
+			// An event in progress, or one that ended less than a second ago, may have stopped the host.
 			disturbed := p.Interrupted(check.Span{halt.From - int64(time.Second), halt.From})
 			p.Starved = p.Starved || long(check.Span{halt.From, halt.To}) && !disturbed
 		}
 	}
 }
 
-// setting returns the values that the bounds of claims on the names of a group depend on.
+// setting returns the values on which the time limits of claims about a group's locks depend.
 func (h *History) setting(group int, b Backend) claim.Setting {
 	of := kinds.Of(b.Name)
 	s := claim.Setting{Terms: claim.TermsOf(b.Name, b.Claims), FirstSpan: b.FirstSpan, TTL: time.Duration(h.Schedule.Groups[group].TTL)}

@@ -13,12 +13,12 @@ import (
 // impairment is one kind of harm to the network path between a host and a server.
 type impairment struct {
 	name, does string
-	// do begins the impairment. amount is its strength, from 0 to 1.
+	// do begins the impairment. amount is the impairment's strength, from 0 to 1.
 	do    func(p *inject.Proxy, amount float64) error
 	lasts Span
-	// stopsFor is as in [Action].
+	// stopsFor is the StopsFor of the [Action].
 	stopsFor time.Duration
-	// mild reports whether leases survive the fault even on the paths to all servers.
+	// mild reports whether leases survive even if the paths to all servers are impaired.
 	mild bool
 	// pushes reports whether the fault concerns pushes, and so needs a [servers.Kind] with Push.
 	pushes bool
@@ -26,7 +26,7 @@ type impairment struct {
 	swallows bool
 }
 
-// shortly is how long a hard impairment lasts, and while is how long another lasts.
+// shortly is the range of how long a hard impairment lasts, and while is that of a mild one.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}
@@ -36,7 +36,7 @@ var (
 // opens another connection, which works.
 const redialed = 4 * time.Second
 
-// impairments are what happens between a host and the servers.
+// impairments are the possible impairments of a path between a host and a server.
 var impairments = []impairment{
 	{name: "black-hole", swallows: true, does: "nothing passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).BlackHole)},
 	{name: "lose-requests", swallows: true, does: "no request passes between %s and the servers", lasts: shortly, do: plain((*inject.Proxy).LoseRequests)},
@@ -77,7 +77,7 @@ var impairments = []impairment{
 	{name: "cut", does: "all connections are reset between %s and the servers", mild: true, do: plain((*inject.Proxy).Cut)},
 }
 
-// late returns a delay from 5 ms to 2 s, on a logarithmic scale.
+// late returns a delay from 5 ms (x is 0) to 2 s (x is 1), on a logarithmic scale.
 func late(x float64) time.Duration {
 	return time.Duration(5 * math.Pow(400, x) * float64(time.Millisecond))
 }
@@ -86,8 +86,8 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has each impairment twice: on the paths to all servers (or to the last
-// ones), and on the path to one of several servers, when the others form a majority.
+// networkActions has each impairment twice: on the paths to all or the last
+// servers, and on the path to one server when the other servers form a majority.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {
@@ -99,7 +99,7 @@ var networkActions = func() []Action {
 	return append(all, one...)
 }()
 
-// action returns the action that impairs those paths of a host that the function paths picks.
+// action returns the action that impairs the paths of a host that the function paths picks.
 func (h impairment) action(name string, paths func(Event, []*inject.Proxy) []*inject.Proxy) Action {
 	a := Action{
 		Name: name, Does: h.does, On: OnHost, Needs: []servers.Capability{servers.CapServers}, Lasts: h.lasts, Recovers: time.Second, Swallows: h.swallows,
@@ -133,8 +133,8 @@ func (h impairment) toAll() Action {
 	return h.action(h.name, func(e Event, all []*inject.Proxy) []*inject.Proxy { return all[len(all)-e.Share.of(len(all)):] })
 }
 
-// toOne impairs the path to one server, when the others form a majority. The last
-// digits of the event's amount choose the server.
+// toOne impairs the path to one server, when the other servers form a majority. The
+// last digits of the event's amount choose the server.
 func (h impairment) toOne() Action {
 	a := h.action(h.name+"-one", func(e Event, all []*inject.Proxy) []*inject.Proxy {
 		if len(all) < 3 {

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of a host, also while other hosts start.
+	// startTimeout bounds the start of a host while other hosts start too.
 	startTimeout = 30 * time.Second
-	// warmUp is how long callers work before the first action, so that every
-	// client was served once, and at least after the last action.
+	// warmUp is how long callers work before the first action, so that every client
+	// was served once. They also work at least as long after the last action.
 	warmUp = 400 * time.Millisecond
 	// endTimeout bounds the release of all locks at the end, and the end of a host.
 	endTimeout = 10 * time.Second
@@ -39,8 +39,8 @@ type players struct {
 	idle    chan *player
 	needs   []servers.Capability // the capabilities that the servers must have
 	ttl     time.Duration        // the longest TTL of a schedule
-	// files is the directory that hosts of the table of faults write to, whose
-	// rounds are not searched for leftovers. It is "" for all other hosts.
+	// files is the directory that hosts write to in a round of the table of faults,
+	// or "". A round with files is not searched for leftovers.
 	files string
 	soak  bool // hosts keep running from one schedule to the next
 
@@ -76,7 +76,7 @@ func (all *players) close() error {
 	return all.scratch.Close()
 }
 
-// play lets the next idle player play s.
+// play lets the next idle player play the schedule s.
 func (all *players) play(ctx context.Context, s Schedule) (*History, error) {
 	select {
 	case p := <-all.idle:
@@ -102,8 +102,8 @@ type player struct {
 	hosts       []*Host // the hosts of a soak, kept for the next schedule
 }
 
-// play plays a schedule. An error means that the schedule could not be played, not that a claim is
-// broken.
+// play plays a schedule. An error means that the schedule could not be played. A
+// broken claim is no error.
 func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.ready(ctx, s.Setting); err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 
 // happen carries out every event. It returns when all events are healed and the
 // callers have worked for long enough. It returns an error if an event cannot be
-// healed, because no claim covers that.
+// healed, because no claim holds then.
 func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))
@@ -194,8 +194,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall carries out one event. It first waits until before, the previous event with
-// the same resource, is healed. It returns an error if the event cannot be healed.
+// befall carries out one event. It first waits for the healing of the event before,
+// which uses the same resource. It returns an error if the event cannot be healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
@@ -296,7 +296,7 @@ func shut(p *host.Process) error {
 	return nil
 }
 
-// History is the record of one played schedule. Times are by proc.Now.
+// History is the record of one played schedule. Its times are values of proc.Now.
 type History struct {
 	Schedule Schedule
 	Began    int64 // the callers were told to begin
@@ -306,7 +306,7 @@ type History struct {
 	Alive    []bool         // for each host, whether it lived until the end and ended in order
 	Left     []string       // leftovers, and where they were found
 	Probes   []check.Probe
-	// Gaps are periods in which the search itself did not run, so nothing passed its proxies.
+	// Gaps are periods in which the process of the search did not run, so no data passed its proxies.
 	Gaps []check.Span
 	// RunQueue is the average number of runnable threads per processor.
 	RunQueue float64
@@ -322,8 +322,8 @@ type Mark struct {
 	From   int64  // just before the injection; 0: it was not injected
 	Done   int64  // just after the injection
 	To     int64  // just after the event was healed
-	Met    bool   // the trigger of the event came
-	Failed string // why it could not be injected
+	Met    bool   // the trigger that the event waited for came
+	Failed string // why the event could not be injected
 
 	moments map[Moment]moment
 }
@@ -353,7 +353,7 @@ func (h *History) names() int {
 }
 
 // once returns the number of the first name of a group, and how many names the
-// group has. Groups count from 1, and 0 stands for all groups.
+// group has. The number group counts from 1, and 0 stands for all groups.
 func (h *History) once(group int) (first, count int) {
 	if group == 0 {
 		return 0, h.names()
@@ -364,7 +364,7 @@ func (h *History) once(group int) (first, count int) {
 	return first, h.Schedule.Groups[group-1].Names
 }
 
-// workload returns what callers do with the locks of group i.
+// workload returns the work of callers with the locks of group i.
 func (h *History) workload(i int) host.Workload {
 	first, _ := h.once(i + 1)
 	g := h.Schedule.Groups[i]
@@ -377,7 +377,7 @@ func (h *History) workload(i int) host.Workload {
 // countEvery is the number of beats after which the search counts the machine's runnable threads.
 const countEvery = 20
 
-// heartbeat is the heartbeat of the search during one schedule.
+// heartbeat shows when the search did not run during one schedule, and how busy the machine was.
 type heartbeat struct {
 	*proc.Heartbeat
 	beats, looks, runQueues int
@@ -405,9 +405,9 @@ func pids(servers servers.Nodes) []int {
 	return ids
 }
 
-// end stops the heartbeat. It records its gaps, the average number of runnable
-// threads per processor, and how long threads of a server waited. It may be called
-// again.
+// end stops the heartbeat. It records in h the gaps of the heartbeat, the average
+// number of runnable threads per processor, and how long threads of a server
+// waited. It may be called again.
 func (b *heartbeat) end(h *History) {
 	clock := proc.MachineClock()
 	h.Gaps = nil
@@ -418,7 +418,7 @@ func (b *heartbeat) end(h *History) {
 	h.Waited = b.servers.Longest(time.Time{})
 }
 
-// runnable is how many threads of the machine are runnable, or 0 if that is
+// runnable is how many threads of the machine are runnable, or 0 if the number is
 // unknown.
 func runnable() (now int) {
 	text, err := os.ReadFile("/proc/loadavg")

@@ -24,14 +24,14 @@ import (
 type Reproducer struct {
 	// Name is the name of the file, without the extension.
 	Name string `json:"-"`
-	// Finding names the bug that the reproducer shows. Fixed says when that bug was
-	// fixed. Shown and Runs of a fixed reproducer are from the build before the fix.
+	// Finding names the bug that the reproducer shows. Fixed says when the bug was
+	// fixed. Shown and Runs are then from the build before the fix.
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set if playing the reproducer takes more than a few seconds.
 	Long bool `json:"long,omitempty"`
-	// Strict is set if no exception applies, because the exceptions of the backend
-	// cover more than this schedule plays.
+	// Strict turns the documented exceptions off. It is set if the exceptions of
+	// the backend cover more than this schedule plays.
 	Strict   bool       `json:"strict,omitempty"`
 	Rule     claim.Rule `json:"rule"`
 	What     string     `json:"what"` // the violation in the last run that broke the rule
@@ -40,14 +40,14 @@ type Reproducer struct {
 	Schedule Schedule   `json:"schedule"`
 }
 
-// explains reports whether a violation in another schedule seems to have the same
-// cause. It must break the same rule. In addition, either the other schedule has
-// all actions of the reproducer, or the texts of both violations are alike.
+// explains reports whether a violation v in the schedule other seems to have the
+// same cause. It must break the same rule. In addition, either the other schedule
+// has all actions of the reproducer, or the texts of the two violations are alike.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
 
-// isIn reports whether other has all actions of s, and has wrappers if s has any.
+// isIn reports whether other has all actions of s, and has wrappers if s has wrappers.
 func (s Schedule) isIn(other Schedule) bool {
 	for _, e := range s.Events {
 		if !slices.ContainsFunc(other.Events, func(o Event) bool { return o.Action == e.Action }) {
@@ -94,7 +94,7 @@ func (s Reproducer) Text() string {
 	return b.String()
 }
 
-// on names the backend, and the setting if there are several.
+// on names the backend, and the setting if the backend has several settings.
 func (s Schedule) on() string {
 	if len(kinds.Of(s.Backend).Settings) > 1 {
 		return s.Backend + " (" + s.Setting + ")"
@@ -173,7 +173,7 @@ type Played struct {
 }
 
 // Replayer plays reproducers of one backend. It keeps its servers for the next
-// reproducer if they fit.
+// reproducer if that reproducer can use them.
 type Replayer struct{ *players }
 
 // NewReplayer makes a Replayer, which the caller must close.
@@ -185,7 +185,7 @@ func NewReplayer(b Backend) (*Replayer, error) {
 // Close ends the servers.
 func (r *Replayer) Close() error { return r.close() }
 
-// Play plays a reproducer as often as runs says, or returns an error if that is impossible.
+// Play plays a reproducer runs times, or returns an error if it cannot be played.
 func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, err error) {
 	for range runs {
 		h, err := r.play(ctx, s.Schedule)

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Schedule is everything that is played at once: hosts with callers, and events that
-// happen to them. A reproducer file holds one schedule.
+// Schedule is what is played together: hosts with callers, and events that happen
+// to the hosts. A reproducer file holds one schedule.
 type Schedule struct {
 	Backend string `json:"backend"`
 	Setting string `json:"setting,omitempty"` // the setting of the store, see [servers.Settings]
@@ -29,7 +29,7 @@ type Schedule struct {
 
 // HostPlan is one host of a schedule.
 type HostPlan struct {
-	Wrapper string `json:"wrapper,omitempty"` // between the host and its plugin
+	Wrapper string `json:"wrapper,omitempty"` // a script that the host starts instead of its plugin
 	Callers []int  `json:"callers"`           // the number of callers for each group
 }
 
@@ -38,19 +38,19 @@ type Group struct {
 	Kind  results.Op `json:"kind"`
 	Names int        `json:"names"`
 	TTL   Duration   `json:"ttl"`
-	Limit Bounds     `json:"limit"` // of a call
+	Limit Bounds     `json:"limit"` // how long a call may take
 	Hold  Bounds     `json:"hold"`
 	Pause Bounds     `json:"pause"`
 	// AtLeast is the shortest time that a lock stays taken. Value is the size in
 	// bytes of the value that a leader publishes.
 	AtLeast Duration `json:"at_least,omitempty"`
 	Value   int      `json:"value,omitempty"`
-	// Once is set for names that a host asks for, all at once, when action ask happens. The host
+	// Once is set if a host asks for all names of the group together when action ask happens. The host
 	// writes to files under the locks that it gets, and holds the locks until action give-back.
 	Once bool `json:"once,omitempty"`
 }
 
-// Bounds are the shortest and the longest value of a random time.
+// Bounds are the shortest and the longest value of a duration that is drawn at random.
 type Bounds [2]Duration
 
 func (b Bounds) lasts() host.Range {
@@ -96,7 +96,7 @@ var uses = []struct {
 	},
 }
 
-// maxEventTime bounds how long an action lasts in a schedule.
+// maxEventTime is the longest time that an action lasts in a schedule.
 const maxEventTime = 7 * time.Second
 
 // generator makes schedules for one backend. The same seed makes the same schedules.
@@ -203,8 +203,8 @@ func (g *generator) events(s *Schedule, actions []Action) {
 }
 
 // lasts draws a duration on a logarithmic scale. A third of the durations are about
-// a TTL, because leases end then: a shorter event loses nothing, and a much longer
-// one only waits.
+// a TTL, because leases end at that time. A shorter event costs no lease, and a
+// much longer event shows nothing more.
 func (g *generator) lasts(s Span, groups []Group) time.Duration {
 	most := min(s[1], maxEventTime)
 	if most <= s[0] {
@@ -229,8 +229,8 @@ type resourceKey struct {
 	uses   Resource
 }
 
-// resourceKeyOf returns the resource that an event uses. ok is false if the event uses none
-// exclusively.
+// resourceKeyOf returns the resource that an event uses. ok is false if the event
+// uses no resource exclusively.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a := e.action()
 	if a.Uses == "" {

@@ -25,7 +25,7 @@ type Backend struct {
 	// FirstSpan is the FirstSpan of the plugin's Properties.
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are the claims for the backend if package claim does not know it, else nil.
+	// Claims are the claims for a backend that package claim does not know, else nil.
 	Claims *claim.Terms
 	NoMTLS bool
 	// HostProgram is another program for the host processes, for example one
@@ -36,7 +36,7 @@ type Backend struct {
 
 // Described returns a Backend from the description d of its plugin at path.
 func Described(path string, d plugin.Description) Backend {
-	span, _ := time.ParseDuration(d.Properties.FirstSpan) // an older plugin has "", which means zero
+	span, _ := time.ParseDuration(d.Properties.FirstSpan) // an older plugin has "", which counts as zero
 	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
 }
 
@@ -50,21 +50,21 @@ type Options struct {
 	// Settings are the settings of the store to use. None means all.
 	Settings []string
 	// Pool, if it is not 0, makes the search a soak. A soak has one environment. Its hosts keep
-	// running from one schedule to the next, unless an action ends them. One host has Pool
-	// callers, which hold their locks for long. A schedule that breaks a claim is not shrunk.
+	// running from one schedule to the next, unless an action ends them. One host has Pool callers,
+	// which hold their locks for long. A soak does not shrink a schedule that breaks a claim.
 	Pool int
 	// KeepGoing continues the search after a violation. Otherwise the search
 	// ends with the first reproducer.
 	KeepGoing bool
-	// Players is how many schedules are played at the same time, each on its own
-	// servers. Schedules mostly wait. Default 2.
+	// Players is how many schedules are played at the same time, each on separate
+	// servers. This saves time, because a schedule is mostly waiting. Default 2.
 	Players int
 	// Shrink bounds the time for shrinking a schedule. Default 5 minutes.
 	Shrink time.Duration
 	// Runs is how often a finished reproducer is played, to count how often it
 	// breaks its rule. Default 10.
 	Runs int
-	// Log receives the findings, and Progress a line about each schedule. Calls do not overlap.
+	// Log receives the findings. Progress receives a line about each schedule. Calls do not overlap.
 	Log, Progress func(format string, args ...any)
 }
 
@@ -91,11 +91,11 @@ type Found struct {
 	// machine was starved. Starved counts all schedules with a starved machine.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
-	// Exempt counts documented violations. Again counts violations for which a
-	// reproducer exists or is being made.
+	// Exempt counts violations that the documentation allows. Again counts
+	// violations for which a reproducer exists or is being made.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
-	// Failed counts the schedules that could not be played. Failure is the reason of the last one.
+	// Failed counts the schedules that could not be played. Failure is the last reason.
 	Failed      int          `json:"failed"`
 	Failure     string       `json:"failure,omitempty"`
 	Covered     *Coverage    `json:"covered"`
@@ -175,7 +175,7 @@ type searcher struct {
 }
 
 // next returns the next schedule, and whether the search continues. If one
-// reproducer is enough, it waits while one is being made.
+// reproducer is enough, it waits while a reproducer is being made.
 func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -188,14 +188,14 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether the search can end: KeepGoing is off, and a reproducer
-// that has shown its violation again exists or is being made.
+// satisfied reports whether the search can end. KeepGoing must be off, and a
+// reproducer must exist, and have broken its rule again, or be in the making.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one plays one schedule, and makes a reproducer if a violation is new.
+// one plays the schedule s, and makes a reproducer if a violation is new.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
@@ -227,9 +227,9 @@ func (x *searcher) unplayable(err error) {
 	}
 }
 
-// tally adds a schedule to the findings, and reports it. If no reproducer explains a
-// violation, tally returns it with fresh set. The caller must then make a reproducer,
-// and no other player makes one for this rule meanwhile.
+// tally adds a schedule to the findings, and reports it. If no reproducer explains
+// a violation, tally returns the violation and sets fresh. The caller must then
+// make a reproducer. No other player makes a reproducer for this rule meanwhile.
 func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -272,12 +272,12 @@ func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violati
 	return violation, fresh
 }
 
-// explained reports whether a reproducer explains a violation, or one for its rule is being made.
+// explained reports whether a reproducer explains v, or a reproducer for its rule is being made.
 func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }
 
-// keep adds a reproducer to the findings, unless they already have it.
+// keep adds a reproducer to the findings, unless it is already among them.
 func (x *searcher) keep(reproducer Reproducer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

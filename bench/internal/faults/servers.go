@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// elects bounds the time for electing a leader, and the time in which clients
-	// leave a member without a leader.
+	// elects bounds the time until a leader is elected, and the time until clients
+	// leave a cluster member that has no leader.
 	elects = 3 * time.Second
 	// quarantined is how long a voting server does not vote after a restart. It is
 	// longer than the longest TTL, which is 10 s.
@@ -27,9 +27,9 @@ var (
 	downFor   = Span{50 * time.Millisecond, 3 * time.Second}
 )
 
-// serverActions are actions on the servers of any store. Harm to one of several servers and harm to
-// all servers are two actions, because the other servers serve only in the first. While one of
-// several servers is harmed, no other action harms the store, so that a majority remains.
+// serverActions are actions on the servers of any store. Harm to one server and harm to all
+// servers are two actions, because other servers remain in the first. While one of several
+// servers is harmed, no other action harms the store, so that a majority remains.
 var serverActions = slices.Concat(freezes, crashes, []Action{
 	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
 	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
@@ -43,7 +43,7 @@ var freezes = []Action{
 		Inject: freezeAll, Heal: resumeAll,
 	},
 	{
-		// The members include the leader, which may be frozen for longer than a TTL.
+		// The cluster's leader is also frozen, perhaps for longer than a TTL.
 		Name: "freeze-members", Does: "all members are frozen", On: OnStore, Uses: UsesProcess, Only: electing,
 		Needs: []servers.Capability{servers.CapServers}, Lasts: frozenFor, Stops: StopsAll, Recovers: elects, Makes: []claim.Condition{claim.LeaderPaused},
 		Inject: freezeAll, Heal: resumeAll,
@@ -100,8 +100,8 @@ var crashes = []Action{
 		Name: "wipe-nodes", Does: "all nodes crash, and start again without their data", On: OnStore, Stops: StopsAll, Recovers: quarantined,
 		Only: voting, Makes: []claim.Condition{claim.DataLost, claim.Restarted},
 	}),
-	// The server does not vote until every lease that it had voted for is over, so no lease is
-	// lost.
+	// The restarted server votes only when every lease that it had voted for is
+	// over, so no lease is lost.
 	crash(false, Action{
 		Name: "wipe-node", Does: "%s crashes, and starts again without its data, while the other nodes vote", On: OnServer, Recovers: quarantined,
 		Only: voting,
@@ -170,7 +170,7 @@ func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }
 
-// operations turns the operations that of returns for each store into actions.
+// operations makes actions of all operations that the function of returns for the stores.
 func operations(of func(*servers.Kind) []servers.Operation) []Action {
 	var all []Action
 	for _, backend := range kinds.Names() {

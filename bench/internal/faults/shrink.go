@@ -12,7 +12,7 @@ import (
 
 // shrinker shrinks a schedule that has broken a claim. No two plays of a schedule
 // are the same. A smaller schedule replaces it if two of three plays break the same
-// rule. Fewer are enough if the smaller one lacks an action, see [removalThreshold].
+// rule. If it has fewer actions, fewer plays suffice; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
@@ -25,9 +25,9 @@ type shrinker struct {
 // wanted is how many actions a person understands at a glance.
 const wanted = 2
 
-// removalThreshold says how many plays (need of times) must break the rule, if an
-// action is to be removed from a schedule of n actions. It requires few, because fewer
-// actions help a reader most, although the schedule may then break its rule less often.
+// removalThreshold says how many plays, need out of times, must break the rule before an
+// action is removed from a schedule of n actions. It requires few plays, because fewer
+// actions help a reader most, even if the schedule then breaks its rule less often.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -56,10 +56,10 @@ const chances = 6
 
 // trail makes s smaller step by step, until nothing can be removed or the time is
 // over. It returns the schedules of all steps, the smallest last. again reports
-// whether s has shown the violation again. Without that, s cannot be shrunk.
+// whether s has shown the violation again. If it has not, s cannot be shrunk.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
-	if !k.opts.KeepGoing { // the rest of the search's time
+	if !k.opts.KeepGoing { // shrinking may use the rest of the search's time
 		most = min(most, max(time.Until(k.until), most/4))
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -86,7 +86,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 				break
 			}
 			if shown, _ := k.shows(ctx, candidates[i], 2, 3); shown == 2 {
-				take(candidates[i]) // number i is now another candidate
+				take(candidates[i]) // the list is new, so number i is now another candidate
 			} else {
 				i++
 			}
@@ -104,7 +104,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
-	numbers := make(chan int, len(candidates)) // -1: the schedule does not show the violation
+	numbers := make(chan int, len(candidates)) // of schedules that show the violation; -1 for a schedule that does not
 	for i, c := range candidates {
 		go func() {
 			if shown, _ := k.shows(ctx, c, need, times); shown < need {
@@ -121,7 +121,7 @@ func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times
 	return one, false
 }
 
-// reproducerOf plays s opts.Runs times, and returns it as a reproducer with the result.
+// reproducerOf plays s opts.Runs times. It returns s as a reproducer, with the result of the plays.
 func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 	shown, plays := k.shows(ctx, s, k.opts.Runs, k.opts.Runs)
 	k.mu.Lock()
@@ -130,9 +130,9 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 }
 
 // back replaces a reproducer that seldom breaks its rule. It goes back in trail, by
-// longer and longer steps, for a schedule that breaks the rule more often and hardly
-// has more actions. If one step of trail was taken by luck, all later schedules are
-// as bad.
+// longer and longer steps, to a schedule that breaks the rule more often and has
+// hardly more actions. One step taken by luck can make all later schedules in trail
+// break the rule seldom.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {
@@ -147,9 +147,9 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 	return best
 }
 
-// shows plays s up to times times, on all idle players. It counts the plays, and how
-// many of them break the same rule. It ends as soon as need plays have done so, or no
-// longer can.
+// shows plays s up to times times, on all idle players. It counts the plays, and
+// the plays that break the same rule. It ends as soon as need plays have broken the
+// rule, or the remaining plays cannot reach need.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()

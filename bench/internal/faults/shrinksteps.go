@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// smallerThan lists schedules that have the events of s but less of something else,
-// the smallest schedule first.
+// smallerThan lists schedules with the events of s, but with fewer hosts, callers
+// or names, or less time. The smallest schedule comes first.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {
@@ -46,7 +46,7 @@ func smallerThan(s Schedule) []Schedule {
 	return out
 }
 
-// hurry moves the first event into the first half second, and ends soon after the last event.
+// hurry moves the first event into the first half second, and ends s soon after the last event.
 func (s *Schedule) hurry() bool {
 	const soon, after = Duration(500 * time.Millisecond), Duration(1500 * time.Millisecond)
 	first, last := s.Length, Duration(0)
@@ -64,7 +64,7 @@ func (s *Schedule) hurry() bool {
 	return true
 }
 
-// removeBystanders removes the hosts that no event concerns, except one of them.
+// removeBystanders removes all but one of the hosts that no event concerns.
 func (s *Schedule) removeBystanders() bool {
 	spared, removed := false, false
 	for n := len(s.Hosts) - 1; n >= 0; n-- {
@@ -91,7 +91,7 @@ func (s *Schedule) removeCallers() bool {
 	return removed
 }
 
-// lower reduces *n to the number to. It reports whether *n was greater.
+// lower reduces *n to the argument to. It reports whether *n was greater.
 func lower(n *int, to int) bool {
 	if *n <= to {
 		return false
@@ -178,8 +178,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// longer lists copies of s with only one event, which lasts three times as long.
-// Such an event may break the rule without the others.
+// longer lists copies of s with only one event, which lasts three times as long. A
+// long event may break the rule without the other events.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {

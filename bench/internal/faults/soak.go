@@ -15,10 +15,10 @@ import (
 )
 
 // A process may use this much more at the end than at the first reading. A plugin's
-// largest heap stays resident for minutes: a plugin with 5 MB in objects went from
-// 35 MB to 70 when a pool was released, and another from 41 MB to 106 when its
-// servers were restarted. A plugin's connection pools grow when the store is slow,
-// up to 48 connections.
+// largest heap stays resident for minutes. For example, a plugin with 5 MB in
+// objects went from 35 MB to 70 MB when it released many leases, and another from
+// 41 MB to 106 MB when its servers were restarted. When the store is slow, a plugin
+// opens up to 48 connections.
 const (
 	moreGoroutines  = 16
 	moreDescriptors = 56
@@ -37,17 +37,17 @@ type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
 	First host.Use `json:"first"` // when no lock is held
-	Last  host.Use `json:"last"`  // with the least resident memory of the last looks
+	Last  host.Use `json:"last"`  // the look with the least resident memory among the last looks
 
 	resident [looks]uint64
 	looked   int
 }
 
-// looks is how many of the last looks at a process count. A burst of garbage stays resident
-// for a minute or two, in one look or two; what a process keeps is there in each.
+// looks is how many of the last looks at a process count. Garbage stays resident for a minute
+// or two and shows in one or two looks. Memory that a process keeps shows in every look.
 const looks = 5
 
-// Grown says which figures have grown by more than [Allowance], or returns "" for none.
+// Grown names the figures that have grown by more than [Allowance], or returns "" for none.
 func (u Usage) Grown() string {
 	for _, one := range []struct {
 		what        string
@@ -66,8 +66,8 @@ func (u Usage) Grown() string {
 	return ""
 }
 
-// soaked returns a schedule of a soak, for the hosts of the previous schedule. The last host
-// has one caller for each lease of the pool, and these callers hold their locks for long.
+// soaked returns a schedule of a soak, with the hosts of the previous schedule s. The last
+// host has one caller for each lease of the pool. These callers hold their locks for long.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
 	if kinds.Of(g.backend).InHost() {

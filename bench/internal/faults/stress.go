@@ -13,7 +13,7 @@ import (
 // StressDoes says what [Stress] does, for people.
 const StressDoes = "two busy loops for each processor, and 4 MB written and flushed to the disk over and over"
 
-// stressed is longer than any measurement.
+// stressed is how long the load may last, which is longer than any measurement.
 const stressed = 24 * time.Hour
 
 // Stress loads processors, as the action starve does, and the disk that throwaway
@@ -30,7 +30,7 @@ func Stress(ctx context.Context) (end func() error, err error) {
 	return w.EndBackground, errors.Join(w.Inject(ctx, e), w.busyDisk(e, scratch.Dir()))
 }
 
-// These bound what busyDisk writes, in bytes.
+// These are the sizes of the file and of the blocks that busyDisk writes, in bytes.
 const (
 	diskBlock = 4 << 20
 	diskFile  = 64 << 20

@@ -49,11 +49,11 @@ func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return check.HostName(n) }
 
-// Inject does an action outside of a schedule. The event is the key of the
-// action's background work, which healing ends; see [inject.Background.End].
+// Inject does an action outside of a schedule. Healing the same event ends the
+// action's background work; see [inject.Background.End].
 func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
 
-// end is the Heal of an action that has background work.
+// end heals an action by ending its background work.
 func end(_ context.Context, w *System, e Event) error { return w.End(e) }
 
 // hostWrappers are scripts that a host starts instead of its plugin. They start
@@ -101,8 +101,8 @@ func (p *player) ready(ctx context.Context, setting string) error {
 }
 
 // well makes sure that the servers are healthy, and reports whether that worked. It
-// gives up on servers whose clock has jumped, because threads of some servers wait
-// until a time of day. The table of faults sets clocks back instead.
+// returns false for servers whose clock has jumped, because threads of some servers
+// wait until a time of day. The table of faults sets such clocks right instead.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil
@@ -181,7 +181,7 @@ func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan)
 	return err
 }
 
-// ifThere applies do to a process, and ignores it if there is no such process.
+// ifThere applies the function do to a process. If the process has ended, this is no error.
 func ifThere(do func(pid int) error, pid int) error {
 	if pid <= 0 {
 		return nil
@@ -200,7 +200,7 @@ func (w *System) freeze(e Event, pid int) error {
 	if err != nil {
 		return err
 	}
-	// A later process with the same pid would also be resumed.
+	// If the process has ended, a later process with the same pid is resumed, which does no harm.
 	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
 	return ifThere(proc.Freeze, pid)
 }
@@ -222,9 +222,9 @@ func (w *System) mark(pid int) (unmark func() error, err error) {
 	return func() error { return os.RemoveAll(file) }, nil
 }
 
-// pluginChain returns the ids of the processes from the one that the host has started
-// to the plugin, which include those of a wrapper. On systems without /proc it
-// returns only the first. It returns 0 without a plugin.
+// pluginChain returns the process ids from the process that the host has started
+// down to the plugin. A wrapper between the two is included. On systems without
+// /proc it returns only the first id. It returns 0 without a plugin.
 func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}
@@ -241,7 +241,7 @@ func (h *Host) pluginChain() []int {
 	return chain
 }
 
-// plugin is the process id of the plugin itself, not of a wrapper.
+// plugin is the process id of the plugin, even if a wrapper has started it.
 func (h *Host) plugin() int {
 	chain := h.pluginChain()
 	return chain[len(chain)-1]

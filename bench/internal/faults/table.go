@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Fault is a named schedule of the table. A holder has half of its locks when the fault
-// is prepared, and all of them when the fault happens. A rival wants the locks.
+// Fault is a named schedule of the table. One host, the holder, has half of its locks when the
+// fault is prepared and all locks when the fault happens. Another host, the rival, wants the locks.
 type Fault struct {
 	Name string
 	Does string // one line
@@ -35,19 +35,19 @@ type Fault struct {
 	TTL time.Duration
 	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
-	// Restores is the moment at which the outage ends. It is set if a free lock must be granted
-	// within a second after that. The holder releases half of its locks during the outage.
+	// Restores is the moment at which the outage ends. It is set if a free lock must be granted within
+	// a second after the outage. The holder then releases half of its locks during the outage.
 	Restores Moment
-	// SeveralServers reports whether the fault runs on several servers, if the backend can have
-	// one or several.
+	// SeveralServers reports whether the fault runs on several servers if the
+	// backend can have one server or several.
 	SeveralServers bool
 	// Produces are the conditions, in the sense of package claim, that the fault makes.
 	Produces []claim.Condition
 	// RivalAsksLate reports whether the rival asks only after the injection.
 	RivalAsksLate bool
-	// OnWaiter reports whether the fault happens to a third host. That host waits, ahead
-	// of the rival, for locks with AtLeast and for elections with a long value. The
-	// holder releases everything meanwhile, and the rival must get it promptly.
+	// OnWaiter reports whether the fault happens to a third host. That host waits,
+	// ahead of the rival, for locks with AtLeast and for elections with a long value.
+	// The holder releases all locks meanwhile, and the rival must get them promptly.
 	OnWaiter bool
 	// ActsTTLs or Acts says how long the fault lasts, in TTLs or as a time. If
 	// both are zero, it lasts until the rival has been granted every lock.
@@ -55,8 +55,8 @@ type Fault struct {
 	Acts     time.Duration
 }
 
-// Concerns reports whether the fault concerns a store. A fault made for stores with a
-// capability does not concern the others.
+// Concerns reports whether the fault concerns a store. A fault made for stores with
+// a capability does not concern other stores.
 func (f Fault) Concerns(k *servers.Kind) bool { return f.OnlyFor == "" || k.Has(f.OnlyFor) }
 
 // Fits says why the fault cannot be run on a store, or returns "" when it can.
@@ -118,7 +118,7 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 }
 
 const (
-	// longTTL is the TTL for faults that a lease with this TTL must survive.
+	// longTTL is the TTL in faults that last so long that only leases with a long TTL survive.
 	longTTL = 10 * time.Second
 	// untilRenewed is long enough for each lease of longTTL to be renewed.
 	untilRenewed = longTTL / 2
@@ -132,8 +132,8 @@ var (
 	aReplica    = []servers.Capability{servers.CapReplica}
 )
 
-// These are events of several faults. With reachMajority, the holder reaches only a
-// bare majority of voting servers, which includes the first server.
+// These are events of several faults. After reachMajority, the holder reaches only
+// the smallest majority of the voting servers, and the first server is among them.
 var (
 	reachMajority = []Event{{Action: "black-hole", Share: Minority}}
 	wipe          = []Event{{Action: "wipe-servers", AtOnce: true}, {Action: "wipe-node", AtOnce: true}}
@@ -271,7 +271,7 @@ func All() []Fault {
 			Prepare: reachMajority, Events: anHourAhead, Needs: theClock,
 		},
 		{
-			// The clock is not set right again, because that would be the fault clock-forward.
+			// The clock stays wrong, because a correction would be the fault clock-forward.
 			Name: "clock-back", Does: "the server's clock jumps an hour back and stays there; of several nodes, that of one of the three that the holder had reached",
 			Produces: []claim.Condition{claim.ClockBack}, RivalAsksLate: true, ActsTTLs: 1.5,
 			Prepare: reachMajority, Events: []Event{{Action: "clock-back", Amount: 1}}, Needs: theClock,
@@ -317,8 +317,8 @@ var tableActions = []Action{
 	{Name: Wait, Does: "time passes", On: OnStore, Inject: func(context.Context, *System, Event) error { return nil }},
 }
 
-// allTableActions are the [tableActions] and the staged operations on servers.
-// Staged operations may overlap.
+// allTableActions are the [tableActions] and the steps of operations on servers.
+// Steps of different operations may overlap.
 var allTableActions = sync.OnceValue(func() []Action {
 	all := operations(func(k *servers.Kind) []servers.Operation { return k.Staged })
 	for i := range all {

@@ -39,8 +39,8 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells counts all combinations of a backend and a fault, and those that can be run
-// here. A fault that concerns only some of the backends does not count for the others.
+// Cells counts all combinations of a backend and a fault that concerns it, and the
+// combinations that can be run on this machine.
 func (p Plan) Cells() (all, runnable int) {
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
@@ -60,7 +60,7 @@ func NoServers(backend string) string {
 	return fmt.Sprintf("lockbench does not know how to start servers for %[1]s: --server '%[1]s=COMMAND -p {port} -d {dir}' says so", backend)
 }
 
-// missing says why a fault cannot be run on a backend here, or returns "" when it can.
+// missing says why a fault cannot be run on a backend on this machine, or returns "" if it can.
 func missing(b Backend, f Fault) string {
 	if !kinds.Of(b.Name).Known() {
 		return NoServers(b.Name)
@@ -68,17 +68,17 @@ func missing(b Backend, f Fault) string {
 	return f.Fits(kinds.Of(b.Name))
 }
 
-// concerns reports whether a fault concerns a backend. A fault that concerns none of the plan's
-// backends counts for all of them, so that the result for each says why it was not run.
+// concerns reports whether a fault concerns a backend. A fault that concerns no backend
+// of the plan counts for all backends, so that each result says why it was not run.
 func (p Plan) concerns(f Fault, b Backend) bool {
 	does := func(b Backend) bool { return f.Concerns(kinds.Of(b.Name)) }
 	return does(b) || !slices.ContainsFunc(p.Backends, does)
 }
 
-// Run carries out a plan. It calls begin before each cell, and took with each round,
-// all from one goroutine. For a cell that cannot be run it passes a round that says
-// what is missing. A round that fails says why, and the run continues. Run ends early
-// only if ctx ends or took fails.
+// Run carries out a plan. It calls the function begin before each cell and the
+// function took with each round, all from one goroutine. A cell that cannot be run
+// has one round, which says what is missing. A round that fails says why, and the
+// run continues. Run ends early only if ctx ends or took fails.
 func Run(ctx context.Context, p Plan, begin func(label string), took func(results.Round) error) (err error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
@@ -131,24 +131,24 @@ const (
 const (
 	// openTimeout bounds the first grants of the holder.
 	openTimeout = 30 * time.Second
-	// tryFor is how long the holder tries to get the second half of its locks
-	// after a fault was prepared, because the fault may make that impossible.
+	// tryFor is how long the holder tries to get the second half of its locks after
+	// a fault was prepared. The prepared fault may make the grants impossible.
 	tryFor = time.Second
 	// queueing is the time for the rival to enter the queues of its locks.
 	queueing = 200 * time.Millisecond
-	// recovery is how long, in addition to a TTL, the rival may need to get every
-	// lock.
+	// recovery is how long the rival may need to get every lock, in addition to a
+	// TTL.
 	recovery = 20 * time.Second
-	// givingBack is how long after the begin of an outage the holder releases locks.
+	// givingBack is the time between the begin of an outage and the holder's releases in it.
 	givingBack = 300 * time.Millisecond
-	// aftermath is how long both hosts continue when the rival has every lock.
-	// Late writes arrive in that time.
+	// aftermath is how long the two hosts continue after the rival has got every
+	// lock, so that late writes arrive.
 	aftermath = 400 * time.Millisecond
 	// lateness is the time for a resumed holder to finish what it was doing.
 	lateness = 100 * time.Millisecond
 )
 
-// cell is one fault on one backend. It has everything that its rounds share.
+// cell is one fault on one backend. It holds what all its rounds have in common.
 type cell struct {
 	*runner
 	backend Backend
@@ -204,10 +204,10 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 // alone reports whether one process is both holder and rival, because the store lives in its host.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
-// schedule returns the schedule of one round. The holder gets all locks, the second
-// half after the fault is prepared. The rival asks for them, and the fault happens,
-// as event number hit, from 1. In the end the rival has every lock and the holder
-// asks for them again, which reveals a lock that the holder has broken.
+// schedule returns the schedule of one round. The holder gets half of the locks,
+// then the fault is prepared, then the holder gets the other half. The rival asks
+// for all locks, and the fault happens, as event number hit, from 1. When the rival
+// has every lock, the holder asks again, which shows whether a lock is broken.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
 	if f.OnWaiter {
@@ -281,12 +281,12 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	return s, 3
 }
 
-// lasting makes an event end when the rival has every lock, or earlier. ended is how
-// long after the end of the event the holder releases its locks.
+// lasting makes an event end when the rival has every lock, or earlier. ended is
+// the time from the end of the event until the holder releases its locks.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {
-		// The holder, which may believe that it still has the locks, renews meanwhile.
+		// The holder may believe that it still has the locks, and renews them meanwhile.
 		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
 		return e, aftermath
 	}
@@ -296,7 +296,7 @@ func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	return e, lateness
 }
 
-// collect copies the history and the failures of a round into r.
+// collect copies the history of a round and its failures into r.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To

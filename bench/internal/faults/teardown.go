@@ -27,7 +27,7 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 			return nil
 		}
 		return w.Hosts[i].Release(releasing)
-	}) // the probe finds locks that were not released
+	}) // the probe at the end finds locks that were not released
 	over := w.Hosts
 	if p.soak {
 		over = slices.DeleteFunc(slices.Clone(w.Hosts), func(h *Host) bool { return h.Alive() })
@@ -84,7 +84,7 @@ func (p *player) inStore(ctx context.Context, h *History) error {
 	return nil
 }
 
-// leftOf returns what a host has left on the machine: its last plugin, and files.
+// leftOf returns what a host that has ended left on the machine: its last plugin, and files.
 func leftOf(h *Host, plugin int) []string {
 	var left []string
 	for deadline := time.Now().Add(claim.ProcessGone); plugin > 0 && syscall.Kill(plugin, 0) == nil; time.Sleep(20 * time.Millisecond) {
@@ -103,7 +103,7 @@ func leftOf(h *Host, plugin int) []string {
 	return left
 }
 
-// look makes a new host acquire every name.
+// look makes a new host acquire every name, which shows locks that were left.
 func (p *player) look(ctx context.Context, w *System, h *History) error {
 	probe, err := host.Start(ctx, p.spec(nil, len(w.Hosts), w.Dir, p.backend.Path))
 	if err != nil {

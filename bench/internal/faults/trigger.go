@@ -11,17 +11,17 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Trigger is a point of the protocol at which an action can be placed.
+// Trigger is a point of the protocol at which a schedule can make an action happen.
 type Trigger string
 
-// These are the triggers of a host. The data on its network paths and its reports
-// show when they come.
+// These are the triggers of a host. The host's network data and reports show when a
+// trigger comes.
 const (
 	TriggerSent      Trigger = "request sent"      // a request has passed, but its reply has not
 	TriggerAnswered  Trigger = "answer under way"  // a reply passes to the host
 	TriggerRenewal   Trigger = "renewal under way" // a request passes although no caller of the host has asked for anything
 	TriggerRelease   Trigger = "release under way" // a request passes after a hold has ended
-	TriggerRestarted Trigger = "plugin restarting" // its plugin process has ended
+	TriggerRestarted Trigger = "plugin restarting" // the host's plugin process has ended
 )
 
 // TriggerServed comes when a host has got, or failed to get, all locks of its last
@@ -46,8 +46,8 @@ type watcher struct {
 	waiting map[*awaited]bool
 }
 
-// awaited is a trigger that an event waits for. The data that cause the trigger
-// are held until the event has happened.
+// awaited is a trigger that an event waits for. The data that cause the trigger are
+// held back until the event has happened.
 type awaited struct {
 	host     int
 	trigger  Trigger
@@ -55,10 +55,10 @@ type awaited struct {
 	happened chan struct{}
 }
 
-// holdsFor is the longest time that data are held for an event.
+// holdsFor is the longest time for which data are held back for an event.
 const holdsFor = 500 * time.Millisecond
 
-// releaseFollows is how soon after the end of a hold its release request passes.
+// releaseFollows is the longest time from the end of a hold until its release request passes.
 const releaseFollows = 20 * time.Millisecond
 
 func watchTriggers(w *System) *watcher {
@@ -88,7 +88,7 @@ func (w *watcher) pass(host int, way inject.Direction) {
 	}
 }
 
-// match removes and returns the awaited triggers that have come.
+// match returns the awaited triggers that have come, and stops awaiting them.
 func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,10 +158,10 @@ func (w *watcher) served(ctx context.Context, number int) bool {
 	return h.Await(ctx, func(s results.Seen) bool { return h.asked.Load() > 0 && h.got(s) >= int(h.asked.Load()) }) == nil
 }
 
-// servedTimeout bounds the wait of served.
+// servedTimeout bounds the time that the method served waits.
 const servedTimeout = 30 * time.Second
 
-// got is how many locks of its last request a host has got, or failed to get.
+// got is how many locks of the host's last request were granted or have failed.
 func (h *Host) got(s results.Seen) int {
 	n, since := 0, h.askedAt.Load()
 	for _, l := range s.Holds {

@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// startTimeout is how long opening a plugin may take, because many plugins start
-	// at once on a busy machine.
+	// startTimeout is how long a plugin may take to open. It is long, because many
+	// plugins start at once on a busy machine.
 	startTimeout = 30 * time.Second
 	// closeTimeout bounds one release, and the release of all locks at the end.
 	closeTimeout = 5 * time.Second
 )
 
-// agent is a host inside its own process.
+// agent is the side of a host that runs in the host process.
 type agent struct {
 	parent *proc.Parent
 	spec   Spec
 	clock  proc.Clock
 
-	groups []*group // one for each order that starts work; orders are carried out one after the other
+	groups []*group // one for each order that starts work
 	calls  sync.WaitGroup
 
 	mu       sync.Mutex
@@ -69,7 +69,7 @@ func openAgent(parent *proc.Parent, s Spec) (_ proc.Agent[order], err error) {
 	return a, nil
 }
 
-// connect opens a client, or a library, which replaces the previous one.
+// connect opens a client, or a library. It replaces the previous client or library.
 func (a *agent) connect() error {
 	var locker load.Locker
 	var backend driver.Backend
@@ -113,7 +113,7 @@ func (a *agent) client() *core.Client {
 	return a.present().(interface{ Client() *core.Client }).Client()
 }
 
-// Do implements [proc.Agent]. It does not wait until an order with an answer is done.
+// Do implements [proc.Agent]. An order that needs an answer continues after Do has returned.
 func (a *agent) Do(ctx context.Context, o order) {
 	switch o.Op {
 	case opWork:
@@ -201,7 +201,7 @@ func (a *agent) event(e core.Event) {
 	}
 }
 
-// noteHeartbeat reports the plugin, and a period in which this process did not run.
+// noteHeartbeat reports the plugin's process id, and a period in which this process did not run.
 func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
 	if stall != nil {
@@ -209,7 +209,7 @@ func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	}
 }
 
-// Surrounding is something that an application may do in its own process without harm to locks.
+// Surrounding is something that an application may do in its process without harm to locks.
 type Surrounding string
 
 // These are the surroundings.
@@ -256,7 +256,7 @@ func (a *agent) reap() {
 	}
 }
 
-// blocker is a writer for a logger, and an OnEvent, that can be blocked.
+// blocker can be blocked. It is the writer of a logger, and OnEvent waits in it.
 type blocker struct {
 	gate    sync.RWMutex // locked while the blocker is blocked
 	blocked bool

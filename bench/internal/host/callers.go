@@ -11,8 +11,8 @@ import (
 )
 
 // Lock implements [load.Locker]. The host process carries out the calls. It also
-// measures the times of the leases, so the communication with the host process does
-// not count.
+// measures the times of leases, so the times exclude the communication with this
+// process.
 func (p *Process) Lock(name string, ttl time.Duration) (load.Lock, error) {
 	return &calledLock{p, name, ttl}, nil
 }
@@ -54,11 +54,11 @@ func (l *calledLease) Granted() (asked, answered int64) { return l.grant.From, l
 func (l *calledLease) Released() (ended, done int64) { return l.release.From, l.release.To }
 
 // Cycle makes callers cycle in the host process, without communication meanwhile.
-// It returns when all callers are done, or have stopped because ctx ended. The
-// error is the first error of any caller. The attempts stay in the process until
-// [Process.Attempts] is called.
+// It returns when all callers are done, or when they have stopped because ctx
+// ended. The error is the first error of any caller. The attempts stay in the
+// process until [Process.Attempts] is called.
 //
-// Note: to send each attempt at once, or at the end of each host's own loop,
+// Note: attempts are not sent at once or when this host's loop ends, because that
 // would take processor time from other hosts that are still measuring.
 func (p *Process) Cycle(ctx context.Context, c load.Cycles) error {
 	_, err := p.ask(ctx, order{Op: opCycle, Cycles: &c})

@@ -21,19 +21,19 @@ import (
 const (
 	// lookEvery is how often a holder asks its lease whether it is valid.
 	lookEvery = 10 * time.Millisecond
-	// prepare is how long a holder prepares each write, after its last check
-	// that the lease is valid.
+	// prepare is how long a holder prepares each write after it has last checked
+	// the lease.
 	prepare = 250 * time.Millisecond
-	// retryEvery is the pause after a failed acquire. It follows errors that look
-	// permanent, too, because the store may be healed later.
+	// retryEvery is the pause after a failed acquire. The caller pauses and tries again
+	// even after an error that looks permanent, because the store may be healed later.
 	retryEvery = 100 * time.Millisecond
 	// eventsBy is how long the host waits for the events of a lease after its end.
 	eventsBy = time.Second
-	// finishes is how long a function continues after it was told to end.
+	// finishes is how long the work under a lock continues after it was told to end.
 	finishes = 100 * time.Millisecond
 )
 
-// group is the work that one order has started. It ends when stop is called.
+// group is the work that one order has started. The work ends when the function stop is called.
 type group struct {
 	first int // number of its first lock
 	stop  context.CancelFunc
@@ -48,7 +48,7 @@ func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) 
 	return g, ctx
 }
 
-// release ends the groups whose first lock has the number from or a higher one.
+// release ends the groups whose first lock has the number in from or a higher number.
 func (a *agent) release(from int) {
 	var stay, end []*group
 	for _, g := range a.groups {
@@ -65,9 +65,9 @@ func (a *agent) release(from int) {
 	}
 }
 
-// write writes under the lock, first at once and then over and over until stop.
-// Before each further write it checks the lease and prepares the write. A pause of
-// the process during the preparation makes the write late, as in any program.
+// write writes under the lock, first at once and then again and again until stop is
+// closed. Before each further write it checks the lease and prepares the write. A pause
+// of the process during the preparation makes the write late, as in any program.
 func (h *holding) write(name string, stop <-chan struct{}) {
 	for {
 		h.writeOnce(name)
@@ -82,7 +82,7 @@ func (h *holding) write(name string, stop <-chan struct{}) {
 	}
 }
 
-// tenure is what a lease and a term have in common.
+// tenure is what a lease (of a lock) and a term (of a leader) have in common.
 type tenure interface {
 	Token() uint64
 	Valid() bool
@@ -112,9 +112,9 @@ func (a *agent) granted(t tenure, done <-chan struct{}, call *results.Call, sent
 	return h
 }
 
-// hold checks repeatedly whether the lease is valid. It returns when the lease is
-// invalid, or after end or stop, when the caller must release the lease. A function
-// that is told to end continues for the time finishes.
+// hold checks again and again whether the lease is valid. It returns when the lease is invalid,
+// or after a signal on end or stop, and the caller must then release the lease. When told that
+// the lease is ending, it continues for the time finishes, as a function does.
 func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end <-chan time.Time) {
 	look := time.NewTicker(every)
 	defer look.Stop()
@@ -168,8 +168,8 @@ func (h *holding) renewed(sent, done int64) {
 	})
 }
 
-// valid reports whether the lease is valid. If so, it records the time before the
-// check. last means that the lease is about to be released.
+// valid reports whether the lease is valid. If the lease is valid, it records the
+// time before the check. last means that the caller will now release the lease.
 func (h *holding) valid(last bool) bool {
 	before := h.agent.clock.Now()
 	if !h.Valid() {
@@ -187,8 +187,8 @@ func (h *holding) valid(last bool) bool {
 	return true
 }
 
-// release releases the lease, even a lost one, as a program with a deferred release
-// does. Releasing a lost lease must not free the next holder's lock.
+// release releases the lease, even a lost lease, as a program with a deferred
+// release does. Releasing a lost lease must not free the next holder's lock.
 func (h *holding) release(l keptLease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -216,8 +216,8 @@ type coreLease interface {
 	Deadline() time.Time
 }
 
-// sentOf returns when the request was sent from which the TTL of a lease counts, or 0 if
-// that is unknown. A grant that the store made by itself is shorter, but is renewed at once.
+// sentOf returns when the request was sent from which the TTL of a lease counts, or 0 if it is
+// unknown. A lease that the store granted to a queue entry is shorter, but is renewed at once.
 func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	switch l := lease.(type) {
 	case coreLease:
@@ -228,9 +228,9 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	return call.SentNs
 }
 
-// follow reports the renewals of a lease as they are confirmed, until leave is
-// called. A library that contains our core passes on no events, so a later
-// deadline shows a renewal. Leases of other libraries are renewed here.
+// follow reports each confirmed renewal of a lease, until the function leave is
+// called. A library that contains our core passes on no events, so a later deadline
+// shows a renewal. follow also renews the leases of other libraries.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
 	switch {
@@ -258,12 +258,12 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept makes a keptLease of a library's lease, if the library neither renews leases
-// nor knows whether they are held.
+// kept makes a keptLease of the lease of a library that neither renews leases nor
+// knows whether they are held.
 type kept struct {
 	load.Lease
 	done chan struct{}
-	err  error // the reason for a loss; written before done is closed
+	err  error // the reason for the loss of the lease; written before done is closed
 	stop context.CancelFunc
 	work sync.WaitGroup // renewals
 }
@@ -310,7 +310,7 @@ func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, 
 	return nil
 }
 
-// Valid reports whether the lease is not known to be lost.
+// Valid returns false when the lease is known to be lost.
 func (k *kept) Valid() bool {
 	select {
 	case <-k.done:
@@ -341,14 +341,14 @@ func (k *kept) Release(ctx context.Context) error {
 	return k.Lease.Release(ctx)
 }
 
-// Resources are the files that holders write to. Each lock has a file of its
-// name, which a guard protects, and a twin without a guard.
+// Resources are the files that holders write to. Each lock has a file of the lock's name,
+// which a guard (a check of the token) protects, and a second file without a guard.
 type Resources struct {
 	Dir string `json:"dir"`
 }
 
-// writeOnce writes to the guarded file of a lock and to its twin. A write that fails
-// for another reason than its guard has no visible effect, so it is not reported.
+// writeOnce writes to the guarded file of a lock and to its file without a guard. It does not
+// report a write that fails for a reason other than the guard, because it has no effect.
 func (h *holding) writeOnce(name string) {
 	a, l := h.agent, &h.record // the fields that this function reads do not change
 	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)

@@ -5,8 +5,8 @@
 //
 // [Process.Work] starts callers that ask, hold and release over and over.
 // [Process.Acquire] starts callers that hold their locks until they are told to
-// release them. Other orders are timed: single calls through the Process as a
-// [load.Locker], and loops by [Process.Cycle].
+// release them. Calls that are measured go through the Process as a [load.Locker],
+// or in loops through [Process.Cycle].
 //
 // A host process runs the current binary again, so main (or TestMain) must call
 // [Main] first. The process reports its observations immediately, so that little is
@@ -64,18 +64,18 @@ type Spec struct {
 // measured reports whether the spec is for a measured host.
 func (s Spec) measured() bool { return s.Resources.Dir == "" }
 
-// These are the orders to a host. The names of the first three are those of older
+// These are the orders to a host. The first three have the same names in older
 // builds.
 const (
 	opWork    = "work"
 	opRelease = "release" // releases the locks of workloads
 	opReopen  = "reopen"
 
-	// The host answers these orders.
+	// The host answers the orders from here on.
 	opAcquireOne = "acquire-one"
 	opReleaseOne = "release-one"
 	opCycle      = "cycle"
-	opAttempts   = "attempts" // of the last cycles
+	opAttempts   = "attempts" // asks for the attempts of the last cycles
 	opUse        = "read"
 
 	opCancel = "cancel" // cancels another order
@@ -84,12 +84,12 @@ const (
 // order is one line to the host process.
 type order struct {
 	ID      int64         `json:"id,omitempty"`
-	Op      string        `json:"op"`             // one of the above, or a [Surrounding]
+	Op      string        `json:"op"`             // one of the constants above, or a [Surrounding]
 	Name    string        `json:"name,omitempty"` // the lock of acquire-one
 	TTL     time.Duration `json:"ttl_ns,omitempty"`
 	First   int           `json:"first,omitempty"`      // number of the first lock to be released
-	Timeout time.Duration `json:"timeout_ns,omitempty"` // of reopen
-	On      bool          `json:"on,omitempty"`         // of a surrounding
+	Timeout time.Duration `json:"timeout_ns,omitempty"` // for reopen
+	On      bool          `json:"on,omitempty"`         // for a surrounding
 	Target  int64         `json:"target,omitempty"`     // for release-one and cancel: the order that began the call
 
 	Workload *Workload    `json:"workload,omitempty"`
@@ -99,7 +99,7 @@ type order struct {
 // note is one line from the host process. It is either the answer to an order or a report.
 type note struct {
 	ID       int64             `json:"id,omitempty"`   // the order that the note answers
-	From     int64             `json:"from,omitempty"` // times just before and just after the ordered call
+	From     int64             `json:"from,omitempty"` // From and To: times just before and just after the ordered call
 	To       int64             `json:"to,omitempty"`
 	Token    uint64            `json:"token,omitempty"`
 	Attempts []results.Attempt `json:"attempts,omitempty"`
@@ -112,7 +112,7 @@ type note struct {
 	Call   *results.Call  `json:"call,omitempty"`
 	Plugin int            `json:"plugin,omitempty"` // process id of the host's plugin
 	Asking *bool          `json:"asking,omitempty"` // whether any caller asks for a lock
-	Idle   bool           `json:"idle,omitempty"`   // a release is done
+	Idle   bool           `json:"idle,omitempty"`   // the order to release is done
 }
 
 // fail sets Failed if the order had an error.
@@ -165,7 +165,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// take passes an answer to the waiting caller, and keeps every report.
+// take passes an answer to the caller that waits for it, and keeps every report.
 func (p *Process) take(n note) {
 	p.mu.Lock()
 	if n.ID != 0 {
@@ -187,8 +187,8 @@ func (p *Process) take(n note) {
 	}
 }
 
-// ask sends one order and waits for its answer. When ctx ends, it cancels the order
-// and still waits for the answer, because a lock may have been granted meanwhile.
+// ask sends one order and waits for the answer. When ctx ends, it cancels the order
+// but still waits for the answer, because a lock may have been granted meanwhile.
 func (p *Process) ask(ctx context.Context, o order) (note, error) {
 	answer := make(chan note, 1)
 	p.mu.Lock()
@@ -236,8 +236,8 @@ func (p *Process) see(n note) {
 	}
 }
 
-// lease keeps the newest state of a hold. It searches from the end, because the hold is usually
-// among the last ones.
+// lease keeps the newest state of a hold. It searches from the end, because the
+// hold is usually among the last holds.
 func (p *Process) lease(l results.Hold) {
 	if l.ReleasedNs == 0 {
 		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
@@ -251,9 +251,9 @@ func (p *Process) lease(l results.Hold) {
 	p.seen.Holds = append(p.seen.Holds, l)
 }
 
-// Follow passes each reported state of a hold, or each call that returned, to on. The
-// other argument of on is then nil. Follow must be called before the first report.
-// Only one goroutine calls on.
+// Follow calls the function on with each reported state of a hold and each call
+// that returned. The other argument of on is nil. Follow must be called before the
+// first report. Only one goroutine calls on.
 func (p *Process) Follow(on func(*results.Hold, *results.Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -337,7 +337,7 @@ func Locks(prefix string, count int, ttl time.Duration) Workload {
 // release has returned.
 func (p *Process) Release(ctx context.Context) error { return p.ReleaseFrom(ctx, 0) }
 
-// ReleaseFrom is like Release, but only for workloads whose First is at least first.
+// ReleaseFrom is like Release, but ends only workloads whose First is at least first.
 func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	p.mu.Lock()
 	before := p.idle
@@ -382,9 +382,9 @@ func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 	return host, plugin, err
 }
 
-// ownUse returns the figures of this process that other processes cannot read, after
-// a garbage collection. Stack memory is not included, because goroutines are counted,
-// and the runtime keeps stack spans longer than their goroutines.
+// ownUse returns, after a garbage collection, the figures of this process that
+// other processes cannot read. Stack memory is left out, because the runtime keeps
+// it longer than the goroutines. The goroutines are counted instead.
 func ownUse() *Use {
 	runtime.GC()
 	debug.FreeOSMemory() // also collects memory that finalizers have freed

@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Workload is the work of the callers of one host. Until [Process.Release], each
-// caller asks for one of the locks, holds it and releases it, over and over.
+// Workload is the work of the callers of one host. Until [Process.Release] is called,
+// each caller asks for one of the locks, holds it and releases it, again and again.
 type Workload struct {
 	Kind results.Op `json:"kind"`
 	// Prefix, followed by a number from First to First+Names-1, is the name of a
@@ -86,8 +86,8 @@ func (a *agent) start(ctx context.Context, w Workload) {
 	}
 }
 
-// asks changes the number of callers that ask for a lock. It reports when that
-// number becomes positive or zero.
+// asks changes the number of callers that ask for a lock. It reports when the first
+// caller begins to ask, and when no caller asks any more.
 func (a *agent) asks(change int64) {
 	now := a.asking.Add(change)
 	if asking := now > 0; asking != (now-change > 0) {
@@ -215,11 +215,11 @@ func (c *caller) lock(name string) (load.Lock, error) {
 // ledTerm makes a term usable as a lease.
 type ledTerm struct {
 	*core.Term
-	load.Lease // nil: the term is renewed automatically
+	load.Lease // nil, because package core renews the term
 	owner      string
 }
 
-// campaign waits for a term. The owner stays unknown if the term's lease cannot be read.
+// campaign waits for a term. If the term's lease cannot be read, its owner stays unknown.
 func campaign(ctx context.Context, e *core.Elector) (*ledTerm, error) {
 	term, err := e.Campaign(ctx)
 	if err != nil {
@@ -267,12 +267,12 @@ func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 	c.use(h)
 	*call = results.Call{Op: results.OpRelease, Name: call.Name, SentNs: c.clock.Now(), Served: true}
 	call.LimitNs = call.SentNs + int64(closeTimeout)
-	err := h.release(of) // the error usually says so if the lease was lost
+	err := h.release(of) // if the lease was lost, the error usually says so
 	if c.w.Once {
 		h.writing.Wait()
 		select {
 		case <-h.over: // the record now has all renewals
-		case <-time.After(eventsBy): // the lease was lost before it was in a.held
+		case <-time.After(eventsBy): // no event comes for a lease that was lost before it was in a.held
 		}
 	}
 	h.tell()
@@ -288,7 +288,7 @@ func (c *caller) use(h *holding) {
 }
 
 // over reports a call that has returned. If the end of the workload interrupted the
-// call, it clears the call's limit.
+// call, over clears the call's time limit.
 func (c *caller) over(call results.Call, err error) {
 	select {
 	case <-c.stop:

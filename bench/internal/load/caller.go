@@ -21,7 +21,7 @@ type Caller struct {
 	Clock        proc.Clock
 	Lock         Lock
 
-	// Attempts are the attempts so far. The last one acquired the current lease.
+	// Attempts are the attempts so far. The last attempt acquired the current lease.
 	Attempts []results.Attempt
 	// Err is the first error of an operation, except for the end of the caller's ctx.
 	Err error
@@ -47,8 +47,8 @@ func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 	return lease, err == nil
 }
 
-// Release releases the lease that Acquire has just returned, and reports
-// whether the store confirmed it.
+// Release releases the lease that Acquire has just returned, and reports whether
+// the store confirmed the release.
 func (c *Caller) Release(ctx context.Context, lease Lease) bool {
 	a := &c.Attempts[len(c.Attempts)-1]
 	a.Ended = c.Clock.Now()
@@ -80,10 +80,10 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases until the time until, and at least once after the time from.
-// It waits for the end of its last cycle, however long that takes, because stalls would be
-// missed otherwise. It releases an acquired lock even if ctx has ended since. If choose is
-// not nil, Cycle calls it before each cycle to pick the lock.
+// Cycle acquires and releases until the time in until, and at least once after the time
+// in from. It waits for the end of its last cycle, however long this takes, because
+// stalls would be missed otherwise. It releases an acquired lock even if ctx has ended
+// meanwhile. If choose is not nil, Cycle calls it before each cycle to pick the lock.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -108,9 +108,9 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 	}
 }
 
-// Cycles is a closed loop of the callers of one host. Each caller acquires and
-// releases random locks, one after the other. Cycles count from the time From on,
-// and none begins after Until. Both times are nanoseconds on the run's clock.
+// Cycles is a closed loop of the callers of one host. Each caller acquires and releases
+// random locks, one after the other. Cycles count from the time From on, and no cycle
+// begins after Until. From and Until are nanoseconds on the run's clock.
 type Cycles struct {
 	Names       []string
 	TTL, Hold   time.Duration
@@ -120,8 +120,8 @@ type Cycles struct {
 	From, Until int64
 }
 
-// Run makes the callers cycle with locks of locker, and returns the results of
-// [Collect]. The callers stop when ctx ends.
+// Run makes the callers cycle with the locks of locker. It returns what [Collect]
+// returns. The callers stop when ctx ends.
 func (c Cycles) Run(ctx context.Context, locker Locker, clock proc.Clock) (attempts []results.Attempt, first error) {
 	callers := make([]*Caller, c.Callers)
 	Workers(c.Callers, func(i int) {
@@ -192,9 +192,9 @@ type Arrival struct {
 	Caller int
 }
 
-// Poisson returns arrivals at random times between from and until, each for a
-// random caller. rate is the mean number of arrivals per second. The same state
-// of r gives the same arrivals.
+// Poisson returns arrivals at random times between the times from and until, each
+// for a random caller. rate is the mean number of arrivals per second. The same
+// state of r gives the same arrivals.
 func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arrival {
 	var out []Arrival
 	for at := float64(from); ; {
@@ -206,9 +206,9 @@ func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arriv
 	}
 }
 
-// Pace calls send for each arrival when the arrival is due, or at once if it is
-// overdue. It returns early when ctx ends. arrivals must be in the order of their
-// times, and send must not block.
+// Pace calls the function send for each arrival when the arrival is due, or at once
+// if it is overdue. It returns early when ctx ends. arrivals must be in the order
+// of their times, and send must not block.
 func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(Arrival)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -236,5 +236,5 @@ const longestSleep = 20 * time.Millisecond
 // machine. That is ten times as long as an acquire.
 func sleep(d time.Duration) {
 	tv := unix.NsecToTimeval(int64(d + time.Microsecond - 1))
-	_, _ = unix.Select(0, nil, nil, nil, &tv) // the caller handles an early return
+	_, _ = unix.Select(0, nil, nil, nil, &tv) // the caller sleeps again after an early return
 }

@@ -34,7 +34,7 @@ type Trier interface {
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
-// Untimed is a Lease whose end in the store is unknown here, because its library
+// Untimed is a Lease whose end in the store cannot be computed, because its library
 // renews it at unknown times, or because it has no TTL.
 type Untimed interface{ Untimed() }
 
@@ -71,7 +71,7 @@ func OutcomeOf(err error) results.Outcome {
 }
 
 // NewCore returns a Locker that drives a backend through core.Client, as an
-// application does. The Locker owns b.
+// application does. Closing the Locker closes b.
 func NewCore(b driver.Backend, opts *core.Options) Locker {
 	return &coreLocker{client: core.New(b, opts), backend: b}
 }
@@ -85,7 +85,7 @@ func (l *coreLocker) Lock(name string, ttl time.Duration) (Lock, error) {
 	return l.LockWith(name, &core.LockOptions{TTL: ttl})
 }
 
-// LockWith is like Lock, but takes options that the interface [Locker] does not have.
+// LockWith is like Lock, but takes options that the method of the interface [Locker] cannot take.
 func (l *coreLocker) LockWith(name string, o *core.LockOptions) (Lock, error) {
 	lock, err := l.client.Lock(name, o)
 	if err != nil {
@@ -126,8 +126,8 @@ type coreLease struct {
 	lock *coreLock
 }
 
-// Renew calls the backend directly, because the client renews on its own
-// schedule and has no such method.
+// Renew calls the backend directly, because the client renews leases by a timer and
+// has no method to renew.
 func (l *coreLease) Renew(ctx context.Context) error {
 	return l.lock.locker.backend.Renew(ctx, driver.Request{
 		Name: l.Name(), Owner: l.Owner(), Token: core.GrantNumber(l.Token()), TTL: l.lock.ttl,

@@ -1,6 +1,6 @@
 // Command planted is a plugin that keeps locks in Redis and has one bug, which its
 // configuration chooses. The tests of the checkers run it, and must find each bug.
-// As lockplugin-stranger it is the plugin of a store that lockbench does not know.
+// Named lockplugin-stranger, it is the plugin of a store that lockbench does not know.
 package main
 
 import (
@@ -45,13 +45,13 @@ type backend struct {
 	bug string
 }
 
-// KEYS are the lock's key, its counter and the owner's tombstone. ARGV are the
-// bug, the owner, the token and the TTL in milliseconds.
+// KEYS are the lock's key, its counter and the tombstone (mark) of an owner that
+// withdrew. ARGV are the bug, the owner, the token and the TTL in milliseconds.
 var (
-	// acquire grants too early with bug pause (after a missed renewal) and with
-	// bug early (80 ms before the lease is over, although its holder stops only
-	// 22 ms before). With bug token it takes tokens from a counter that is lost
-	// with the data.
+	// acquire grants too early with bug pause (after a missed renewal) and with bug
+	// early (80 ms before the lease is over, although its holder stops only 22 ms
+	// before). With bug token it takes tokens from a counter that a loss of data
+	// resets.
 	acquire = redis.NewScript(`
 		if redis.call('EXISTS', KEYS[3]) == 1 then return {-2, 0} end
 		local left, ttl = redis.call('PTTL', KEYS[1]), tonumber(ARGV[4])
@@ -68,8 +68,8 @@ var (
 		redis.call('PEXPIRE', KEYS[1], ARGV[4])
 		return {1, token}`)
 	// renew, with bug resurrect, restores a lost lease even if another owner has
-	// the lock. With bug release it always succeeds, because an owner could
-	// otherwise learn of its deleted key before the next grant on a busy machine.
+	// the lock. With bug release it always succeeds. Otherwise, on a busy machine,
+	// an owner could learn of its deleted key before the next grant.
 	renew = redis.NewScript(`
 		local own = redis.call('HGET', KEYS[1], 'owner') == ARGV[2]
 		if not own and ARGV[1] == 'release' then return 1 end
@@ -91,7 +91,7 @@ func (b *backend) run(ctx context.Context, s *redis.Script, r driver.Request) *r
 		b.bug, r.Owner, r.Token, r.TTL.Milliseconds())
 }
 
-// unknown wraps an error of the server when the outcome of the request is unknown.
+// unknown wraps an error of the server after which the outcome of the request is unknown.
 type unknown struct{ error }
 
 func (unknown) Unwrap() error { return driver.ErrUnavailable }
