@@ -26,8 +26,8 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// choices returns the names that a flag takes, with their descriptions. Unless every is "", they
-// include the word all, described by every.
+// choices returns the names that a flag takes, with their descriptions. If every is
+// not "", the word all is among the names, with the description every.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
@@ -51,8 +51,8 @@ func prefixed(sign string) cobra.CompletionFunc {
 	}
 }
 
-// firstBackend completes the first argument with the name of a backend, or with
-// what else directive allows.
+// firstBackend completes the first argument with the name of a backend. The
+// argument directive says what else a shell may offer.
 func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -62,11 +62,11 @@ func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	}
 }
 
-// completeFor bounds how long a shell waits for the names of locks.
+// completeFor is how long a shell may wait for the names of locks.
 const completeFor = 2 * time.Second
 
-// lockNames completes the first argument with the name of a backend. It completes the second
-// with the names of held locks in the store that the flags name.
+// lockNames completes the first argument with the name of a backend. It completes the
+// second argument with the names of held locks in the store that the flags name.
 func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return firstBackend(cobra.ShellCompDirectiveNoFileComp)(cmd, args, toComplete)

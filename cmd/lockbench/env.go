@@ -63,8 +63,8 @@ func envUpCommand() *cobra.Command {
 	return cmd
 }
 
-// up starts a process that keeps the servers and outlives this process. It returns that process's
-// description of the servers. If the process fails, it has written the reason to stderr.
+// up starts a process that keeps the servers and outlives this process. It returns the new
+// process's description of the servers. If that process fails, it writes the reason to stderr.
 func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -102,7 +102,7 @@ func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err 
 	return "", errors.Join(err, bench.StatusError(ended.ExitCode()))
 }
 
-// envKeepCommand is the command of the process that keeps servers. Users do not call it.
+// envKeepCommand is the hidden command of the process that keeps servers.
 func envKeepCommand() *cobra.Command {
 	var p bench.Plan
 	cmd := &cobra.Command{

@@ -13,7 +13,7 @@ import (
 // These are the exit codes.
 const (
 	exitOK          = 0
-	exitInternal    = 1 // also a conformance failure
+	exitInternal    = 1 // also for a failed conformance check
 	exitUsage       = 2
 	exitEnvironment = 3
 	exitInvalid     = 4

@@ -77,7 +77,7 @@ func (f *faultsFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	return showRun(shown, f.format, cmd, progress, err)
 }
 
-// plan turns the flags into a plan. All its errors are usage errors.
+// plan turns the flags into a plan. All errors of plan are usage errors.
 func (f *faultsFlags) plan(cmd *cobra.Command) (p bench.FaultsPlan, err error) {
 	p = f.given
 	p.MTLS = f.mtls == "on"

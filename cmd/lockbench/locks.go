@@ -27,7 +27,7 @@ are configured with, their prefix above all: another prefix has other locks.`,
 	return cmd
 }
 
-// looking makes cmd call look with the locks of the backend that its first argument names.
+// looking makes cmd call the function look with the locks of the backend in its first argument.
 func looking(cmd *cobra.Command, look func(ctx context.Context, l bench.Locks, args []string) (*bench.Outcome, error)) *cobra.Command {
 	var l bench.Locks
 	var format string
@@ -95,7 +95,7 @@ is not ended. It asks first; where there is no terminal it needs --yes.`,
 				return true
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
-			answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // the end of input means no
+			answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // the end of input counts as no
 			answer = strings.ToLower(strings.TrimSpace(answer))
 			return answer == "y" || answer == "yes"
 		})

@@ -92,8 +92,8 @@ func grouped(root *cobra.Command, title string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// guideLost makes help, and commands that have only subcommands, refuse unknown
-// names.
+// guideLost makes the command help, and commands that have only subcommands, refuse
+// unknown names.
 func guideLost(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		cmd.Args, cmd.RunE = cobra.ArbitraryArgs, parentOnly
@@ -113,8 +113,8 @@ func guideLost(cmd *cobra.Command) {
 	}
 }
 
-// pluginDirs refuses missing directories, because plugins from another place would be
-// measured otherwise.
+// pluginDirs refuses directories that do not exist, because plugins from another
+// place would be measured otherwise.
 func pluginDirs(cmd *cobra.Command, _ []string) error {
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir") // empty if the command lacks the flag
 	for _, dir := range dirs {
@@ -189,7 +189,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
 }
 
-// takes describes the values of pflag's types.
+// takes describes the values that a flag takes, by the type's name in pflag.
 var takes = map[string]string{
 	"bool":          "true or false",
 	"int":           "a whole number",

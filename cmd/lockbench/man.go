@@ -26,7 +26,7 @@ func manCommand() *cobra.Command {
 			if err := os.MkdirAll(pages, 0o755); err != nil {
 				return err
 			}
-			root.DisableAutoGenTag = true // the same sources then give the same pages
+			root.DisableAutoGenTag = true // without a date, the same sources give the same pages
 			header := &doc.GenManHeader{Section: "1", Source: "lockbench " + bench.Version(), Manual: "lockbench"}
 			return errors.Join(doc.GenManTree(root, header, pages),
 				completion(filepath.Join(share, "bash-completion", "completions", "lockbench"), func(path string) error { return root.GenBashCompletionFileV2(path, true) }),
@@ -36,7 +36,7 @@ func manCommand() *cobra.Command {
 	}
 }
 
-// completion makes the directory of path, and calls write to write the file.
+// completion makes the directory of path, and calls the function write to write the file.
 func completion(path string, write func(path string) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -43,7 +43,7 @@ func isTerminal(w any) bool {
 // choice is the value of a flag that takes one of a few words.
 type choice struct {
 	word  *string
-	usual string // need not be one of the words
+	usual string // the default value; need not be one of the words
 	words []string
 }
 

@@ -17,9 +17,9 @@ const (
 	logFrom  = 10 * time.Second
 )
 
-// progress shows the progress of a task of more than two seconds, with the time
-// left. If w is not a terminal, for instance a container's log, it writes a line
-// every logEvery.
+// progress shows the progress of a task that takes more than two seconds, with the
+// time left. If w is not a terminal but, for example, a container's log, it writes
+// a line every logEvery.
 type progress struct {
 	w           io.Writer
 	pool        *mpb.Progress // nil: w is not a terminal
@@ -31,7 +31,7 @@ type progress struct {
 	guess       time.Duration
 }
 
-// newProgress shows until Begin that a task is being prepared. The caller must call
+// newProgress shows the text preparing until Begin is called. The caller must call
 // End.
 func newProgress(w io.Writer, preparing string) *progress {
 	p := &progress{w: w}
@@ -71,7 +71,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft returns the time left. Until the first step is done, it depends on guess.
+// timeLeft returns the time left. Until the first step is done, the time depends on guess.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {
@@ -82,8 +82,8 @@ func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	return max(0, left).Round(time.Second).String()
 }
 
-// Step implements bench.Progress. In a log it writes a line if logEvery has passed
-// since the last line.
+// Step implements bench.Progress. In a log, Step writes a line if logEvery has
+// passed since the last line.
 func (p *progress) Step(label string) {
 	p.label.Store(label)
 	if now := time.Now(); p.bar == nil && p.steps > 0 && now.Sub(p.last) >= logEvery {

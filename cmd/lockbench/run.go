@@ -57,7 +57,7 @@ says what scenarios, modes and baselines are:
 	fl.IntSliceVar(&p.Hosts, "hosts", nil, "host processes in throughput and contend, a `LIST` (default 1, and 2,8)")
 	fl.IntSliceVar(&p.Keys, "keys", nil, "locks in throughput, a `LIST` (default 1024, and 8)")
 	fl.DurationSliceVar(&p.Hold, "hold", nil, "how long locks are held in throughput, contend and footprint, a `LIST`")
-	fl.Lookup("hold").DefValue = "" // otherwise the help of the flag ends with "(default [])"
+	fl.Lookup("hold").DefValue = "" // otherwise the help of this flag would end with "(default [])"
 	fl.DurationSliceVar(&p.RTT, "rtt", nil, "round trips to stores to add, a `LIST`")
 	fl.Lookup("rtt").DefValue = ""
 	fl.DurationVar(&p.Measure, "measure", p.Measure, "measured `TIME` of a cell (150ms with --quick)")

@@ -1,14 +1,14 @@
 // Package command runs a program under a lock. Three kinds of processes take part:
 //
-//	lockbench lock ...     the front: what the shell sees, stops and signals; in its group the command runs
-//	└─ lockkeeper          the keeper: this program again, in a group of its own; has the lease
+//	lockbench lock ...     the front: the process that the shell sees, stops and signals
+//	└─ lockkeeper          the keeper: this program again, in another group; holds the lease
 //	   ├─ lockplugin-NAME  the plugin, whose host is the keeper
-//	   └─ CMD ARG...       the command, in the front's group: terminal and job control need nobody between
-//	      └─ ...           what it starts
+//	   └─ CMD ARG...       the command, in the front's group; the terminal signals it directly
+//	      └─ ...           the processes that it starts
 //
 // Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER). Every process that the
 // command has started has the keeper among its ancestors, in any session and after
-// any number of forks. When the keeper has died, the front is among them.
+// any number of forks. When the keeper has died, the front takes its place there.
 //
 // The package claims that the lock is free only when no process of the command is left:
 //
@@ -29,8 +29,8 @@
 //     left, SIGKILL when a tenth is. If the lease is over by then (it was broken, or the
 //     machine slept), the command gets SIGKILL at once.
 //
-// Processes that another process starts for the command are outside its tree, for instance those of
-// a service manager, a container engine or a remote shell. Processes on another kernel are, too.
+// Processes that another program starts for the command, such as a service manager, a container
+// engine or a remote shell, are not the command's descendants. They can outlive the lock.
 //
 // On other systems than Linux no process adopts orphans, so processes that a
 // command leaves behind can outlive the lock.
@@ -41,5 +41,5 @@
 //   - front.go, keeper.go: the two processes; sys_linux.go, sys_other.go: the command ends
 //     with them
 //   - hold.go: one run of the command under a lease; tree.go: killing all that it started
-//   - out.go: texts for people, which nobody may read
+//   - out.go: texts for people, written without waiting
 package command

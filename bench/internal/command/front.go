@@ -23,7 +23,7 @@ const (
 	breakBudget = 10 * time.Second
 	// leaveBudget bounds the time in which a keeper without further work may end.
 	leaveBudget = 5 * time.Second
-	// lookPart says how often the front checks whether the keeper is stopped: each TTL/lookPart.
+	// lookPart sets how often the front checks whether the keeper is stopped: every TTL/lookPart.
 	lookPart = 10
 	// stdioFrom is the lowest number that the command's standard descriptors may have in the
 	// keeper. Lower numbers are for descriptors that the command inherits from the caller.
@@ -54,14 +54,14 @@ type front struct {
 	lines   chan line // of the keeper
 	out     *Out
 	token   uint64 // of the last lease
-	plugin  plug   // the keeper's plugin when the keeper got that lease
+	plugin  plug   // the keeper's plugin when the keeper got the last lease
 	stopped bool   // the keeper was stopped at the last check
 	leads   bool   // this process leads the session of a terminal
 	hungUp  bool   // a hang-up has been sent to the group, and this process will receive it, too
 }
 
-// Run runs s to its end. It writes messages to out meanwhile. It handles the signals
-// of this process, and the caller must not start other children.
+// Run runs the command of s to its end, and writes messages to out meanwhile. It
+// handles the signals of this process. The caller must not start other children.
 func Run(s Spec, out *Out) End {
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
@@ -70,7 +70,7 @@ func Run(s Spec, out *Out) End {
 	signal.Notify(signals, slices.DeleteFunc(slices.Clone(handedOn), func(s os.Signal) bool {
 		return slices.Contains(ignored, s.(syscall.Signal))
 	})...)
-	signal.Ignore(syscall.SIGPIPE) // the reader of our standard error may end; the command gets the default action
+	signal.Ignore(syscall.SIGPIPE) // the reader of our stderr may end; the command still gets the default action
 	s.Group, s.Ignored = syscall.Getpgrp(), ignored
 	for i := range s.Stdio {
 		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD, stdioFrom)
@@ -122,7 +122,7 @@ func (f *front) signal(sig syscall.Signal) {
 		f.leads, f.hungUp, knows = false, true, true
 		_ = syscall.Kill(0, sig) // the group includes this process
 	}
-	_ = f.keeper.Send(order{sig, knows}) // it fails when the keeper has ended
+	_ = f.keeper.Send(order{sig, knows}) // Send fails when the keeper has ended
 }
 
 // leadsTerminal reports whether this process leads the session of a terminal,
@@ -156,9 +156,9 @@ func (f *front) take(l line) {
 	case l.Token != 0:
 		f.token, f.plugin = l.Token, l.Plugin
 	case l.Stopped != 0:
-		// A terminal stops this process, too. The line may be old, and both may run again by now.
+		// A terminal stops this process too. The line may be old: both processes may run again.
 		if s, ok := proc.Of(l.Stopped); ok && s.Stopped() {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // it cannot fail
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // a signal to this process cannot fail
 		}
 	}
 }
@@ -171,8 +171,8 @@ func (f *front) leave(e End) End {
 	return e
 }
 
-// replace does the work of a keeper that was killed. It first ends the command,
-// and then breaks the lease. With AtLeast it lets the lease expire instead.
+// replace does the work of a keeper that was killed. It first ends the command, and
+// then breaks the lease. If AtLeast is set, it lets the lease expire instead.
 func (f *front) replace() End {
 	for len(f.lines) > 0 { // the channel already holds all remaining lines of the keeper
 		l := <-f.lines
@@ -183,8 +183,8 @@ func (f *front) replace() End {
 			f.token, f.plugin = l.Token, l.Plugin
 		}
 	}
-	// The keeper's plugin has nothing to release. It ends by itself or is killed. Note: the
-	// disk may delay the plugin while it removes its directory, once by half a second.
+	// The keeper's plugin has nothing to release. It ends without help or is killed. Note:
+	// the disk may delay the plugin while it removes its directory, once by half a second.
 	defer tree{func() int { return 0 }}.kill()
 	tree{f.plugin.running}.kill()
 	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
@@ -213,9 +213,9 @@ func (f *front) free() error {
 	return errors.Join(err, c.Close(ctx))
 }
 
-// fromTerminal reports whether the command has received sig, too, because a terminal
-// sends it to the whole foreground group. Note: a signal from another sender looks the
-// same then, and is not forwarded.
+// fromTerminal reports whether the command has received sig too, because a terminal
+// sends it to the whole foreground group. Note: a signal from another sender looks
+// the same in that case, and so is not forwarded.
 func fromTerminal(sig syscall.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return false

@@ -22,7 +22,7 @@ const (
 	maxHoldGrace = 10 * time.Second
 	// lookEvery bounds the time until run notices that the machine slept.
 	lookEvery = time.Second
-	// leftAfter is how long processes that the command left run before they are reported.
+	// leftAfter is how long processes that the command left behind run before they are reported.
 	leftAfter = time.Second
 )
 
@@ -38,14 +38,14 @@ type run struct {
 	told   bool                // the processes that the command left behind were reported
 	lost   string              // why the command must end early; "" when it need not
 	termed bool
-	killAt time.Time // when the command, asked to end, is killed; zero for never
+	killAt time.Time // when the command is killed if it has not ended; zero for never
 	deny   bool      // a process that cannot be killed was reported
 }
 
-// hold runs the command under h until none of its processes is left, and then releases h.
+// hold runs the command under the lease h until all its processes have ended, then releases h.
 //
-// Every return from hold first waits until the tree is empty, and then releases
-// h. This keeps the claim of this package unless the keeper itself dies.
+// Every return from hold first waits until the tree is empty, and then releases h. So
+// the lock is free only when no process of the command is left, unless the keeper dies.
 func (k *keeper) hold(h held) End {
 	r := &run{keeper: k, held: h, start: time.Now(), tree: tree{func() int {
 		pid, _ := plugin.ProcessOf(k.backend)
@@ -83,7 +83,7 @@ func notStarted(name string, err error) End {
 
 // begin starts the command in the front's process group.
 func (r *run) begin() error {
-	// A grant that the store made by itself has a short deadline until its first renewal.
+	// A lease granted while the keeper waited has a short deadline until its first renewal.
 	for time.Until(r.held.Deadline()) <= r.spec.TTL/termPart && r.wanted.Err() == nil && r.held.Err() == nil {
 		r.wait()
 	}
@@ -98,7 +98,7 @@ func (r *run) begin() error {
 	}
 	attr := &syscall.SysProcAttr{Setpgid: true, Pgid: r.spec.Group}
 	dieWithParent(attr)
-	// If this process runs under another lock, it already has such variables. The last ones count.
+	// If this process runs under another lock, it already has these variables. The last values count.
 	env := (&exec.Cmd{Env: append(os.Environ(),
 		"LOCKBENCH_LOCK="+r.spec.Name,
 		"LOCKBENCH_TOKEN="+strconv.FormatUint(r.held.Token(), 10),
@@ -134,7 +134,7 @@ func (r *run) look(now time.Time) {
 	switch {
 	case r.fronted.Err() != nil:
 		r.end("lockbench was killed", now)
-	case r.wanted.Err() != nil: // the command has ended, and the processes that it left behind must end
+	case r.wanted.Err() != nil: // the command has ended, so the processes that it left must end
 		r.killAt = now
 	case err != nil:
 		r.end(fmt.Sprintf("lost %q: %v", r.spec.Name, err), now)
@@ -186,7 +186,7 @@ func (r *run) wait() {
 	timer := time.NewTimer(max(pause, killPause))
 	defer timer.Stop()
 	fronted, wanted, done := r.fronted.Done(), r.wanted.Done(), r.held.Done()
-	if !r.killAt.IsZero() && !now.Before(r.killAt) { // the command is being killed, so these no longer matter
+	if !r.killAt.IsZero() && !now.Before(r.killAt) { // the command is being killed, so these events no longer matter
 		fronted, wanted, done = nil, nil, nil
 	}
 	select {

@@ -36,20 +36,20 @@ func Main() { proc.Become(role, called, openKeeper) }
 type keeper struct {
 	spec    Spec
 	said    chan line
-	changes chan os.Signal // a signal for every change of a child
+	changes chan os.Signal // gets SIGCHLD whenever a child ends or stops
 	backend driver.Backend
 	client  *core.Client
 
-	fronted context.Context // ends with the front
+	fronted context.Context // ends when the front ends
 	orphan  context.CancelFunc
-	wanted  context.Context // ends, with the cause, when no lock is wanted any more
+	wanted  context.Context // ends when the lock is no longer wanted, with the reason as its cause
 	refuse  context.CancelCauseFunc
 	ended   chan struct{}
 	at      time.Time // the tick that the command runs for; zero for none
 
 	mu    sync.Mutex
 	pid   int  // process id of the command; 0 when no command can be signalled
-	leave bool // a signal asked the keeper to end, so no other term follows
+	leave bool // a signal asked the keeper to end after this term
 }
 
 // interrupt is the signal that has ended a wait for the lock.
@@ -59,27 +59,27 @@ func (i interrupt) Error() string { return syscall.Signal(i).String() }
 
 func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	k := &keeper{spec: s, said: make(chan line, 256), changes: make(chan os.Signal, 1), ended: make(chan struct{})}
-	// The front has reported errors of AdoptOrphans. Rename changes only the name in process lists.
+	// The front has reported the errors of AdoptOrphans. Rename changes only a name in lists.
 	_, _ = proc.Rename(called), proc.AdoptOrphans()
 	for _, fd := range s.Stdio {
 		syscall.CloseOnExec(int(fd))
 	}
-	// A signal that a service manager sends to all processes is meant for the command, so the
-	// keeper discards it and ends after the command. For these signals the keeper's children
-	// have the default action, or ignore them if the caller ignores them.
+	// A signal that a service manager sends to all processes is meant for the command.
+	// The keeper discards it, and ends after the command. The keeper's children have
+	// the default action for these signals, or ignore them if the caller ignores them.
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, append([]os.Signal{syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP}, handedOn...)...)
 	for _, sig := range s.Ignored {
 		signal.Ignore(sig)
 	}
-	signal.Notify(k.changes, syscall.SIGCHLD) // before the command starts, because its end could be missed otherwise
+	signal.Notify(k.changes, syscall.SIGCHLD) // before the command starts, so that its end is not missed
 	k.fronted, k.orphan = context.WithCancel(context.Background())
 	k.wanted, k.refuse = context.WithCancelCause(k.fronted)
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
 		for l := range k.said {
-			p.Send(l) // waits while the front is stopped
+			p.Send(l) // Send waits while the front is stopped
 		}
 	}()
 	go func() {
@@ -103,7 +103,7 @@ func (k *keeper) say(l line) {
 	}
 }
 
-// Do implements proc.Agent. An order has a signal for the command, or for the wait for its lock.
+// Do implements proc.Agent. An order has a signal for the command, or one that ends the wait.
 func (k *keeper) Do(_ context.Context, o order) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -117,7 +117,7 @@ func (k *keeper) Do(_ context.Context, o order) {
 	}
 }
 
-// leaves reports whether the keeper ends after this term, without a campaign for another.
+// leaves reports whether the keeper ends after this term and campaigns for no further term.
 func (k *keeper) leaves() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,12 +131,12 @@ func (k *keeper) Close() error {
 	return nil
 }
 
-// run does the whole work of the keeper. It leaves neither lock nor command nor plugin behind.
+// run does the whole work of the keeper. When it returns, lock, command and plugin are gone.
 func (k *keeper) run() (e End) {
 	log := slog.New(slog.DiscardHandler)
 	b, err := plugin.Open(k.wanted, k.spec.Backend, &plugin.Options{
 		Path: k.spec.Path, Config: k.spec.Config, Logger: log, StartTimeout: startTimeout,
-		OnHostDeath: plugin.Policy{Abandon: true}, // the front breaks the lease instead
+		OnHostDeath: plugin.Policy{Abandon: true}, // if the keeper dies, the front breaks the lease
 	})
 	if err != nil {
 		return k.failed(err)
@@ -172,7 +172,7 @@ func (k *keeper) run() (e End) {
 // plug returns the plugin's current process.
 func (k *keeper) plug() plug {
 	pid, _ := plugin.ProcessOf(k.backend)
-	s, _ := proc.Of(pid) // the plugin may have ended; with pid 0 no process is spared
+	s, _ := proc.Of(pid) // the plugin may have ended; pid 0 then stands for no plugin
 	return plug{pid, s.Start}
 }
 
@@ -221,7 +221,7 @@ func (k *keeper) tell(ev core.Event) {
 	}
 }
 
-// held is what lease and term have in common.
+// held is what a lease (of a lock) and a term (of a leader) have in common.
 type held interface {
 	Token() uint64
 	Deadline() time.Time
@@ -230,7 +230,7 @@ type held interface {
 	Release(context.Context) error
 }
 
-// led is a term with the methods of held.
+// led gives a term the methods of held.
 type led struct{ *core.Term }
 
 func (l led) Done() <-chan struct{}             { return l.Context().Done() }

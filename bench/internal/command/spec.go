@@ -10,11 +10,11 @@ import (
 
 // Spec says which command to run under which lock.
 type Spec struct {
-	Backend, Path string // of the plugin
+	Backend, Path string // name and path of the plugin
 	Config        driver.Config
 	Name          string   // of the lock
 	Program       string   // path of the command
-	Argv          []string // of the command, its name first
+	Argv          []string // arguments of the command, its name first
 	Label         string
 
 	TTL, AtLeast time.Duration // as in core.LockOptions
@@ -22,7 +22,7 @@ type Spec struct {
 	MaxHold      time.Duration // the command is ended after this time; 0 for never
 	Try          bool          // do not wait
 	Wait         time.Duration // longest wait; 0 for no end
-	Lead         bool          // as the leader of the election of that name
+	Lead         bool          // run it as the leader of the election Name
 	Restart      bool          // run the command again when it has ended
 	Verbose      bool
 
@@ -43,11 +43,11 @@ const (
 	Lost        Kind = "lost"        // the lease was lost, or MaxHold is over; the command was ended
 	Unavailable Kind = "unavailable" // the plugin or the store cannot be used
 	Invalid     Kind = "invalid"     // the Spec does not fit the backend
-	Failed      Kind = "failed"      // something else
+	Failed      Kind = "failed"      // any other error
 )
 
-// End says how a run ended. Status is the command's status in a shell: 128 + n when signal n
-// has ended it, 126 when it cannot be executed. Other kinds have a Reason.
+// End says how a run ended. For kind Ended, Status is the command's status in a shell: 128 + n
+// when signal n has ended it, 126 when it cannot be executed. Other kinds have a Reason.
 type End struct {
 	Kind   Kind
 	Status int
@@ -70,7 +70,7 @@ type plug struct {
 	Start string
 }
 
-// running returns the process id, or 0 when that process has ended.
+// running returns the process id, or 0 when the process has ended.
 func (p plug) running() int {
 	if s, ok := proc.Of(p.Pid); !ok || s.Start != p.Start {
 		return 0
@@ -84,7 +84,7 @@ type order struct {
 	Knows  bool           // the command has already received the signal
 }
 
-// role makes a process a keeper, and called is its name; see proc.Become.
+// role makes a process a keeper, and called is the name of that process; see proc.Become.
 const (
 	role   = "LOCKBENCH_KEEPER"
 	called = "lockkeeper"

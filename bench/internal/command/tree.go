@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// These bound the pause between two rounds of killing. The pause is a tenth of the time that
-// the killing has taken so far, because a process may wait in the kernel for hours.
+// These are the shortest and the longest pause between two rounds of killing. The pause is a
+// tenth of the time since the first round, because a process may wait in the kernel for hours.
 const (
 	killPause    = time.Millisecond
 	maxKillPause = 100 * time.Millisecond
@@ -34,8 +34,8 @@ func (t tree) children() []int {
 	return slices.DeleteFunc(proc.Children(os.Getpid()), func(pid int) bool { return pid == spared })
 }
 
-// signal sends sig to every process of the tree. It reports whether this process was
-// not permitted to signal one of them.
+// signal sends sig to every process of the tree. refused is true if this process
+// was not permitted to signal one of these.
 func (t tree) signal(sig syscall.Signal) (refused bool) {
 	type node struct{ pid, parent int }
 	var all []node
@@ -51,8 +51,8 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 		if err != nil {
 			continue
 		}
-		// The pid may belong to another process by now, so check the parent with the handle
-		// open. A process that has got a new parent is found again through that parent.
+		// The pid may belong to another process by now, so check the parent while the
+		// handle is open. A process with a new parent will be found through the new parent.
 		if now, ok := proc.Of(n.pid); ok && now.Parent == n.parent {
 			refused = errors.Is(p.Signal(sig), syscall.EPERM) || refused
 		}
@@ -61,7 +61,7 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 	return refused
 }
 
-// reap waits for the children that have ended, and calls took with the status of each. It
+// reap waits for the children that have ended, and calls the function took with each status. It
 // reports whether a child is left. No other function waits for children, so no child disappears
 // while [proc.Children] makes its list, and an empty list proves that the tree is empty.
 func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {

@@ -20,13 +20,13 @@ type impairment struct {
 	stopsFor time.Duration
 	// mild reports whether leases survive even if the paths to all servers are impaired.
 	mild bool
-	// pushes reports whether the fault concerns pushes, and so needs a [servers.Kind] with Push.
+	// pushes reports whether the impairment concerns messages that servers push to clients.
 	pushes bool
 	// swallows reports whether requests get no reply, instead of being refused.
 	swallows bool
 }
 
-// shortly is the range of how long a hard impairment lasts, and while is that of a mild one.
+// shortly is the range for the time of a hard impairment, and while the range for other ones.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}

@@ -36,7 +36,7 @@ type Backend struct {
 
 // Described returns a Backend from the description d of its plugin at path.
 func Described(path string, d plugin.Description) Backend {
-	span, _ := time.ParseDuration(d.Properties.FirstSpan) // an older plugin has "", which counts as zero
+	span, _ := time.ParseDuration(d.Properties.FirstSpan) // "" in an older plugin counts as zero
 	return Backend{Name: d.Name, Path: path, Fencing: string(d.Properties.Fencing), FirstSpan: span}
 }
 
@@ -161,7 +161,7 @@ func Chosen(names []string) []Action {
 	return slices.DeleteFunc(Actions(), func(a Action) bool { return !slices.Contains(names, a.Name) })
 }
 
-// searcher searches one backend. The mutex of players guards what the players share.
+// searcher searches one backend. The players' mutex guards the fields that they share.
 type searcher struct {
 	*players
 	opts      Options

@@ -104,7 +104,7 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
-	numbers := make(chan int, len(candidates)) // of schedules that show the violation; -1 for a schedule that does not
+	numbers := make(chan int, len(candidates)) // -1 for a candidate that does not show it
 	for i, c := range candidates {
 		go func() {
 			if shown, _ := k.shows(ctx, c, need, times); shown < need {

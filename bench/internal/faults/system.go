@@ -200,7 +200,7 @@ func (w *System) freeze(e Event, pid int) error {
 	if err != nil {
 		return err
 	}
-	// If the process has ended, a later process with the same pid is resumed, which does no harm.
+	// If the process has ended by then, a later process with the same pid would be resumed.
 	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
 	return ifThere(proc.Freeze, pid)
 }

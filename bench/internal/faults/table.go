@@ -118,7 +118,7 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 }
 
 const (
-	// longTTL is the TTL in faults that last so long that only leases with a long TTL survive.
+	// longTTL is the TTL in faults that need leases with a longer TTL than the table's [TTL].
 	longTTL = 10 * time.Second
 	// untilRenewed is long enough for each lease of longTTL to be renewed.
 	untilRenewed = longTTL / 2

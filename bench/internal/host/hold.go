@@ -119,7 +119,7 @@ func (a *agent) hold(stop <-chan struct{}, h *holding, every time.Duration, end 
 	look := time.NewTicker(every)
 	defer look.Stop()
 	told, over := h.done, false
-	// The lease is checked before told is received, so that Valid is the first call after a pause.
+	// Check the lease before the channel told, so that Valid is the first call after a pause.
 	for h.valid(over) {
 		if over {
 			h.tell()

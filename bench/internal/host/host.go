@@ -99,7 +99,7 @@ type order struct {
 // note is one line from the host process. It is either the answer to an order or a report.
 type note struct {
 	ID       int64             `json:"id,omitempty"`   // the order that the note answers
-	From     int64             `json:"from,omitempty"` // From and To: times just before and just after the ordered call
+	From     int64             `json:"from,omitempty"` // From, To: just before and after the ordered call
 	To       int64             `json:"to,omitempty"`
 	Token    uint64            `json:"token,omitempty"`
 	Attempts []results.Attempt `json:"attempts,omitempty"`

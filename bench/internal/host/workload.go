@@ -42,7 +42,7 @@ type Workload struct {
 	// Once makes a caller hold only one lock and write prepared data under it. After
 	// a failure the caller asks again until its limit is over.
 	Once bool `json:"once,omitempty"`
-	// Tick is how often a waiting caller asks the store. 0 means that it waits until it is woken.
+	// Tick is how often a waiting caller asks the store. 0 means that the store wakes it.
 	Tick time.Duration `json:"tick_ns,omitempty"`
 	Seed uint64        `json:"seed"`
 }
@@ -272,7 +272,7 @@ func (c *caller) take(lease load.Lease, name string, call *results.Call) error {
 		h.writing.Wait()
 		select {
 		case <-h.over: // the record now has all renewals
-		case <-time.After(eventsBy): // no event comes for a lease that was lost before it was in a.held
+		case <-time.After(eventsBy): // a lease that was lost before it was in a.held
 		}
 	}
 	h.tell()

@@ -20,8 +20,8 @@ var acquire = Scenario{
 	Run:       runAcquire,
 }
 
-// renewShare says how long leases are held and renewed over and over, after the
-// cycles: for 1/renewShare of the measured time.
+// renewShare sets how long leases are renewed again and again, after the cycles of
+// acquire and release: for 1/renewShare of the measured time.
 const renewShare = 4
 
 func acquireWorkloads(a Overrides) []Workload {
@@ -73,8 +73,8 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	return cell, nil
 }
 
-// renew makes every caller hold a lease and renew it over and over for the time d.
-// It returns the begin and end of each renewal.
+// renew makes every caller hold a lease and renew it again and again for the time
+// d. It returns the begin and end of each renewal.
 func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 	renewals := make([][]span, len(cs))
 	until := cs[0].Clock.Now() + int64(d)
@@ -101,7 +101,7 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 }
 
 // measured returns the acquires and releases of the cycles that began at or after
-// from. last is when the last cycle was done.
+// from. last is the end of the last cycle.
 func measured(attempts []results.Attempt, from int64) (acquires, releases []span, last int64) {
 	for _, a := range attempts {
 		if a.Asked < from || a.Outcome != results.Granted || a.End != results.EndReleased {
@@ -121,8 +121,8 @@ func orStalled(err error) error {
 	return err
 }
 
-// longest adds the longest time of each operation that occurred. No other figure
-// shows a stall of the server.
+// longest adds the longest time of each operation that occurred, because no other
+// figure shows a stall of the server.
 func longest(cell *results.Cell, ops ...string) {
 	for _, op := range ops {
 		if took := cell.Latencies[op]; len(took) > 0 {
@@ -132,22 +132,22 @@ func longest(cell *results.Cell, ops ...string) {
 }
 
 const (
-	// openShare says how long the open loop runs: for 1/openShare of the measured time.
+	// openShare sets how long the open loop runs: for 1/openShare of the measured time.
 	openShare = 2
 	// openLoad is the open loop's rate, as a fraction of the closed loop's rate, when
 	// the user names no rate. All subjects are then equally far from their limits.
 	openLoad = 0.5
 )
 
-// openFor is how long cycles become due. Late cycles may still start for about
-// as long after that.
+// openFor is the time in which cycles of the open loop become due. Late cycles may
+// still start for about as long after it.
 func openFor(in Input) time.Duration { return in.Measure / openShare }
 
 // runOpen runs an open loop at the given rate, in cycles per second over all callers,
-// and adds its figures to cell. Its cycles are those of the closed loop, but each start
-// time is fixed in advance. A stalled store therefore gets as many requests as before,
-// and the time of a delayed cycle counts from when the cycle was due. A closed loop
-// would stop asking instead, and have few samples of the stall (coordinated omission).
+// and adds its figures to cell. It does the same cycles as the closed loop, but each
+// start time is fixed in advance. A stalled store therefore gets as many requests as
+// before, and the time of a delayed cycle counts from when the cycle was due. A closed
+// loop would stop asking, and so have few samples of the stall (coordinated omission).
 func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cell *results.Cell) {
 	from := in.Clock.Now()
 	until := from + int64(openFor(in))
@@ -183,7 +183,7 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 	longest(cell, "open-acquire")
 }
 
-// openGrace is the shortest time after the end in which late cycles may still start.
+// openGrace is the shortest time in which late cycles may still start after the last one was due.
 const openGrace = 500 * time.Millisecond
 
 // openCaller does each of its cycles when the cycle becomes due.
@@ -205,7 +205,7 @@ func (c *openCaller) work(ctx context.Context) {
 			c.drops++
 			continue
 		}
-		// This is the generator's lateness, because the caller was free but still late.
+		// This is the lateness of the load generator, because the caller was free but started late.
 		c.lags = append(c.lags, max(0, sent-max(due, free)))
 		lease, ok := c.Acquire(ctx)
 		if ok {
@@ -219,9 +219,9 @@ func (c *openCaller) work(ctx context.Context) {
 	}
 }
 
-// keptUp reports whether the latencies of an open loop describe the backend. This
-// requires that every cycle was started, and that the generator's lateness is at most
-// half of the latency, at the median and at the 99th percentile.
+// keptUp reports whether the latencies of an open loop describe the backend. Every
+// cycle must have started, and the load generator's lateness must be at most half
+// of the latency, at the median and at the 99th percentile.
 func keptUp(acquires, lags []int64, drops int) bool {
 	if drops > 0 || len(acquires) == 0 {
 		return false
@@ -239,8 +239,8 @@ func keptUp(acquires, lags []int64, drops int) bool {
 // ErrFloor is the error when the call of a floor failed.
 var ErrFloor = errors.New("the call failed")
 
-// Floor returns a scenario that calls a function without useful work in a closed loop. It measures
-// the least possible cost of an operation on the same path, with the workloads of acquire.
+// Floor returns a scenario that calls a function without useful work in a closed loop. It
+// measures the least possible cost of an operation, with the workloads of scenario acquire.
 func Floor(call func(context.Context) error) Scenario {
 	return Scenario{
 		Name:      "floor",

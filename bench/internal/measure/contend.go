@@ -25,7 +25,7 @@ var contend = Scenario{
 }
 
 const (
-	// holdFor is the length of the critical section unless the user chooses another.
+	// holdFor is how long a caller holds the lock unless the user sets another time.
 	holdFor = 5 * time.Millisecond
 	// contendFor is the shortest length of the scenario, as a multiple of Measure.
 	// Libraries that poll need this time for a few grants.
@@ -33,7 +33,7 @@ const (
 	// hostsFor is the shortest length of the scenario with several processes.
 	hostsFor = time.Second
 	// turnsEach is how many turns each caller can have in a fair run. With fewer
-	// turns the fairness would depend on the measured window.
+	// turns, the fairness would depend on where the measured time begins and ends.
 	turnsEach = 3
 )
 
@@ -46,7 +46,7 @@ func contendWorkloads(a Overrides) []Workload {
 }
 
 // contendClients are the numbers of callers for each host. With a single host,
-// these leave out numbers too small for contention.
+// numbers that are too small for contention are left out.
 func contendClients(a Overrides, hosts int) []int {
 	switch {
 	case len(a.Clients) > 0 && hosts == 0:
@@ -154,11 +154,11 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 	return cs, end, nil
 }
 
-// take acquires, holds and releases until asking ends. A caller that has released asks again
-// only after another caller's grant, so that every hand-over goes to another caller.
+// take acquires, holds and releases until the context asking ends. After a release, a caller
+// asks again only after another caller's grant, so that every hand-over goes to another caller.
 //
-// Note: if the old holder asked again at once, it would usually get the lock again from
-// a polling library, and the waiters would starve. No hand-over would be measured.
+// Note: if the old holder asked again at once, it would usually get the lock from a library
+// that polls, and the waiters would starve. No hand-over would then be measured.
 func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {
@@ -192,8 +192,8 @@ func (t *turns) granted() (next <-chan struct{}) {
 	return t.next
 }
 
-// grantsIn returns the attempts that were granted and released in the window,
-// in the order of their grants.
+// grantsIn returns the attempts that were granted and released between from and
+// until, in the order of their grants.
 func grantsIn(attempts []results.Attempt, from, until int64) []results.Attempt {
 	var out []results.Attempt
 	for _, a := range attempts {
@@ -222,9 +222,9 @@ func waits(grants []results.Attempt) []int64 {
 	return out
 }
 
-// jain is the fairness index of the grants per caller: 1 if all callers had
-// equally many, 1/n if one caller had all (Jain, Chiu, Hawe: A quantitative
-// measure of fairness, DEC-TR-301, 1984).
+// jain is the fairness index of the grants per caller. It is 1 if all callers had
+// equally many grants, and 1/n if one caller had all (Jain, Chiu, Hawe: A
+// quantitative measure of fairness, DEC-TR-301, 1984).
 func jain(grants []results.Attempt, clients int) float64 {
 	count := make([]float64, clients)
 	for _, g := range grants {
@@ -250,7 +250,7 @@ func idleFor(in Input) time.Duration {
 }
 
 // idle makes all callers but one wait for a lock that stays held. It returns how
-// many commands per second each server gets meanwhile.
+// many commands per second each server gets during the wait.
 func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	lease, ok := cs[0].Acquire(ctx)
 	if !ok {
@@ -261,7 +261,7 @@ func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	go func() {
 		defer close(done)
 		load.Workers(len(cs)-1, func(i int) {
-			if lease, ok := cs[i+1].Acquire(waiting); ok { // a violation that the checker finds, unless this grant came at the end
+			if lease, ok := cs[i+1].Acquire(waiting); ok { // the checker reports this grant, unless it came at the end of the wait
 				cs[i+1].Release(context.WithoutCancel(ctx), lease)
 			}
 		})
@@ -282,8 +282,8 @@ type counted struct {
 	err error
 }
 
-// count reads the servers' counter at two times. The channel gets one element, at
-// once if there is no counter.
+// count reads the servers' counter at the times from and until. The channel gets
+// one element, and gets it at once if there is no counter.
 func (in Input) count(ctx context.Context, from, until int64) <-chan counted {
 	out := make(chan counted, 1)
 	if in.Commands == nil {

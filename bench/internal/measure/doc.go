@@ -1,4 +1,4 @@
-// Package measure holds what lockbench measures: a scenario says what it proves.
+// Package measure holds the scenarios, which are the measurements of lockbench.
 //
 // # Where is what
 //

@@ -24,20 +24,20 @@ type election struct {
 	mode mode
 
 	cell     results.Cell
-	slack    time.Duration // from the end of the TTL to the upper end of the band of allowed takeover times
+	slack    time.Duration // how long after the end of the TTL a takeover may come
 	kept     int           // number of names that the harmed leader continued to lead
-	earliest time.Duration // the most by which a takeover came too early
+	earliest time.Duration // the longest time by which a takeover came too early
 	passing  *trips
 	taken    []span // takeovers
 
-	system *faults.System // its hosts are the candidates; only the goroutine that runs the cell uses it
+	system *faults.System // has the candidates as hosts; only the goroutine that runs the cell uses it
 
 	mu      sync.Mutex
 	changed chan struct{}  // closed and replaced at each report
 	terms   []results.Hold // Hold.Host is the number of the candidate
 	failed  []results.Attempt
-	seats   []int  // the last leader of each name: the index of the term, -1 for none
-	failure string // the last error that a candidate has met
+	seats   []int  // for each name, the index in terms of the last term, or -1
+	failure string // the last error of a candidate
 }
 
 func newElection(in Input, m mode) *election {
@@ -80,14 +80,14 @@ func (s *election) join(ctx context.Context) (err error) {
 }
 
 const (
-	// workEvery is how often a leader acts as the leader.
+	// workEvery is how often a leader does work for which it must be the leader.
 	workEvery = 5 * time.Millisecond
-	// between is how long a candidate pauses after a term, so that another
-	// candidate gets its turn, and after an error.
+	// between is how long a candidate pauses after an error, or after a term, so
+	// that another candidate can lead.
 	between = 100 * time.Millisecond
 )
 
-// campaign makes a candidate campaign for every name, and again after each term.
+// campaign makes a candidate campaign for every name, and campaign again after each term.
 func (s *election) campaign(c *faults.Host) error {
 	c.Follow(func(t *results.Hold, call *results.Call) { s.hear(c, t, call) })
 	for i, name := range s.in.Names {
@@ -127,7 +127,7 @@ func (s *election) harm(ctx context.Context, h *incident) error {
 	return nil
 }
 
-// heal ends what harm has begun.
+// heal ends the harm that the method harm has begun.
 func (s *election) heal(h *incident) error {
 	return inject.Each(s.mode.actions, func(a string) error { return s.system.End(event(a, h)) })
 }
@@ -169,7 +169,7 @@ func (s *election) term(c *faults.Host, t results.Hold) {
 	s.terms[i] = t
 }
 
-// await waits until done returns true. It calls done with the election locked.
+// await waits until the function done returns true. It calls done while it holds mu.
 func (s *election) await(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -193,14 +193,14 @@ func (s *election) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// led returns a function that reports whether each of the names has a leader
-// who was granted its term after the given time.
+// led returns a function that reports whether each of names has a leader whose term
+// was granted later than the time in after.
 func (s *election) led(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool { return t.GrantedNs > after })
 }
 
-// confirmed returns a function that reports whether each of the names has a leader
-// whose grant returned, or whose last renewal was sent, after the given time.
+// confirmed returns a function that reports whether each of names has a leader whose
+// grant returned, or whose last renewal was sent, later than the time in after.
 func (s *election) confirmed(names []int32, after int64) func() bool {
 	return s.all(names, func(t results.Hold) bool {
 		renewed := t.GrantedNs
@@ -211,8 +211,8 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all returns a function that reports whether each name has a leader for whose term like returns
-// true.
+// all returns a function that reports whether each name has a leader. The function
+// like must return true for its term.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {
@@ -222,7 +222,7 @@ func (s *election) all(names []int32, like func(results.Hold) bool) func() bool 
 	}
 }
 
-// end closes the hosts, with its own time budget. It first ends a harm that an
+// end closes the hosts, even if ctx has ended. It first ends a harm that an
 // interrupted cell has left.
 func (s *election) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)

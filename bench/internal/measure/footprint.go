@@ -33,7 +33,7 @@ const (
 	startTime = 150 * time.Millisecond
 	// rest is how long a plugin is idle before its memory is read.
 	rest = 300 * time.Millisecond
-	// takers is how many goroutines acquire the leases.
+	// takers is how many goroutines acquire leases at the same time.
 	takers = 64
 )
 
@@ -76,7 +76,7 @@ func runFootprint(ctx context.Context, in Input) (cell results.Cell, err error) 
 	return cell, ctx.Err()
 }
 
-// fresh is a plugin that a cell starts for itself.
+// fresh is a plugin that only one cell uses.
 type fresh struct {
 	in       Input
 	hear     func(core.Event) // nil: events are ignored
@@ -96,8 +96,8 @@ func (f *fresh) open(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts a plugin and acquires a lock through it. It returns how long
-// both took together, in nanoseconds.
+// start starts a plugin and acquires a lock through it. It returns how long the
+// start and the acquire took together, in nanoseconds.
 func (f *fresh) start(ctx context.Context) (int64, error) {
 	from := f.in.Clock.Now()
 	if err := f.open(ctx); err != nil {
@@ -146,7 +146,7 @@ func (f *fresh) memory(ctx context.Context, cell *results.Cell) error {
 	after := heap()
 	full, err := proc.Resident(pid)
 	err = errors.Join(err, f.renewals(ctx, pid, leases, cell))
-	_, first := load.Collect(cs) // a failed release did not affect the memory
+	_, first := load.Collect(cs) // ignored, because a failed release does not affect the memory
 	load.Workers(takers, func(worker int) {
 		for i := worker; i < len(cs); i += takers {
 			if leases[i] != nil {
@@ -197,8 +197,8 @@ func (f *fresh) renewals(ctx context.Context, plugin int, leases []load.Lease, c
 	return nil
 }
 
-// processorTime is the total run time of all threads of this process and of
-// another.
+// processorTime is the total run time of all threads of this process and of the
+// process other.
 func processorTime(other int) (sum time.Duration, err error) {
 	for _, pid := range []int{os.Getpid(), other} {
 		s, ok := proc.Of(pid)
@@ -219,7 +219,7 @@ func heap() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// close ends the plugin, with its own time budget.
+// close ends the plugin, even if ctx has ended.
 func (f *fresh) close(ctx context.Context) error {
 	if f.locker == nil {
 		return nil

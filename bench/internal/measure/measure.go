@@ -20,8 +20,8 @@ import (
 type Scenario struct {
 	Name string
 	Doc  string // one line
-	// Processes reports whether hosts are separate processes. Backends of scope
-	// host, and libraries in this process, are then excluded.
+	// Processes reports whether hosts are separate processes. Backends whose locks
+	// hold only in one host, and libraries in this process, are then excluded.
 	Processes bool
 	// PluginsOnly reports whether the scenario measures plugins, but no baselines.
 	PluginsOnly bool
@@ -29,14 +29,14 @@ type Scenario struct {
 	MinClients int
 	// Workloads returns the workloads that the scenario runs.
 	Workloads func(a Overrides) []Workload
-	// Takes is about how long one execution takes.
+	// Takes estimates how long one measurement of the scenario takes.
 	Takes func(in Input) time.Duration
 	Run   func(ctx context.Context, in Input) (results.Cell, error)
 }
 
-// Workload is one load: the values of everything that varies besides the backend.
+// Workload is the load of one measurement: the values of all that varies besides the backend.
 type Workload struct {
-	Mode    string        // mode of a scenario that has several
+	Mode    string        // the mode, for a scenario with several modes
 	Hosts   int           // number of host processes; 0: the callers are in this process
 	Clients int           // callers of each host
 	Keys    int           // number of locks that the callers choose from; 0: the scenario's default
@@ -54,7 +54,7 @@ type Overrides struct {
 	Quick                bool
 }
 
-// orUsual returns the user's choice, or the usual values if the user made none.
+// orUsual returns the values that the user asked for, or the usual values if there are none.
 func orUsual[T any](asked []T, usual ...T) []T {
 	if len(asked) > 0 {
 		return asked
@@ -65,7 +65,7 @@ func orUsual[T any](asked []T, usual ...T) []T {
 // All are the scenarios in the order in which they are shown.
 func All() []Scenario { return []Scenario{acquire, throughput, contend, takeover, shortTTL, footprint} }
 
-// ByName returns the scenario with a name, and whether there is one.
+// ByName returns the scenario called name, and whether there is such a scenario.
 func ByName(name string) (Scenario, bool) {
 	for _, s := range All() {
 		if s.Name == name {
@@ -78,16 +78,16 @@ func ByName(name string) (Scenario, bool) {
 // Input is what a scenario gets to measure one cell in one run.
 type Input struct {
 	Workload
-	Locker load.Locker // nil for a scenario of processes
+	Locker load.Locker // nil if the scenario starts host processes
 	Host   host.Spec   // how host processes are started
 	Clock  proc.Clock
 	TTL    time.Duration
 	// Seed determines everything random in this cell and run.
 	Seed uint64
-	// Rate is how many cycles per second the open loop of acquire starts. 0
-	// means half the rate of the closed loop.
+	// Rate is how many cycles per second the open loop of scenario acquire starts.
+	// 0 means half the rate of the closed loop.
 	Rate float64
-	// Tick is how often candidates ask the store. 0 means that they wait until they are woken.
+	// Tick is how often candidates ask the store. 0 means that the store wakes them.
 	Tick time.Duration
 	// For is how long scenario ttl holds its leases.
 	For time.Duration
@@ -115,16 +115,16 @@ func (in Input) client() *core.Client {
 	return nil
 }
 
-// ErrNothingDone means that not one cycle of a cell succeeded. The error also wraps
-// the first error that occurred.
+// ErrNothingDone means that no cycle of a cell succeeded. Errors that wrap it also
+// wrap the first error that occurred.
 var ErrNothingDone = errors.New("no operation succeeded")
 
 // grace is how long a cell may continue after its planned end, before its operations
 // are cancelled. A store that stops answering must not block the run for ever.
 const grace = 10 * time.Second
 
-// graceOf is the grace of a cell with the measured time measure. It is short in a
-// quick run, which would otherwise take long if a library waits for ever.
+// graceOf is how long a cell with the measured time measure may continue after its end. It
+// is short in a quick run, which would take long otherwise if a library waits for ever.
 func graceOf(measure time.Duration) time.Duration {
 	return min(grace, max(grace/5, 10*measure))
 }
@@ -143,8 +143,8 @@ func callers(in Input) ([]*load.Caller, error) {
 	return out, nil
 }
 
-// hostsOf returns the numbers of host processes of a scenario. It turns one host
-// into 0, because workloads use 0 for callers in this process.
+// hostsOf returns the numbers of host processes of a scenario. It turns the number
+// 1 into 0, because workloads use 0 for callers in this process.
 func hostsOf(a Overrides, usual ...int) []int {
 	var out []int
 	for _, n := range orUsual(a.Hosts, usual...) {
@@ -182,9 +182,9 @@ func startHost(ctx context.Context, s host.Spec, clock proc.Clock) (*host.Proces
 	return host.Start(ctx, s)
 }
 
-// cycleIn makes the callers cycle in each of the hosts, or in this process if there
-// are none. It returns their attempts, and the first error of any caller. err means
-// that the attempts of a host are lost.
+// cycleIn makes the callers cycle in each of hosts, or in this process if hosts is
+// empty. It returns the callers' attempts, and the first error of any caller. The
+// error err means that the attempts of a host are lost.
 func cycleIn(ctx context.Context, in Input, hosts []*host.Process, c load.Cycles) (attempts []results.Attempt, first, err error) {
 	if len(hosts) == 0 {
 		attempts, first = c.Run(ctx, in.Locker, in.Clock)

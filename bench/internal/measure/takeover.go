@@ -31,11 +31,11 @@ const (
 	campaigners = 2
 	// names is how many names the candidates campaign for. Each harm affects all names of a leader.
 	names = 8
-	// harms is the default for how many leaders are harmed in one run of a cell.
-	// That makes 30 in the ten runs of a full plan.
+	// harms is the default for how many leaders are harmed in one run of a cell. A
+	// full plan has ten runs, and so 30 harms.
 	harms = 3
-	// queueing is the shortest time for candidates to enter their queues before
-	// the leader is harmed.
+	// queueing is the shortest time that candidates have to enter the store's
+	// queues before the leader is harmed.
 	queueing = 100 * time.Millisecond
 	// quickPhases bounds the random time until the harm, as a multiple of
 	// Measure, for modes that do not wait for the TTL. A full run covers the
@@ -59,7 +59,7 @@ func takeoverTakes(in Input) time.Duration {
 	switch {
 	case m.waits != nil:
 		each += m.waits(in.TTL)
-	case in.Host.Baseline != "" && m.name == killHost.name: // there is no plugin that releases
+	case in.Host.Baseline != "" && m.name == killHost.name: // a baseline has no plugin that releases
 		each += ttlLeft(in.TTL)
 	}
 	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
@@ -86,7 +86,7 @@ func runTakeover(ctx context.Context, in Input) (cell results.Cell, err error) {
 	s := newElection(in, m)
 	s.system.Dir = filepath.Join(scratch.Dir(), "hosts")
 	s.system.AtEnd(scratch.Close)
-	if m.waits != nil || in.Host.Baseline != "" { // a takeover then waits for a time, not for the store
+	if m.waits != nil || in.Host.Baseline != "" { // the takeover then waits for a time, not for the store
 		in.Relays = nil
 	}
 	s.passing = in.watch()
@@ -156,11 +156,11 @@ func (s *election) succeed(ctx context.Context) error {
 	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))
 }
 
-// repair ends the harm after other hosts have taken over.
+// repair ends the harm, or replaces a killed candidate, after other hosts have taken over.
 func (s *election) repair(ctx context.Context, h *incident) error {
 	switch {
 	case s.mode.kills:
-		return errors.Join(s.heal(h), s.join(ctx)) // a new candidate replaces the dead candidate
+		return errors.Join(s.heal(h), s.join(ctx)) // a new candidate replaces the killed candidate
 	case s.mode.name == "freeze":
 		resumed := s.in.Clock.Now()
 		return errors.Join(s.heal(h), s.noticed(ctx, h, resumed))
@@ -223,7 +223,7 @@ func modeByName(name string) (mode, bool) {
 	return modes[i], true
 }
 
-// mode is one way in which a leader ends.
+// mode is one way in which a leader stops being the leader.
 type mode struct {
 	name string
 	doc  string // one line
@@ -237,9 +237,9 @@ type mode struct {
 	// expires reports whether the lease ends by its TTL. A new leader before
 	// that time is a finding. In other modes some process releases the lease.
 	expires bool
-	// waits is about how long a takeover lasts. Nil means that the time is negligible.
+	// waits estimates how long a takeover takes. Nil means that the time is negligible.
 	waits func(ttl time.Duration) time.Duration
-	// inject does harm that is not an action on a host. It is nil if there is none.
+	// inject does harm that is not an action on a host. It is nil if the mode has no such harm.
 	inject func(ctx context.Context, s *election, h *incident) error
 }
 
@@ -253,7 +253,7 @@ var killHost = mode{
 	actions: []string{"kill-host"}, kills: true,
 }
 
-// ttlLeft is how long a lease lasts on average after its holder was harmed at a
+// ttlLeft is how long a lease lasts on average after a harm to its holder at a
 // random time between two renewals.
 func ttlLeft(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// rounding is how much too early a store that counts milliseconds may end a
-	// lease.
+	// rounding is the time by which a store that counts in milliseconds may end a
+	// lease too early.
 	rounding = 2 * time.Millisecond
 	// margin is how long a takeover may take in addition to the TTL and one round
 	// trip.
@@ -86,11 +86,11 @@ func (s *election) sample(h *incident) {
 	}
 }
 
-// judge compares the time of a takeover with the rest of the TTL. A renewal that
-// was due at about the time of the harm may have reached the store unreported.
+// judge compares the time of a takeover with the rest of the TTL. A renewal that was due at
+// about the time of the harm may have reached the store although its host did not report it.
 func (s *election) judge(h *incident, old results.Hold, since int64) {
 	if old.SentNs == 0 {
-		return // when the lease ends is unknown
+		return // the end of the lease is unknown
 	}
 	ttl := int64(s.in.TTL)
 	sent, confirmed := old.SentNs, old.GrantedNs
@@ -134,7 +134,7 @@ func (s *election) noticed(ctx context.Context, h *incident, resumed int64) erro
 	return nil
 }
 
-// measured completes the cell.
+// measured returns the cell with its figures.
 func (s *election) measured(elapsed time.Duration) results.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()

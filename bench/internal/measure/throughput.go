@@ -20,10 +20,10 @@ var throughput = Scenario{
 }
 
 const (
-	// manyKeys is a number of locks with which callers seldom want the same lock.
+	// manyKeys is a number of locks so large that two callers seldom want the same lock.
 	manyKeys = 1024
-	// fewKeys is a number of locks with which callers wait for each other. They hold them for
-	// fewHold.
+	// fewKeys is a number of locks so small that callers wait for each other. They
+	// hold a lock for fewHold.
 	fewKeys = 8
 	fewHold = time.Millisecond
 )
@@ -75,7 +75,7 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	cell.Attempts = attempts
 	acquires, releases, _ := measured(attempts, from)
 	cell.Latencies = map[string][]int64{}
-	passing := &trips{} // not watched, because the round trips of many callers cannot be distinguished
+	passing := &trips{} // not used, because the round trips of many callers cannot be distinguished
 	passing.note(&cell, "acquire", acquires)
 	passing.note(&cell, "release", releases)
 	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, contenders(in))
@@ -90,13 +90,13 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	return cell, nil
 }
 
-// doneIn counts the cycles that ended in the measured time, whenever they began. If
-// there are fewer than callers, it extends that time until there are as many, because
-// a store that works in batches finishes many cycles at once.
+// doneIn counts the cycles that ended between from and until, whenever they began.
+// If fewer cycles than callers ended, it extends the time until as many cycles have
+// ended. A store that works in batches finishes many cycles at once.
 //
-// Note: we do not count the cycles that began in the measured time, over the time until the
-// last of them ended. Fewer and fewer callers ask at the end of that time. With more
-// callers or longer cycles the throughput of a store at a constant rate would seem to fall.
+// Note: cycles are not counted by their begin, over the time until the last counted
+// cycle ended. Fewer and fewer callers ask at the end of that time. A store at a
+// constant rate would seem to get slower with more callers or with longer cycles.
 func doneIn(attempts []results.Attempt, from, until int64, callers int) (cycles int, elapsed time.Duration) {
 	var done []int64
 	for _, a := range attempts {

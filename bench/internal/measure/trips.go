@@ -53,9 +53,9 @@ func (t *trips) end() {
 
 // in counts the round trips that an operation has waited for. Over all connections, it follows
 // a request, a reply, a later request, and so on. A piece of data is delivered half a round
-// trip after it arrived at its relay. Data that arrived at a relay before that delivery cannot
-// depend on it, so requests to several nodes at once count as one round trip. Unrelated traffic
-// adds a round trip only if the operation takes that long for another reason.
+// trip after it arrived at its relay. Data that arrived at a relay before the delivery cannot
+// depend on it, so requests to several nodes at once count as one round trip. Unrelated data
+// add a round trip only if the operation takes that long for another reason.
 func (t *trips) in(s span) (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

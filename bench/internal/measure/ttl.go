@@ -28,16 +28,16 @@ var shortTTL = Scenario{
 }
 
 const (
-	// leasesOfTTL is the default number of leases for each TTL of at least manyFrom.
-	// A shorter TTL has fewer leases, so that it has as many renewals per second, but
-	// at least fewLeases.
+	// leasesOfTTL is the default number of leases for each TTL from manyFrom on. A
+	// shorter TTL has fewer leases (at least fewLeases), so that the number of
+	// renewals per second stays the same.
 	leasesOfTTL = 100
 	manyFrom    = time.Second
 	fewLeases   = 4
 )
 
-// ttlsOf returns the TTLs to try: the smallest of a backend, and above it the series
-// 1, 2, 5, 10 and so on, up to longest.
+// ttlsOf returns the TTLs to try: the backend's smallest TTL, and above it those of
+// the series 1, 2, 5, 10 and so on, up to longest.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {
@@ -54,8 +54,8 @@ func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	return out
 }
 
-// tried is a TTL with its leases, one for each caller. It also has the names for
-// the takeover.
+// tried is one TTL of the scenario. It has a lease for each caller, and the names
+// for the takeover.
 type tried struct {
 	ttl     time.Duration
 	names   []string
@@ -110,7 +110,7 @@ func runTTL(ctx context.Context, in Input) (cell results.Cell, err error) {
 func (t *ttlCell) acquire(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := t.plugin.backend.Check(bounded); err != nil { // after Check the shortest TTL of the store is known
+	if err := t.plugin.backend.Check(bounded); err != nil { // only after Check the shortest TTL of the store is known
 		return err
 	}
 	for _, d := range ttlsOf(t.plugin.backend.Properties(), min(t.in.TTL, t.in.For)) {
@@ -209,7 +209,7 @@ func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease loa
 }
 
 // lose records a lost lease. The holder acted as the holder until now, or until the
-// deadline if that is earlier.
+// deadline if the deadline is earlier.
 func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	a := &c.Attempts[len(c.Attempts)-1]
 	a.Done, a.End = t.in.Clock.Now(), results.EndLost
@@ -222,7 +222,7 @@ func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 }
 
 // hear records how much of the TTL was used up at a renewal. It ignores the first
-// renewal of a grant that the store made by itself.
+// renewal of a lease that the store granted while the client waited.
 func (t *ttlCell) hear(e core.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,7 +252,7 @@ func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	return err
 }
 
-// measured completes the cell of a TTL.
+// measured returns the cell of one TTL, with its figures.
 func (t *ttlCell) measured(of *tried, stalled time.Duration) results.Cell {
 	t.mu.Lock()
 	defer t.mu.Unlock()

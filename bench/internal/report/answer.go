@@ -9,12 +9,12 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// hostScope is the scope of a backend whose locks exclude nothing outside of one host.
+// hostScope is the scope of a backend whose locks exclude only callers of the same host.
 const hostScope = "host"
 
-// answer is a run's answer to "which backend should I use". For each need it has the
-// backend that meets the need best. It also has a drawing of one figure against the
-// promises. Text and page show the same answer.
+// answer is a run's answer to "which backend should I use". For each need it has
+// the backend that meets the need best. It also has a drawing of speed against what
+// the backends promise. Text and page show the same answer.
 type answer struct {
 	Choices []choice
 	Note    string // which subjects were not candidates, and how to read the choices
@@ -29,18 +29,18 @@ func (r Report) answer() answer {
 type choice struct {
 	Need string `json:"need"`
 	// Take has the best backend, and all backends that the runs do not show to be
-	// worse. It is empty if that is true of all backends.
+	// worse. It is empty if no backend is shown to be worse.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figure of each backend in Take
 	Others   string   `json:"others,omitempty"`   // how much slower the other backends are, or what they lack
-	// Libraries names the faster baselines and the references of backends, with
-	// the features of a plugin that they lack.
+	// Libraries names baselines that are faster or that backends are compared with,
+	// and the features of a plugin that these baselines lack.
 	Libraries string `json:"libraries,omitempty"`
 }
 
-// choices returns the choices of this run. Candidates are only backends that can
-// exclude hosts from each other and broke no rule. With one candidate and no library
-// there is nothing to choose.
+// choices returns the choices of this run. Candidates are only backends that broke
+// no rule and whose locks exclude other hosts. It returns nothing if there is one
+// candidate and no library.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -55,7 +55,7 @@ func (r Report) choices() []choice {
 }
 
 // survivors names the backends whose grants survive a crash of a server, according
-// to the settings that were read.
+// to the server settings that the run has read.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}
@@ -83,7 +83,7 @@ func (r Report) survivors() (choice, bool) {
 
 func (r Report) candidate(s results.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
 
-// mayTake reports whether a subject is a candidate, provided that it broke no rule.
+// mayTake reports whether a subject is a candidate if it broke no rule.
 func mayTake(s results.Subject) bool {
 	return s.Kind == results.KindPlugin && s.BuildOf == "" && s.Scope != hostScope
 }
@@ -139,8 +139,8 @@ func (h highlight) compared(row, than Row) string {
 	return fmt.Sprintf("%sx %s", significant(times, 2), what)
 }
 
-// libraries names the baselines that are faster than the best backend, and those that backends
-// are compared with. It leaves out baselines whose difference the runs do not support.
+// libraries names the baselines that are faster than the best backend, and the baselines that
+// backends are compared with. It leaves out a baseline if the runs do not support its difference.
 func (h highlight) libraries(best Row) string {
 	var out []string
 	rows := filter(h.table.Rows, func(row Row) bool {
@@ -167,7 +167,7 @@ func (r Report) undecided() string {
 }
 
 // promised is the name of a row. It includes the durability of the row's grants if
-// the rows differ in that.
+// the rows differ in durability.
 func promised(row Row, all []Row) string {
 	if slices.ContainsFunc(all, func(other Row) bool { return other.Durability != row.Durability }) {
 		return fmt.Sprintf("%s (%s)", row.Name, row.shortDurability())
@@ -260,8 +260,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// The highlight is from the cells with the fewest hosts, which all
-		// backends have, and with the most keys, so that callers seldom wait.
+		// Take the highlight from the cells with the fewest hosts, because all backends
+		// have these, and with the most keys, because callers then seldom wait.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])
@@ -287,8 +287,8 @@ func near(ts []Table) []Table {
 	})
 }
 
-// mostHosts returns the table with the most hosts, and the fewest callers in each
-// host. Within one host, the host and not the backend hands over a lock.
+// mostHosts returns the table with the most hosts, and among these with the fewest callers
+// in each host. Callers of one host get a lock from their host and not from the backend.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
 		if t.Hosts > most.Hosts {
@@ -324,7 +324,7 @@ func (h highlight) cell(s results.Subject) cell {
 	return figure(h.unit, true)(h.table.Rows[i])
 }
 
-// differ reports whether the runs support a difference between a and b.
+// differ reports whether the runs support a difference between rows a and b.
 func (h highlight) differ(a, b Row) bool {
 	return results.Compare(a.Runs[h.unit], b.Runs[h.unit]).Supported
 }

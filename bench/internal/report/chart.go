@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// axis says what an axis shows. That determines the scale and the labels.
+// axis is what an axis shows, which determines its scale and its labels.
 type axis string
 
 const (
@@ -34,14 +34,14 @@ type chart struct {
 	Note  string `json:"-"`
 }
 
-// view is one set of lines.
+// view is one set of lines of a chart.
 type view struct {
 	Label  string `json:"label"`
 	Y      axis   `json:"y"`
 	YTitle string `json:"ytitle"`
 	Lines  []line `json:"lines"`
 	Band   *band  `json:"band,omitempty"`
-	Table  grid   `json:"-"` // the same figures, if no table of the section has them
+	Table  grid   `json:"-"` // the figures of the lines, if no table of the section has them
 }
 
 // band is a highlighted part of the x axis.
@@ -65,7 +65,7 @@ type line struct {
 type style struct{ family, dash int }
 
 // styles numbers the backends in the order of the manifest, and the baselines of
-// each backend. A subject that belongs to no backend has its own family.
+// each backend. A subject that belongs to no backend is a family alone.
 func styles(m results.Manifest) map[string]style {
 	out, byReference := map[string]style{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
@@ -90,8 +90,8 @@ func styles(m results.Manifest) map[string]style {
 	return out
 }
 
-// line makes the line of a subject. At first only the references among the baselines
-// are shown, because twenty lines are unreadable.
+// line makes the line of a subject. At first, baselines are hidden unless backends
+// are compared with them, because twenty lines are unreadable.
 func (r Report) line(s results.Subject, points [][]float64) line {
 	st := styles(r.Manifest)[s.Name]
 	return line{
@@ -136,9 +136,9 @@ func (t Table) facet() string {
 	return strings.Join(append(parts, t.held()...), ", ")
 }
 
-// lineFacet is the facet of a table in a load chart, which names the curve. It includes the
+// lineFacet is the name of the curve to which a table belongs in a load chart. It includes the
 // number of hosts if other tables have the same number of hosts but other numbers of clients.
-// Each number of hosts is then a separate curve. Otherwise all tables are points of one curve.
+// Each number of hosts then has a separate curve. Otherwise all tables are points of one curve.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -210,7 +210,7 @@ var shares = []float64{
 	0.9993, 0.9995, 0.9997, 0.9999,
 }
 
-// beyond is how many samples must lie above a percentile for it to be shown.
+// beyond is how many samples must lie above a percentile before the percentile is shown.
 const beyond = 5
 
 // enough reports whether n samples are enough for a percentile.
@@ -218,8 +218,8 @@ func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
 
-// distributions returns a percentile plot for every operation of a scenario under every
-// load. For takeovers the plot shows which share of them was done after which time.
+// distributions returns a percentile plot for every operation of a scenario under
+// every load. For takeovers it plots the share that was done after a time.
 func (r Report) distributions(scenario string) []chart {
 	takeovers := chart{
 		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",
@@ -275,7 +275,7 @@ type samples struct {
 	*hdrhistogram.Histogram
 }
 
-// samplesOf returns the samples of a distribution for each subject that has any.
+// samplesOf returns the samples of a distribution, for each subject that has samples.
 func (r Report) samplesOf(key results.HistogramKey) []samples {
 	var out []samples
 	for _, s := range r.Manifest.Subjects {
@@ -306,8 +306,8 @@ func percentile(share float64) column[samples] {
 	})
 }
 
-// cellsOf returns the keys of a scenario's distributions, without a backend. Each key
-// becomes a view. Acquire comes first, and the others follow in alphabetical order.
+// cellsOf returns the keys of a scenario's distributions, without a backend. Each key becomes a
+// view. The operation acquire comes first, and the other operations follow in alphabetical order.
 func (r Report) cellsOf(scenario string) []results.HistogramKey {
 	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {
@@ -340,9 +340,9 @@ func label(key results.HistogramKey) string {
 // takeoverOp is the name of the operation takeover in distributions.
 const takeoverOp = "takeover"
 
-// ttlBand returns the range in which a takeover that waits for the lease's end is due. The
-// cells of a mode that waits have this range. For other modes it follows from the plan's TTL: a
-// lease that is renewed at every third of the TTL has two thirds to all of the TTL left.
+// ttlBand returns the times at which a takeover that waits for the lease's end is due. The cells of
+// modes that wait contain this range. For other modes it is computed from the plan's TTL: a lease
+// that is renewed at every third of the TTL has from two thirds to all of the TTL left.
 func (r Report) ttlBand(mode string) *band {
 	b := &band{Label: "what is left of the TTL"}
 	for _, t := range r.of(takeoverScenario) {

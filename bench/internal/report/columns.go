@@ -18,7 +18,7 @@ type cell struct {
 	ours  bool // the cell names a backend that was measured through its plugin
 }
 
-// grid is a table as every format shows it.
+// grid is a table that every format can show.
 type grid struct {
 	Title   string
 	Note    string // text below the table; may be empty
@@ -30,7 +30,7 @@ type grid struct {
 
 type gridColumn struct {
 	Title  string
-	Number bool // aligned right
+	Number bool // the column has numbers, aligned right
 }
 
 type gridRow []cell
@@ -116,7 +116,7 @@ func distinct[K comparable, T any](items []T, key func(T) K) []K {
 	return out
 }
 
-// compared has the units whose ratio to the reference is shown.
+// compared lists the units for which a table shows the ratio to the reference baseline.
 var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }
@@ -155,11 +155,11 @@ func columns(t Table) []column[Row] {
 // rowSubject is the first column of tables of rows.
 var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
-// severalReferences replaces the names in titles if there are several references. A
-// note below the table then names them.
+// severalReferences stands in titles for the reference's name if there are several
+// references. A note below the table then names the references.
 const severalReferences = "ref."
 
-// references names the baselines that the rows are compared with, for titles.
+// references names, in titles, the baselines that the rows are compared with.
 func references(t Table) string {
 	having := filter(t.Rows, func(r Row) bool { return r.Reference != "" })
 	switch names := distinct(having, func(r Row) string { return r.Reference }); len(names) {
@@ -189,9 +189,9 @@ func name(s results.Subject) string {
 	return s.Name
 }
 
-// figure shows the median of a unit, with its confidence interval if interval is set.
-// For the longest time of each run it shows the longest of all runs, because a median
-// would hide a stall.
+// figure shows the median of a unit, with its confidence interval if interval is
+// set. For a unit that is the longest time of each run, it shows the longest time
+// of all runs, because a median would hide a stall.
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
 		e := r.Figures[unit]
@@ -211,14 +211,14 @@ func figure(unit string, interval bool) func(Row) cell {
 	}
 }
 
-// blank reports whether a row lacks a figure, or lacks it for some of its runs.
+// blank reports whether a row lacks a figure, or lacks the figure of some of its runs.
 func (r Row) blank(unit string) bool {
 	n := r.Figures[unit].N
 	return n == 0 || tail(unit) && n < r.runs()
 }
 
-// blankNote says why some rows lack percentiles that others have, or returns "" if
-// none does.
+// blankNote says why some rows lack percentiles that other rows have. It returns ""
+// if no row lacks them.
 func (t Table) blankNote() string {
 	var parts []string
 	for _, u := range results.Units {
@@ -312,11 +312,11 @@ func (r Report) title(t Table) string {
 	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(append(what, t.load()), ", "), plural(t.runs(), "run"))
 }
 
-// load says how many callers wanted locks, and how many locks there were.
+// load describes how many callers wanted locks, and how many locks existed.
 func (t Table) load() string {
 	out := plural(t.Clients, "client")
 	switch {
-	case t.Scenario == takeoverScenario: // the clients of this scenario are the names that each host campaigns for
+	case t.Scenario == takeoverScenario: // here clients are the names that each host campaigns for
 		out = plural(t.Hosts, "host") + ", " + plural(t.Clients, "lock")
 	case t.Hosts > 0 && t.Clients > 1:
 		out = plural(t.Hosts, "host") + " of " + out

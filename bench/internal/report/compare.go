@@ -51,7 +51,7 @@ var differenceColumns = []column[results.Difference]{
 	textColumn("", judgement),
 }
 
-// cellWithin is the name of a row's cell without the part that the title has.
+// cellWithin is the name of a row's cell, without the part that the table's title shows.
 func cellWithin(d results.Difference) string {
 	_, cell, _ := strings.Cut(ShortCell(d.Cell), " ")
 	return cell
@@ -78,7 +78,7 @@ func judgement(d results.Difference) string {
 	return out
 }
 
-// ShortCell is the name of a cell without the words that every name has.
+// ShortCell is the name of a cell without words that the names of all cells contain.
 func ShortCell(cell string) string {
 	cell = strings.Replace(cell, "/backend=", " ", 1)
 	return strings.ToLower(cell[:min(1, len(cell))]) + strings.ReplaceAll(cell[min(1, len(cell)):], "/", " ")
@@ -144,7 +144,7 @@ func outcome(h results.Held) string {
 	return "ok"
 }
 
-// measured is the value that was compared with a limit, with the interval of the median.
+// measured is the value that was compared with a limit, and the interval of the median.
 func measured(h results.Held) string {
 	shown := func(v float64) string {
 		if h.IsRatio() {

@@ -12,9 +12,9 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// drawing shows speed against promises. It has a lane for each promise, the strongest
-// on top. A lane has a mark for each subject with that promise, the fastest on top
-// and on the right. Without lanes there is no drawing.
+// drawing shows speed against promises. It has a lane for each promise, with the
+// strongest promise on top. A lane has a mark for each subject with that promise,
+// the fastest subject on top and on the right. Without lanes there is no drawing.
 type drawing struct {
 	Title string
 	Lanes []promise
@@ -30,7 +30,7 @@ type promise struct {
 // mark is one subject. Positions are in percent of a lane's width.
 type mark struct {
 	Label          string
-	At, From, Wide float64 // the median, the begin of its interval, and the width of the interval
+	At, From, Wide float64 // positions of the median and of the begin of its interval, and the interval's width
 	Pale           bool    // the subject is not a candidate
 	Broken         bool
 }
@@ -44,7 +44,7 @@ type tick struct {
 	Text string
 }
 
-// tokenClasses has the fencing classes and their promises, the strongest first.
+// tokenClasses lists the fencing classes with their promises, from the strongest to the weakest.
 var tokenClasses = []struct{ class, means string }{
 	{"strict", "tokens that rise through every crash"},
 	{"durable", "tokens as durable as the data"},
@@ -82,8 +82,8 @@ func (r Report) draw(h highlight, rows []Row) drawing {
 	return d
 }
 
-// promise is the durability that selects the lane of a row. It is "" without tokens,
-// because all subjects without tokens share one lane.
+// promise is the durability that selects the lane of a row. It is "" for a subject
+// without tokens, because all such subjects share one lane.
 func (row Row) promise() string {
 	if cmp.Or(row.Fencing, "none") == "none" {
 		return ""
@@ -121,7 +121,7 @@ type scale struct {
 }
 
 // scaleOf returns a scale with room for all figures and their intervals. It spans
-// at least half a decade, so that similar figures stand close together.
+// at least half a power of ten, so that similar figures stand close together.
 func scaleOf(h highlight, rows []Row) scale {
 	s := scale{math.Inf(1), math.Inf(-1), h.more, h.unit}
 	for _, row := range rows {
@@ -153,7 +153,7 @@ func (s scale) place(v float64) float64 {
 	return margin + (100-2*margin)*min(1, max(0, share))
 }
 
-// ticks returns ticks at powers of ten. If there are too few, it adds others in between.
+// ticks returns ticks at powers of ten. If there are too few, it adds ticks in between.
 func (s scale) ticks() []tick {
 	steps := []float64{1}
 	if s.hi-s.lo < 2 {

@@ -129,7 +129,7 @@ func (r Report) command() string {
 	return strings.Join(args, " ")
 }
 
-// given is the text of a flag's value, or "" for the zero value.
+// given is the value of a flag as text, or "" for the zero value.
 func given[T comparable](v T) string {
 	if v == *new(T) {
 		return ""

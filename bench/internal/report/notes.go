@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// headed returns the heading under which the page folds lines. It joins the
-// beginnings of the lines, up to the first colon.
+// headed returns the heading under which the page folds lines. The heading joins
+// the beginnings of all lines, each up to its first colon.
 func headed(lines []string) string {
 	heads := distinct(lines, func(line string) string {
 		head, _, _ := strings.Cut(line, ": ")
@@ -18,7 +18,7 @@ func headed(lines []string) string {
 	return "Before you believe the figures: " + strings.Join(heads, "; ")
 }
 
-// shownFindings is how many findings the page shows above the figures. It folds the others.
+// shownFindings is how many findings the page shows above the figures. It folds the other findings.
 const shownFindings = 3
 
 // omissions says what the run left out, with one line for each reason.
@@ -46,7 +46,7 @@ func (r Report) omissions() []string {
 }
 
 // refusals says in one line which figures of the open loop are not shown. It
-// returns nothing if all are shown.
+// returns nothing if all these figures are shown.
 func (r Report) refusals() []string {
 	var cells []string
 	for _, t := range r.of(acquireScenario) {

@@ -44,7 +44,7 @@ type Row struct {
 	Runs map[string][]float64
 }
 
-// Load reads a folder and judges its events again. Its errors are those of
+// Load reads a folder and judges its events again. It returns the errors of
 // [results.ReadManifest], and of files that cannot be read.
 func Load(dir string) (Report, error) {
 	var r Report
@@ -66,7 +66,7 @@ func Load(dir string) (Report, error) {
 	return r, nil
 }
 
-// These are the scenarios that this package knows. Others are shown with all their figures.
+// These are the scenarios that this package knows. Unknown scenarios are shown with all figures.
 const (
 	acquireScenario    = "acquire"
 	throughputScenario = "throughput"
@@ -79,7 +79,7 @@ const (
 // scenarioOrder is the order of the sections. Other scenarios follow, and then the floors.
 var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario, ttlScenario}
 
-// proves says what a section shows, for readers who did not plan the run.
+// proves says what the section of a scenario shows, for readers who did not plan the run.
 var proves = map[string]string{
 	acquireScenario:    "Uncontended latency: each caller acquires, renews and releases a lock that no other caller wants.",
 	throughputScenario: "Maximum throughput, in cycles of acquire, renew and release, and the latency at it.",
@@ -144,8 +144,8 @@ func tables(m results.Manifest, lines []results.Result) []Table {
 	return out
 }
 
-// insideHost reports whether all callers are in one host and want the same lock. The
-// host then hands over the lock by itself.
+// insideHost reports whether all callers are in one host and want the same lock.
+// The host then hands over the lock without the store.
 func (t Table) insideHost() bool { return t.Scenario == contendScenario && t.Hosts == 0 }
 
 // byLoad orders the cells of a scenario by load. Cells of contend inside one host come last.

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// operations are the operations whose round trips are shown. The hand-over is between
-// hosts, if the subject supports several hosts.
+// operations are the operations whose round trips are shown. A hand-over is
+// measured between hosts, if the subject supports several hosts.
 var operations = []struct{ title, scenario, name string }{
 	{"acquire", acquireScenario, "acquire"},
 	{"renew", acquireScenario, "renew"},
@@ -19,8 +19,8 @@ var operations = []struct{ title, scenario, name string }{
 }
 
 // tripsOf has the number of round trips that an operation of a subject waits for.
-// It has the counted number, and for a check the slope of the latency over the RTT.
-// NaN means unknown.
+// It has the counted number and, to check it, the slope: by how many round trips
+// the latency grows with the RTT. NaN means unknown.
 type tripsOf struct {
 	Backend   string   `json:"backend"`
 	Operation string   `json:"operation"`
@@ -30,7 +30,7 @@ type tripsOf struct {
 	counted, slope float64
 }
 
-// apart is how much the count and the slope may differ.
+// apart is the largest difference between the count and the slope without a warning.
 const apart = 0.3
 
 // cell returns the count and the slope as text.
@@ -91,7 +91,7 @@ func (r Report) roundTrips() grid {
 // tripWarnings names the operations whose count and slope differ too much.
 func (r Report) tripWarnings() (out []string) {
 	for _, t := range r.allTrips() {
-		if math.Abs(t.counted-t.slope) > apart { // false if one of them is NaN
+		if math.Abs(t.counted-t.slope) > apart { // false if the count or the slope is NaN
 			out = append(out, fmt.Sprintf("round trips: %s of %s waits for %.0f as counted, for %.2f by its latency at several distances", t.Operation, t.Backend, t.counted, t.slope))
 		}
 	}
@@ -100,7 +100,7 @@ func (r Report) tripWarnings() (out []string) {
 
 // trips returns the round trips of one operation of s. The slope is the growth of
 // the p50 divided by the growth of the RTT, from the lowest to the highest. If
-// possible, both RTTs have a relay. The count is from the highest RTT.
+// possible, relays added both of these RTTs. The count is from the highest RTT.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
 	var loads []results.CellName // cells without their RTT

@@ -49,7 +49,7 @@ type printer struct {
 	markdown bool
 }
 
-// printed writes to w what print writes to its printer.
+// printed calls the function print, and writes to w what print writes to the printer.
 func printed(w io.Writer, format string, print func(*printer)) error {
 	p := &printer{markdown: format == "md"}
 	print(p)
@@ -148,7 +148,7 @@ func (p *printer) grid(g grid) {
 	p.note(g.Note)
 }
 
-// widths are the widths of the columns.
+// widths are the widths of the columns of g, in characters.
 func (g grid) widths() []int {
 	out := make([]int, len(g.Columns))
 	for i, c := range g.Columns {
@@ -199,7 +199,7 @@ func (g grid) only(columns []int) grid {
 	return out
 }
 
-// rule is the second line of a table in Markdown.
+// rule is the second line of a table in Markdown, which separates titles and rows.
 func (g grid) rule() string {
 	var out strings.Builder
 	for i, width := range g.widths() {

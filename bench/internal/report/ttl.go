@@ -23,7 +23,7 @@ type ttlRow struct {
 	overdue      float64 // ns from the end of the TTL until a lost machine was replaced; negative if not measured
 }
 
-// ttlRows are the rows of tables of scenario ttl, the shortest TTL of a backend first.
+// ttlRows are the rows of tables of scenario ttl. The shortest TTL of a backend comes first.
 func (r Report) ttlRows(ts []Table) (out []ttlRow) {
 	for _, t := range ts {
 		ttl, err := time.ParseDuration(t.Mode)
@@ -55,7 +55,7 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack is the remaining time of the TTL that at least the given share of the renewals had.
+// slack is the time before the end of the TTL with which at least this share of renewals came.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }
@@ -137,12 +137,12 @@ func (t ttlRow) said() string {
 }
 
 // manyLeases is the number of leases of a host for which the advice names a second
-// TTL, because leases with a shorter TTL need more renewals per second.
+// TTL. Many leases with a short TTL need too many renewals per second.
 const manyLeases = 1000
 
 // ttlChoices names for each backend the shortest TTL that worked. It adds the results
-// of shorter TTLs, down to the first that lost a lease. If the named TTL suits fewer
-// than manyLeases leases, another choice names the shortest TTL for manyLeases.
+// of shorter TTLs, down to the longest TTL that lost a lease. If the named TTL suits
+// fewer than manyLeases leases, another choice names the shortest TTL for manyLeases.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
 	for _, g := range groups(rows, func(t ttlRow) string { return t.Name }) {
@@ -179,8 +179,8 @@ func (t ttlRow) choice(all []ttlRow, others []string) choice {
 	}
 }
 
-// leasesFor is how many leases with the given TTL need as many renewals per second as the
-// leases of all TTLs together did in the run. A lease is renewed at every third of its TTL.
+// leasesFor is how many leases with the TTL ttl need as many renewals per second as all
+// leases of the run needed together. A lease is renewed at every third of its TTL.
 func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	rate := 0.0
 	for _, t := range all {
@@ -189,11 +189,11 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	return math.Ceil(rate * ttl.Seconds() / 3)
 }
 
-// power says what scenario ttl proves if no lease was lost. It is "" if the scenario
-// was not measured. If an event is not seen during a time T, a rate of more than three
-// per T is refuted at the level of 5 % (Hanley and Lippman-Hand: If nothing goes
-// wrong, is everything all right?, JAMA 249, 1983). Renewals do not count as trials,
-// because one stall affects all leases at once.
+// power says what scenario ttl proves if no lease was lost. It is "" if the
+// scenario was not measured. If no event occurs in a time T, a rate of more than
+// three events per T is refuted at the level of 5 % (Hanley and Lippman-Hand: If
+// nothing goes wrong, is everything all right?, JAMA 249, 1983). Renewals do not
+// count as trials, because one stall affects all leases at once.
 func (r Report) power() string {
 	rows := r.ttlRows(near(r.of(ttlScenario)))
 	if len(rows) == 0 {

@@ -25,7 +25,7 @@ func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
 	of := " grants of " + listed(ours)
-	if len(v.Cells) > 0 { // the cells of scenario safety are in a table with all backends
+	if len(v.Cells) > 0 { // a table with all backends shows the cells of scenario safety
 		grants, of = v.Granted(), " grants"
 	}
 	switch {
@@ -106,7 +106,7 @@ func (r Report) judged(subject string) string {
 // broken reports whether a subject has violated a rule.
 func (r Report) broken(subject string) bool { return strings.HasPrefix(r.judged(subject), "BROKEN") }
 
-// findings returns the violations and other unexpected events, one line each.
+// findings returns the violations and other unexpected events, with one line for each.
 func (r Report) findings() []string {
 	var out []string
 	for _, v := range r.Verdict.Violations {
@@ -154,8 +154,8 @@ func (r Report) incomplete() string {
 	return ""
 }
 
-// missing says which backends lack figures, and the reason for the first missing figures of
-// each. It is "" if none lacks figures. A run can be complete without figures of baselines.
+// missing says which backends lack figures, and for each the reason for its first missing figures.
+// It is "" if no backend lacks figures. A run can be complete without figures of baselines.
 func (r Report) missing() string {
 	lacking := filter(r.Manifest.Failed, func(c results.FailedCell) bool { return !slices.Contains(r.Manifest.Plan.Baselines, c.Backend) })
 	var out []string
@@ -180,10 +180,10 @@ func (r Report) failure() []string {
 }
 
 // headWidth is about how many characters of an error the verdict shows. The notes
-// have the rest, which comes from libraries and means nothing to most readers.
+// show the rest. It comes from libraries, and helps few readers.
 const headWidth = 60
 
-// beginning returns the first clauses of an error.
+// beginning returns the first clauses of an error text.
 func beginning(failure string) string {
 	line, _, _ := strings.Cut(failure, "\n")
 	clauses := strings.Split(line, ": ")
@@ -197,15 +197,15 @@ func beginning(failure string) string {
 	return out
 }
 
-// A run stalled if its longest operation took at least stallLeast, and
+// A run stalled if its longest operation took at least stallLeast, and at least
 // stallTimes as long as the longest operation of the median run.
 const (
 	stallLeast = 100 * time.Millisecond
 	stallTimes = 10
 )
 
-// stallUnits are the operations that a stalling server delays. A server may stall in
-// any of these, and also in its floor.
+// stallUnits are the operations that a stalling server delays. A stall can show in
+// any of these operations, and also in a floor.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},
@@ -213,7 +213,7 @@ var stallUnits = []struct{ unit, what string }{
 
 // stall is one cell that stalled in a run.
 type stall struct {
-	results.Estimate // the estimate over the longest operations of all runs
+	results.Estimate // of the longest operation of each run
 	run              int
 	row, cell        string
 	unit, what       string

@@ -24,7 +24,7 @@ type flat struct {
 	Median    float64      `json:"median"`
 	Low       *float64     `json:"low"`  // null with too few runs
 	High      *float64     `json:"high"` // null with too few runs
-	Min       float64      `json:"min"`  // of all runs
+	Min       float64      `json:"min"`  // the lowest value of all runs
 	Max       float64      `json:"max"`
 	Reference string       `json:"reference,omitempty"`
 	Ratio     *float64     `json:"ratio,omitempty"`
@@ -119,8 +119,8 @@ type pageSection struct {
 	Tables     []grid
 }
 
-// html writes the report as one page that needs no network and no other files.
-// Without scripts the page can be read, except for the charts.
+// html writes the report as one page that needs no network and no other files. A
+// browser without scripts shows all of the page except the charts.
 func (r Report) html(w io.Writer) error {
 	var sections []pageSection
 	all := []chart{}

@@ -20,8 +20,8 @@ const (
 // End says how a granted lease ended.
 type End uint8
 
-// These are the ends. EndOpen is for an attempt without a grant, or a lease whose end
-// was not seen. Nothing is known about such a lease after its grant.
+// These are the ends. EndOpen is for an attempt without a grant, or a lease whose
+// end was not seen. Such a lease may have ended at any time after its grant.
 const (
 	EndOpen          End = iota
 	EndReleased          // released, and the store confirmed the release
@@ -33,21 +33,21 @@ const (
 // Attempt is one attempt to acquire a lock, with its result. Times are nanoseconds on the
 // run's clock, which starts at zero with the run. All processes of the run use this clock.
 type Attempt struct {
-	Client int32 // caller, from 0 within the section
+	Client int32 // number of the caller, from 0 in each section
 	Name   int32 // index into Section.Names
 	// Asked is just before the acquire was called, and Answered is just after it returned.
 	Asked, Answered int64
 	// Ended is when the holder stopped acting as the holder: just before the
-	// release was called, or when it learned of the loss. Done is after the
-	// release returned. Both are 0 for an open end.
+	// release was called, or when it learned of the loss. Done is after the release
+	// returned. Ended and Done are 0 for EndOpen.
 	Ended, Done int64
 	Token       uint64
 	Outcome     Outcome
 	End         End
 }
 
-// Hold is the hold of a granted attempt. With an open end it says only that the lock
-// was held when the acquire returned.
+// Hold returns the hold of a granted attempt. With EndOpen it says only that the
+// lock was held when the acquire returned.
 func (a Attempt) Hold() Hold {
 	h := Hold{Host: int(a.Client), Name: int(a.Name), Token: a.Token, AskedNs: a.Asked, GrantedNs: a.Answered, ValidNs: a.Ended}
 	switch a.End {
@@ -59,17 +59,17 @@ func (a Attempt) Hold() Hold {
 	return h
 }
 
-// Section has the values that all attempts of one cell in one run have in common.
+// Section has what all attempts of one cell (one measurement) in one run have in common.
 type Section struct {
 	CellName
 	Kind    Kind     `json:"kind"`
 	Fencing string   `json:"fencing"`
 	Run     int      `json:"run"`
 	Names   []string `json:"names"`
-	// MetNs is when the cell began, on the run's clock. All parts of a rendezvous
-	// begin a cell at the same time.
+	// MetNs is when the cell began, on the run's clock. Runs that measure together
+	// on several machines begin a cell at the same time.
 	MetNs int64 `json:"met_ns,omitempty"`
-	// Interrupted reports whether the run ended before the cell did.
+	// Interrupted reports whether the run ended before the cell had ended.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
@@ -119,7 +119,7 @@ func (n CellName) tag() string {
 type Cell struct {
 	Section
 	Cycles  int           // acquires followed by a release, both without error
-	Elapsed time.Duration // the time in which the cycles were done
+	Elapsed time.Duration // the time that the cycles took together
 	// Latencies of single operations ("acquire", "renew", "release", "call").
 	Latencies map[string][]int64 // nanoseconds
 	// Values are further figures by unit, written unchanged.
@@ -128,6 +128,6 @@ type Cell struct {
 	// Findings are texts for people about unexplained events that no figure shows.
 	Findings []string
 	// Modes are cells that were measured at the same time and replace this cell.
-	// Each has its mode, its names, and the fields after Section.
+	// Each of them has a mode, names, and the fields after Section.
 	Modes []Cell
 }

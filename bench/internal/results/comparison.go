@@ -22,16 +22,16 @@ type Row struct {
 // ErrFilter is the error of a filter that cannot be parsed.
 var ErrFilter = errors.New("not a filter")
 
-// Comparison compares the figures that two builds have in common.
+// Comparison compares two builds by the figures that were measured for both builds.
 type Comparison struct {
-	// Old and New name the two sides.
+	// Old and New name the folders or builds that are compared.
 	Old, New string
 	// Rows are in the order of the old folder, plugins first.
 	Rows []Difference
 	// Warnings are reasons to doubt the whole comparison.
 	Warnings []string
-	// Held has the bounds with the values of the newer folder. If there are only
-	// bounds, Old is "" and the other fields are empty.
+	// Held has the bounds (limits for a figure) with the values of the newer
+	// folder. If all gates are bounds, Old is "" and the other fields are empty.
 	Held []Held
 
 	others []Difference // differences of plugins in units that are compared only if a gate names them
@@ -55,8 +55,8 @@ func runsOf(figures []measured) map[Row][]float64 {
 }
 
 // Load compares two folders, or the two builds in one folder. It also checks the
-// newer folder against those gates that are bounds. If all gates are bounds, one
-// folder with one build is enough.
+// newer folder against the gates that are bounds, which limit a figure and not its
+// change. If all gates are bounds, one folder with one build is enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
@@ -167,7 +167,7 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 		if subject.Kind == KindPlugin {
 			runs[cell]++
 		}
-		if ok, _ := keep.Apply(res); !ok { // the error only says why the line was left out
+		if ok, _ := keep.Apply(res); !ok { // ignored, because the error only says why the line was left out
 			return
 		}
 		for unit, v := range Values(res) {
@@ -185,8 +185,8 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 	return out, units, err
 }
 
-// compare compares the rows that both sides have. It corrects the tests of all
-// plugin rows together, and those of the other rows together.
+// compare compares the rows that occur in before and after. It corrects the tests
+// of all plugin rows together, and the tests of all other rows together.
 func compare(before, after []measured, units benchfmt.UnitMetadataMap) Comparison {
 	var c Comparison
 	var controls []Difference
@@ -223,7 +223,7 @@ func compare(before, after []measured, units benchfmt.UnitMetadataMap) Compariso
 	return c
 }
 
-// tooFew returns a warning if the runs cannot support a difference in any of so many rows.
+// tooFew returns a warning if there are too few runs to support a difference in any of the rows.
 func tooFew(rows []Difference) []string {
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(d Difference) bool { return d.canBeSupported(len(rows)) }) {
 		return nil
@@ -239,14 +239,14 @@ type Held struct {
 	// Rows is the number of rows that the gate concerns.
 	Row  Row
 	Rows int
-	// Measured is the median of the runs, or of the ratios of each run. Value is the
-	// number that was compared with the limit.
+	// Measured is the median of the runs, or of the runs' ratios to the baseline.
+	// Value is the number that was compared with the limit.
 	Measured Estimate
 	Value    float64
 	Broken   bool
 }
 
-// Figure names the measured figure: "cycles/s / BASELINE".
+// Figure names the figure that was measured, for example "cycles/s / BASELINE".
 func (h Held) Figure() string {
 	return strings.TrimSuffix(h.Row.Unit+" / "+h.Gate.baseline, " / ")
 }
@@ -265,7 +265,7 @@ func (h Held) Limit() string {
 // ErrNoFigure is the error when no plugin has the figure of a bound.
 var ErrNoFigure = errors.New("no plugin has the figure")
 
-// hold checks the folder against the bounds, and adds the results to c.Held.
+// hold checks the folder dir against the bounds, and adds the results to c.Held.
 func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	m, err := ReadWhole(dir)
 	if err != nil {
@@ -290,7 +290,7 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	return nil
 }
 
-// hold returns the result for the row that is worst for the gate.
+// hold returns the result for the row that is nearest to the gate's limit, or farthest beyond it.
 func (g Gate) hold(figures []measured, runs map[Row][]float64) Held {
 	worst, seen := Held{Gate: g}, map[Row]bool{}
 	for _, f := range figures {

@@ -9,8 +9,8 @@
 //	events.lbe      every attempt to acquire a lock, see [EventWriter]
 //	histograms.hlog latencies, in the log format of HdrHistogram
 //
-// All files but run.json are only appended to, so that an interrupted run keeps
-// what it has measured.
+// A run only appends to all files but run.json. An interrupted run so keeps what it
+// has measured.
 //
 // The figures of repeated runs become a median with its confidence interval,
 // and ratios between subjects. Each run, and not each operation, is one sample.

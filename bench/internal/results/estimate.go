@@ -81,10 +81,10 @@ const Alpha = 0.05
 
 // Test is the result of the Mann-Whitney U test for two samples.
 type Test struct {
-	// P is the p-value, and Adjusted is the value corrected by [Holm]. Adjusted
-	// equals P if the test is not one of several.
+	// P is the p-value. Adjusted is the p-value as corrected by [Holm], or equals P
+	// if the test is the only test.
 	P, Adjusted float64
-	// Supported reports whether the samples differ: whether Adjusted is below [Alpha].
+	// Supported reports whether the samples differ, because Adjusted is below [Alpha].
 	Supported bool
 }
 
@@ -93,10 +93,10 @@ func test(a, b []float64) Test {
 	return Test{c.P, c.P, c.P < Alpha}
 }
 
-// Holm corrects the p-values of tests for their number (S. Holm: A simple
-// sequentially rejective multiple test procedure, Scandinavian Journal of
-// Statistics 6, 1979): the probability that any of them is supported although
-// nothing differs stays below [Alpha].
+// Holm corrects the p-values of tests for their number. The probability that any
+// test is supported although nothing differs then stays below [Alpha] (S. Holm: A
+// simple sequentially rejective multiple test procedure, Scandinavian Journal of
+// Statistics 6, 1979).
 func Holm(tests []*Test) {
 	highest := 0.0
 	order := slices.SortedStableFunc(slices.Values(tests), func(a, b *Test) int { return cmp.Compare(a.P, b.P) })
@@ -115,10 +115,10 @@ type Difference struct {
 	Delta float64
 	// Test is corrected for the number of rows of the comparison.
 	Test
-	// Better is 1 if higher values are better, -1 if lower values are better,
-	// and 0 if neither is.
+	// Better is 1 if higher values are better, -1 if lower values are better, and 0
+	// if the direction has no meaning.
 	Better int
-	// Control reports whether the row belongs to a baseline or a floor, which both
+	// Control reports whether the row belongs to a baseline or a floor, which the
 	// builds share. The tests of such rows are corrected together.
 	Control bool
 
@@ -139,18 +139,18 @@ func NewDifference(row Row, before, after []float64) Difference {
 // worse or better. Smaller changes do not count even if they are supported.
 const Matters = 0.05
 
-// Worse reports whether the difference is supported, matters, and goes in the bad direction.
+// Worse reports whether the figure got worse: the difference is supported, and at least [Matters].
 func (d Difference) Worse() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) < 0
 }
 
-// Improved is the opposite of Worse.
+// Improved is like Worse, but for a figure that got better.
 func (d Difference) Improved() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) > 0
 }
 
-// canBeSupported reports whether there are enough runs to support any
-// difference among that many rows.
+// canBeSupported reports whether there are enough runs to support a difference if
+// as many rows as in the argument rows are tested together.
 func (d Difference) canBeSupported(rows int) bool {
 	return d.Old.N > 0 && d.New.N > 0 && leastP(d.Old.N, d.New.N)*float64(rows) < Alpha
 }
@@ -164,8 +164,8 @@ func correct(rows []Difference) {
 	Holm(tests)
 }
 
-// RunsNeeded is the smallest number of runs on each side with which the U test
-// can support any difference among that many rows.
+// RunsNeeded is the smallest number of runs on each side with which the U test can
+// support a difference, if as many rows as in rows are tested.
 func RunsNeeded(rows int) int {
 	n := 2
 	for leastP(n, n)*float64(max(rows, 1)) >= Alpha {
@@ -174,8 +174,8 @@ func RunsNeeded(rows int) int {
 	return n
 }
 
-// leastP is the lowest p-value of the U test for samples of these sizes. It is two (for
-// two sides) divided by the number of ways to choose which runs are the lowest.
+// leastP is the lowest p-value of the U test for samples of sizes a and b. It is
+// two (for two sides) divided by the number of ways to choose a of all a+b runs.
 func leastP(a, b int) float64 {
 	ways := 1.0
 	for i := 1; i <= a; i++ {
@@ -187,9 +187,9 @@ func leastP(a, b int) float64 {
 // maxChange is the largest change, as a factor, that the search for a gate's sensitivity tries.
 const maxChange = 16
 
-// detectable is the smallest change of the median, as a fraction, that these runs could
-// have supported among that many rows. The function scales the new runs to the median
-// of the old runs, and then further until the test supports a difference. The result is
+// detectable is the smallest change of the median, as a fraction, that these runs could have
+// supported if as many rows as in rows are tested. The function scales the new runs to the
+// median of the old runs, and then further until the test supports a difference. The result is
 // negative for a fall, and infinite if the runs could not have supported any change.
 func (d Difference) detectable(above bool, rows int) float64 {
 	sign := 1.0
@@ -225,14 +225,14 @@ func (d Difference) detectable(above bool, rows int) float64 {
 type Sensitivity struct {
 	Gate Gate
 	// Row is the least sensitive of the gate's rows. Detectable is the smallest
-	// change of its median, as a fraction, that these runs could have supported.
-	// It is infinite if there is none.
+	// change of its median, as a fraction, that the runs could have supported. It
+	// is infinite if they could have supported none.
 	Row        Row
 	Detectable float64
 }
 
 // Suffices reports whether the runs could have shown a change just beyond the
-// gate's limit, in each of its rows.
+// gate's limit in every row of the gate.
 func (p Sensitivity) Suffices() bool {
 	if math.IsInf(p.Detectable, 0) {
 		return false

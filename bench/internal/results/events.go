@@ -21,11 +21,11 @@ const eventMagic = "lockbench-ev\x01"
 const (
 	frameSection  byte = 1 // JSON of a Section; the next frames belong to it
 	frameAttempts byte = 2 // a block of attempts
-	frameEnd      byte = 3 // the writer was closed, so nothing is missing
+	frameEnd      byte = 3 // the writer was closed, so the file is complete
 )
 
-// blockSize is the largest number of attempts in a frame. No more than these are
-// lost when a file is cut.
+// blockSize is the largest number of attempts in a frame. When the end of a file is
+// cut off, at most so many further attempts are lost.
 const blockSize = 4096
 
 // These bound what a reader allocates for a frame, in bytes, because a file may be damaged.
@@ -34,10 +34,10 @@ const (
 	maxBlock = blockSize * (1 + 7*binary.MaxVarintLen64) // for a block of attempts
 )
 
-// EventWriter writes the events file: the magic, and then frames. A frame has a kind (1 byte),
-// length (4 bytes, little endian), CRC-32C of the payload (4 bytes) and payload. Payloads are
-// compressed with DEFLATE. Attempts are varints. Times and tokens are differences from the
-// previous attempt of the same block, so that each block can be read alone.
+// EventWriter writes the events file: the bytes of eventMagic, and then frames. A frame has a
+// kind (1 byte), length (4 bytes, little endian), CRC-32C of the payload (4 bytes) and payload.
+// Payloads are compressed with DEFLATE. Attempts are written as varints. Times and tokens are
+// differences from the previous attempt in the block, so each block can be read alone.
 type EventWriter struct {
 	w      io.Writer
 	plain  []byte
@@ -45,7 +45,7 @@ type EventWriter struct {
 	deflat *flate.Writer
 }
 
-// NewEventWriter writes the magic to w, and returns a writer for the frames.
+// NewEventWriter writes eventMagic to w, and returns a writer for the frames.
 func NewEventWriter(w io.Writer) (*EventWriter, error) {
 	d, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {
@@ -143,10 +143,10 @@ func scanWhole(dir string, emit func(Section, []Attempt) error) error {
 	return err
 }
 
-// ReadEvents calls emit for each section with its attempts, in the order in which
-// they were written. The slice is reused after emit returns. If the file is cut or
-// damaged, ReadEvents emits everything before that and returns an error wrapping
-// [ErrTruncated]. It also ends with any error of emit.
+// ReadEvents calls the function emit for each section with its attempts, in the
+// order in which they were written. The slice is reused after emit returns. If the
+// file is cut or damaged, ReadEvents emits the sections before the damage and
+// returns an error wrapping [ErrTruncated]. It ends with the first error of emit.
 func ReadEvents(r io.Reader, emit func(Section, []Attempt) error) error {
 	magic := make([]byte, len(eventMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || !bytes.Equal(magic[:len(magic)-1], []byte(eventMagic[:len(eventMagic)-1])) {
@@ -193,7 +193,7 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	if n > maxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d bytes", n)
 	}
-	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // allocates for the data that was read, not for the claimed length
+	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // allocates memory for the data that were read, not for the claimed length
 	if err == nil && len(packed) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -214,7 +214,7 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	return head[0], payload, err
 }
 
-// parseAttempts appends the attempts of one block.
+// parseAttempts appends the attempts of the block b to the slice in to.
 func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 	p := parser{Reader: bytes.NewReader(b)}
 	var last Attempt
@@ -244,7 +244,7 @@ func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
 	return to, nil
 }
 
-// parser reads the numbers of a block. err is the first error.
+// parser reads the numbers of a block. Its field err is the first error.
 type parser struct {
 	*bytes.Reader
 	err error

@@ -10,8 +10,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Format is the version of the folder's layout and files. A reader refuses a
-// higher version.
+// Format is the version of the folder's layout and files. ReadManifest refuses a
+// folder with a higher version.
 const Format = 1
 
 // These are the names of the files in a folder.
@@ -94,7 +94,7 @@ func (f *Folder) begin() (err error) {
 }
 
 // Add appends the measurement of one cell in one run. For an interrupted cell it
-// adds the attempts, for the checks, but no figures.
+// adds the attempts, which are checked, but no figures.
 func (f *Folder) Add(c Cell) error {
 	if err := f.eventLog.Write(c.Section, c.Attempts); err != nil {
 		return fmt.Errorf("results: %s: %w", EventsFile, err)

@@ -13,12 +13,12 @@ import (
 )
 
 // Gate is a condition under which a comparison fails. It has a limit for the change
-// of a figure, such as "p99-ns/acquire > +10%", or for the figure itself. Such a
-// gate is a bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
+// of a figure, such as "p99-ns/acquire > +10%". A gate that limits a figure and not
+// its change is a bound: "max-ns/takeover > 20ms", "cycles/s / BASELINE < 1.8".
 type Gate struct {
 	text     string
 	unit     string // may contain "*"
-	baseline string // the baseline whose figure in the same cell divides the figure of a bound; "" for none
+	baseline string // for a bound on a ratio: the baseline to whose figure the plugin's figure is compared; "" for none
 	above    bool   // the gate fails above the limit, else below it
 	bound    bool
 	limit    float64 // a change as a fraction, a time in nanoseconds
@@ -27,8 +27,8 @@ type Gate struct {
 
 var gateForm = regexp.MustCompile(`^\s*(\S+?)(?:\s+/\s+(\S+))?\s*([<>])\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*(%|[a-zµ]*)\s*$`)
 
-// peak is a word for a special baseline: the same subject with the number of callers
-// that gave the highest median.
+// peak stands for a baseline in a gate. It means the same subject with the number
+// of callers that gave the highest median.
 const peak = "peak"
 
 var callersOf = regexp.MustCompile(`/clients=\d+`)
@@ -47,9 +47,9 @@ func peakOf(r Row, runs map[Row][]float64) string {
 }
 
 // ParseGate parses a gate: a unit, in which "*" stands for any text without a slash,
-// then > or <, then the change of the median in percent. Without a percent sign the
-// limit is for the figure itself, and a time needs a unit. If " / " and a baseline
-// or the word peak follow the unit, the limit is for the ratio.
+// then > or <, then the change of the median in percent. Without a percent sign, the
+// limit is for the figure and not for its change, and a time needs a unit. If " / " and
+// a baseline or the word peak follow the unit, the limit is for the ratio.
 func ParseGate(text string) (Gate, error) {
 	m := gateForm.FindStringSubmatch(text)
 	if m == nil {
@@ -124,9 +124,9 @@ type Failure struct {
 	Row  Difference
 }
 
-// Judge checks the rows of plugins against the gates for changes. It corrects the
-// tests for the number of rows that the gates concern, so a few gates detect smaller
-// changes than many. It returns the units of gates without any row as unknown.
+// Judge checks the rows of plugins against the gates for changes. It corrects the tests
+// for the number of rows that the gates concern, so a few gates detect smaller changes
+// than many gates. In unknown it returns the units of gates that concern no row.
 func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 	gates, _ = divided(gates)
 	var rows []Difference

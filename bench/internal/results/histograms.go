@@ -32,7 +32,7 @@ func (k HistogramKey) tag() string { return k.CellName.tag() + "/op=" + k.Op }
 
 func byTag(a, b HistogramKey) int { return cmp.Compare(a.tag(), b.tag()) }
 
-// parseTag parses a cell's name from either file.
+// parseTag parses a cell's name from results.txt or histograms.hlog.
 func parseTag(tag string) HistogramKey {
 	scenario, rest, _ := strings.Cut(tag, "/")
 	var k HistogramKey
@@ -45,7 +45,7 @@ func parseTag(tag string) HistogramKey {
 		case "mode":
 			k.Mode = value
 		case "hosts":
-			k.Hosts, _ = strconv.Atoi(value) // lockbench has written a valid number
+			k.Hosts, _ = strconv.Atoi(value) // no error, because lockbench wrote a valid number
 		case "clients":
 			k.Clients, _ = strconv.Atoi(value)
 		case "keys":
@@ -86,8 +86,8 @@ func openHistograms(dir string, emit func(HistogramKey, *hdrhistogram.Histogram)
 	return f.Close()
 }
 
-// scanHistograms calls emit for each line, in the order of the file. The n-th line of
-// a cell and operation belongs to its n-th run.
+// scanHistograms calls emit for each line, in the order of the file. The n-th line
+// of a cell and operation is from the cell's n-th run.
 func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram)) {
 	for r := hdrhistogram.NewHistogramLogReader(f); ; {
 		h, err := r.NextIntervalHistogram()

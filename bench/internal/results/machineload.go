@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// MachineLoad is the load of the machine by other work than the run, from before
-// the first cell to after the last. Figures that a system does not provide are 0.
+// MachineLoad is the load of the machine by other work than the run. It was observed from
+// before the first cell to after the last cell. Figures that a system does not provide are 0.
 type MachineLoad struct {
 	// OtherCPUs is how many CPUs, on average, worked for processes other than
 	// lockbench and its descendants.
@@ -23,19 +23,19 @@ type MachineLoad struct {
 	Elapsed float64 `json:"elapsed_s"`
 }
 
-// A machine that reaches at least one of these shares is reported as busy with other work.
+// If one of these shares is reached, the machine is reported as busy with other work.
 const (
 	busyOthers    = 0.1  // of all CPUs
 	busySteal     = 0.01 // of the processor time
 	busyThrottled = 0.01 // of the time of the run
 )
 
-// steppedClock is the smallest step of the clock, in seconds, that is reported. A
-// step may end leases.
+// steppedClock is the smallest step of the clock, in seconds, that is reported.
+// Such a step may have ended leases.
 const steppedClock = 1
 
 // Busy says, for people, how busy other work kept the machine, or the machines of
-// the parts. It is empty without such work.
+// the parts. It is empty if no machine was busy.
 func (m Manifest) Busy() []string {
 	out := m.MachineLoad.words(m.Machine.Cores)
 	for i, p := range m.Parts {
@@ -48,8 +48,8 @@ func (m Manifest) Busy() []string {
 
 // words returns the lines of Busy for one run.
 //
-// Note: the load average and the time spent waiting for a CPU are not used, because a benchmark
-// raises both.
+// Note: a benchmark also raises the load average and the time of waiting for a CPU,
+// so these figures are not used.
 func (b *MachineLoad) words(cores int) []string {
 	if b == nil || b.Elapsed <= 0 {
 		return nil

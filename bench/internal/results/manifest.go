@@ -14,8 +14,8 @@ import (
 // State says whether a run has ended, and how.
 type State string
 
-// These are the states. A folder in state running belongs to a run that still runs
-// or was killed.
+// These are the states. A folder in the state running belongs to a run that has not
+// ended, or that was killed.
 const (
 	StateRunning     State = "running"
 	StateDone        State = "done"
@@ -35,12 +35,12 @@ type Manifest struct {
 	Machine   Machine   `json:"machine"`
 	Subjects  []Subject `json:"subjects"`
 	// MachineLoad is the load of the machine by other work. It is nil before the
-	// end, and if it was not observed.
+	// end of the run, and if the load was not observed.
 	MachineLoad *MachineLoad `json:"machine_load,omitempty"`
 	// Rendezvous is set for a run that measured together with other runs.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
-	// Parts are the runs that this folder was merged from, and Together says how well
-	// they overlapped. A single run has neither.
+	// Parts are the runs that this folder was merged from, and Together says how
+	// well they overlapped. Both are empty for a single run.
 	Parts    []Part    `json:"merged_from,omitempty"`
 	Together *Together `json:"together,omitempty"`
 	// Binaries has the SHA-256 of lockbench and of each plugin by file name.
@@ -50,7 +50,7 @@ type Manifest struct {
 	// Failed are the cells of the plan that have no figures.
 	Failed []FailedCell `json:"failed_cells,omitempty"`
 	// Notes say where the run differs from the request. Findings are unexplained
-	// events that no figure shows. Both are for people.
+	// events that no figure shows. Notes and findings are for people.
 	Notes    []string `json:"notes,omitempty"`
 	Findings []string `json:"findings,omitempty"`
 }
@@ -59,12 +59,12 @@ type Manifest struct {
 type FailedCell struct {
 	Backend string `json:"backend"`        // name of the subject
 	Cell    string `json:"cell,omitempty"` // "acquire, 64 clients"; "" for all cells of the subject
-	Run     int    `json:"run,omitempty"`  // 0: all
+	Run     int    `json:"run,omitempty"`  // 0 for all runs
 	Reason  string `json:"reason"`
 }
 
-// MeasuredFor is the default for how long a cell is measured, in a quick plan or in
-// another.
+// MeasuredFor is the default for how long a cell is measured. A quick plan has a
+// shorter default.
 func MeasuredFor(quick bool) time.Duration {
 	if quick {
 		return 150 * time.Millisecond
@@ -82,15 +82,15 @@ type Plan struct {
 	Hosts      []int           `json:"hosts"`                // none: each scenario's own
 	Keys       []int           `json:"keys,omitempty"`       // of throughput; none: its own
 	Hold       []time.Duration `json:"hold_ns,omitempty"`    // of throughput; none: its own
-	RTT        []time.Duration `json:"rtt_ns,omitempty"`     // between hosts and store; none: that of the network
-	Rate       float64         `json:"rate,omitempty"`       // of the open loop; 0: half of the closed loop's
+	RTT        []time.Duration `json:"rtt_ns,omitempty"`     // added between hosts and store; none: nothing is added
+	Rate       float64         `json:"rate,omitempty"`       // of the open loop; 0: half of the closed loop's rate
 	Modes      []string        `json:"modes,omitempty"`      // of takeover; none: kill-host
-	Candidates int             `json:"candidates,omitempty"` // of takeover; 0: its own
+	Candidates int             `json:"candidates,omitempty"` // of takeover; 0: its default
 	TickMs     int64           `json:"tick_ms,omitempty"`    // of takeover
-	ForMs      int64           `json:"for_ms,omitempty"`     // of ttl, all runs together
+	ForMs      int64           `json:"for_ms,omitempty"`     // how long scenario ttl holds leases, in all runs together
 	Stress     bool            `json:"stress,omitempty"`     // processors and disk were loaded
 	Runs       int             `json:"runs"`
-	Parts      int             `json:"parts,omitempty"` // runs that measure together; 0: one alone
+	Parts      int             `json:"parts,omitempty"` // runs that measure together; 0: only this run
 	TTLms      int64           `json:"ttl_ms"`
 	WarmUpms   int64           `json:"warm_up_ms"`
 	Measurems  int64           `json:"measure_ms"`
@@ -98,9 +98,9 @@ type Plan struct {
 	Quick      bool            `json:"quick"`
 	Env        string          `json:"env"`
 	OwnTargets []string        `json:"own_targets,omitempty"` // backends that had a --target
-	Commands   []string        `json:"commands,omitempty"`    // of --server
+	Commands   []string        `json:"commands,omitempty"`    // the values of --server
 	Claims     []string        `json:"claims,omitempty"`      // backends with --claims
-	Config     []string        `json:"config,omitempty"`      // of --config, only BACKEND.KEY, because values may be secret
+	Config     []string        `json:"config,omitempty"`      // keys set by --config, as BACKEND.KEY; values may be secret
 }
 
 // Machine describes the machine of the run. It names no user and no network.
@@ -123,8 +123,8 @@ const (
 	KindFloor    Kind = "floor"    // the least possible cost of an operation
 )
 
-// Subject is one thing that was measured. Its name appears in results.txt as
-// "backend=NAME".
+// Subject is a plugin, baseline or floor that was measured. Its name appears in
+// results.txt as "backend=NAME".
 type Subject struct {
 	Name       string `json:"name"`
 	Kind       Kind   `json:"kind"`
@@ -141,12 +141,12 @@ type Subject struct {
 	// BuildOf is set in a run that interleaved two builds. It names the subject
 	// of which this subject is another build.
 	BuildOf string `json:"build_of,omitempty"`
-	// Reference is the subject that this one is compared with.
+	// Reference is the subject that this subject is compared with.
 	Reference string `json:"reference,omitempty"`
 }
 
-// OtherBuild is the suffix of a subject that is another build of the subject named
-// before it.
+// OtherBuild is the suffix in the name of a subject that is another build. The
+// subject whose name precedes the suffix is the first build.
 const OtherBuild = "-vs"
 
 // Subject returns the subject with a name, or the zero Subject if there is none.
@@ -202,8 +202,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs lists the settings that differ between two plans so that their figures differ
-// in meaning. Seed, number of runs, mutual TLS and the place of the servers may differ.
+// Differs lists the differing settings of two plans that give their figures different
+// meanings. Seed, number of runs, mutual TLS and the place of the servers may differ.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},
@@ -226,7 +226,7 @@ func (p Plan) Differs(q Plan) []string {
 	})
 }
 
-// hosts returns the numbers of hosts. A plan that names none gets the default of most scenarios.
+// hosts returns the numbers of hosts. A plan without hosts gets the default of most scenarios.
 func (p Plan) hosts() []int {
 	if len(p.Hosts) == 0 {
 		return []int{1}

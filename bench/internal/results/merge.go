@@ -27,7 +27,7 @@ type Part struct {
 	Machine Machine   `json:"machine"`
 	// Elapsed is how long the part took from Started, in seconds.
 	Elapsed float64 `json:"elapsed_s,omitempty"`
-	// Rates are the cycles per second of this part alone, for each run by cell.
+	// Rates are the cycles per second of this part alone, by cell and then by run.
 	// The folder's figures are for all parts together.
 	Rates map[string][]float64 `json:"cycles_per_s,omitempty"`
 	// MachineLoad is the MachineLoad of the part's [Manifest].
@@ -46,14 +46,14 @@ func ReadWhole(dir string) (Manifest, error) {
 
 // Rendezvous identifies runs that measured together, with the same plan, seed and order of cells.
 type Rendezvous struct {
-	ID   string `json:"id"`   // the same in all parts of this rendezvous, and different in any other
+	ID   string `json:"id"`   // the same in all parts of this rendezvous, and different in other ones
 	Part int    `json:"part"` // number of the part, from 1
 }
 
-// Merge writes the measurements of several machines at the same time to the folder out,
-// which must be [Vacant]. Each run of out combines that run of all parts: rates are added
-// up, and percentiles are over all latencies. The error wraps [ErrApart] if the folders are
-// not the parts of one measurement, or if their cells were not measured at the same time.
+// Merge combines the folders dirs of machines that measured at the same time. It writes the
+// folder out, which must be [Vacant]. Run n of out combines the runs n of all parts: rates are
+// added up, and percentiles are over all latencies. The error wraps [ErrApart] if the folders
+// are not the parts of one measurement, or if their cells were not measured at the same time.
 func Merge(out string, dirs ...string) error {
 	all, err := readMergeable(out, dirs)
 	if err != nil {
@@ -84,8 +84,8 @@ func Merge(out string, dirs ...string) error {
 	})
 }
 
-// createWhole creates the folder of a finished run, and calls fill to fill it.
-// It removes the folder if fill fails.
+// createWhole creates the folder of a finished run, and calls the function fill to
+// fill it. It removes the folder if fill fails.
 func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	f, err := Create(out, m)
 	if err != nil {
@@ -142,7 +142,7 @@ func mergeable(a, b Manifest) error {
 	return nil
 }
 
-// merged returns the manifest for what all parts measured together.
+// merged returns the manifest of the folder that combines all parts.
 func merged(all []Manifest) Manifest {
 	m := all[0]
 	m.Binaries = maps.Clone(m.Binaries)
@@ -158,7 +158,7 @@ func merged(all []Manifest) Manifest {
 	return m
 }
 
-// notesOf returns the notes of one part. A note that other parts lack names its part.
+// notesOf returns the notes of one part. A note that is not in all parts names its part.
 func notesOf(number int, one Manifest, all []Manifest) []string {
 	notes := slices.Clone(one.Notes)
 	for i, note := range notes {
@@ -278,12 +278,12 @@ func (f *Folder) addRun(l partLines, parts [][]Result, run int) error {
 	return writeLine(f.results, cell, cycles, append(figures, jointly(values)...))
 }
 
-// rateUnit is the unit of a part's contribution to the total rate.
+// rateUnit is the unit that shows how much each part contributed.
 const rateUnit = "cycles/s"
 
 // jointly returns the combined figures of all parts in one run, except percentiles:
-// sums, maxima, and values that all parts agree on. Other figures have no combined
-// value, for example each part's count of the commands of all parts.
+// sums, maxima, and values that are equal in all parts. It leaves out other
+// figures. For example, each part has counted the commands of all parts.
 func jointly(parts []map[string]float64) []figure {
 	var out []figure
 	for unit, v := range parts[0] {
@@ -338,7 +338,7 @@ type Together struct {
 	// the cell. Differences between the parts' clocks do not count, because all parts
 	// began each cell at the same time.
 	Overlap float64 `json:"overlap"`
-	// Clocks is how far the parts' clocks were apart, in seconds. Nothing depends on it.
+	// Clocks is how far the parts' clocks were apart, in seconds. It affects no figure.
 	Clocks float64 `json:"clocks_apart_s,omitempty"`
 }
 
@@ -361,8 +361,8 @@ func spans(dir string, m Manifest) (map[cellRun]span, error) {
 
 func (s span) later(by int64) span { return span{s.from + by, s.until + by, s.met + by} }
 
-// overlap returns how well the cells of all folders overlap in time. If they do
-// not overlap enough, the error wraps [ErrApart] and says by how much.
+// overlap returns how well the cells of all folders overlap in time. If the overlap
+// is too small, the error wraps [ErrApart] and says how small it is.
 func overlap(dirs []string, all []Manifest) (Together, error) {
 	t := Together{Overlap: 1}
 	parts := make([]map[cellRun]span, len(dirs))
@@ -386,7 +386,7 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 }
 
 // shared returns the time in which all parts measured a cell, as a share of the
-// longest span of the cell. It returns an error if that share is too small.
+// longest span of the cell. It returns an error if the share is below leastOverlap.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)
@@ -412,9 +412,9 @@ func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, erro
 		key, 100*share, time.Duration(common).Round(time.Millisecond), time.Duration(longest).Round(time.Millisecond), dirs[last], dirs[first])
 }
 
-// align moves the spans of all parts to the clock of the first part, and returns how
-// far the clocks are apart. A part on a busy machine begins only some cells late, so
-// the median over all cells shows the difference of the clocks.
+// align moves the spans of all parts to the clock of the first part, and returns
+// how far the clocks are apart. A part on a busy machine begins only some cells
+// late, so the median difference over all cells is the difference of the clocks.
 func align(parts []map[cellRun]span) time.Duration {
 	var low, high int64
 	for _, part := range parts {
@@ -425,7 +425,7 @@ func align(parts []map[cellRun]span) time.Duration {
 			}
 		}
 		if len(ahead) == 0 {
-			continue // the part has nothing to compare; shared reports that
+			continue // the part has no cell to compare, which shared reports
 		}
 		slices.Sort(ahead)
 		by := ahead[len(ahead)/2]

@@ -13,8 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// RoundsFile is the file with the rounds of the safety scenario. Each line has
-// the JSON object of one round, which people can read, too.
+// RoundsFile is the file with the rounds of the safety scenario. Each line is the
+// JSON object of one round.
 const RoundsFile = "rounds.jsonl"
 
 // Round is the record of one fault on one backend, played once. Times are nanoseconds
@@ -36,9 +36,9 @@ type Round struct {
 	TTLms   int64 `json:"ttl_ms,omitempty"`
 	// FirstSpanNs is the FirstSpan of the plugin's Properties.
 	FirstSpanNs int64 `json:"first_span_ns,omitempty"`
-	// Missing says why the fault was not run here. Nothing else is known about the round then.
+	// Missing says why the fault was not run here. The other results of the round are then empty.
 	Missing string `json:"missing,omitempty"`
-	// Failure says why the round ended early. The record until then is still judged.
+	// Failure says why the round ended early. The record up to the failure is still judged.
 	Failure string `json:"failure,omitempty"`
 	// Keeps reports whether the fault should not cause the loss of any lease.
 	Keeps bool `json:"keeps,omitempty"`
@@ -116,8 +116,8 @@ type Hold struct {
 	// DoneNs is when the holder learned that the lease was lost, or 0 if it did not.
 	DoneNs int64  `json:"done_ns,omitempty"`
 	Cause  string `json:"cause,omitempty"` // the cause of the loss
-	// ReleaseNs is just before the release was called. ReleasedNs is just after
-	// the release returned without an error. Each is 0 if that did not happen.
+	// ReleaseNs is just before the release was called. ReleasedNs is just after the
+	// release returned without an error. A time is 0 if the event did not happen.
 	ReleaseNs  int64 `json:"release_ns,omitempty"`
 	ReleasedNs int64 `json:"released_ns,omitempty"`
 	// Renewals are the confirmed renewals, each with the times of the request and of the reply.
@@ -153,8 +153,8 @@ func (h *Hold) Attempt() Attempt {
 	return a
 }
 
-// Write is one write to a guarded resource, or to its twin without a guard. The
-// holder believed that it held the lock when it began to prepare the write.
+// Write is one write to a resource with a guard (a check of the token), or to its copy without
+// a guard. The holder believed that it held the lock when it began to prepare the write.
 type Write struct {
 	Host    int    `json:"host"`
 	Name    int    `json:"name"`
@@ -198,7 +198,7 @@ type Call struct {
 }
 
 // These are the outcomes of a call that returned an error. CallOver means that the
-// context ended, that the lock is held, or that it was lost meanwhile.
+// context ended, that another holder has the lock, or that the lock was lost meanwhile.
 const (
 	CallClosed = "closed" // the client was closed
 	CallOver   = "over"
@@ -208,8 +208,7 @@ const (
 // Failed reports whether the call is an acquire that has failed.
 func (c Call) Failed() bool { return c.Outcome != "" && c.Op == OpLock }
 
-// GaveUp reports whether the call failed, but not by CallClosed or CallOver, before its function
-// ran.
+// GaveUp reports whether the call failed with CallFailed before its function ran.
 func (c Call) GaveUp() bool { return c.Outcome == CallFailed && !c.Ran }
 
 // Waits reports whether the call waits for a lock.
@@ -224,7 +223,7 @@ func (r *Round) Shift(ns int64) {
 	})
 }
 
-// times calls f with a pointer to every time in r.
+// times calls the function f with a pointer to every time in r.
 func (r *Round) times(f func(*int64)) {
 	all := func(times ...*int64) {
 		for _, t := range times {

@@ -8,7 +8,7 @@ import (
 // Unit describes a unit of results.txt. A time such as "p90-ns/wait" needs no Unit,
 // because its name says enough.
 type Unit struct {
-	Name     string // as in results.txt: "cycles/s"
+	Name     string // as in results.txt, for example "cycles/s"
 	Title    string // title of its column; "" for none
 	Interval bool   // shown with an interval, as the first figure of an operation
 	Better   string // "lower", "higher", or "" for neither; for a time, lower is always better
@@ -70,7 +70,7 @@ var Units = []Unit{
 	{Name: "renewal-cpu-%", Title: "renewal-cpu-%", Better: "lower"},
 }
 
-// UnitOf returns the Unit with a name, or one that has only the name.
+// UnitOf returns the Unit called name, or a Unit with only the name if it is unknown.
 func UnitOf(name string) Unit {
 	for _, u := range Units {
 		if u.Name == name {
@@ -92,8 +92,8 @@ func better(name string) string {
 	return "better=" + u.Better + " "
 }
 
-// Tested reports whether a unit is compared: p50 and p99 of each latency, and rates.
-// Other figures follow from these, or describe the load and not the backend.
+// Tested reports whether comparisons test a unit: p50 and p99 of each latency, and rates.
+// Other figures follow from these figures, or describe the load and not the backend.
 func Tested(name string) bool {
 	if what, op, ok := strings.Cut(name, "-ns/"); ok {
 		return (what == "p50" || what == "p99") && op != "lag"
