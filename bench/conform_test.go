@@ -7,7 +7,7 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// TestConformShows checks that a failure is shown with its log and is an error.
+// TestConformShows checks that a failed rule is shown with its log and causes an error.
 func TestConformShows(t *testing.T) {
 	bad := drivertest.RuleResult{
 		Rule: drivertest.Rules()[0], Outcome: drivertest.Fail,
@@ -36,8 +36,8 @@ func TestConformShows(t *testing.T) {
 	}
 }
 
-// TestConformRequires checks that a rule that did not run is counted, and is an
-// error if all rules are required.
+// TestConformRequires checks that a rule that did not run is counted, and that it
+// causes an error if all rules are required.
 func TestConformRequires(t *testing.T) {
 	var results []drivertest.RuleResult
 	for i, o := range []drivertest.Outcome{drivertest.Pass, drivertest.NA, drivertest.NotRun} {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestMachineLoadOfOthers checks that the time of this process does not count as
-// other work, and that the rest of the system's time does.
+// TestMachineLoadOfOthers checks that the processor time of this process does not
+// count as other work, and that the time of all other processes does.
 func TestMachineLoadOfOthers(t *testing.T) {
 	begin := gauged{at: time.Unix(100, 0), wall: time.Unix(100, 0), busy: 50 * time.Second, all: 400 * time.Second, own: 10 * time.Second}
 	end := gauged{at: time.Unix(110, 0), wall: time.Unix(191, 0), busy: 68 * time.Second, all: 420 * time.Second, own: 13 * time.Second,
@@ -33,8 +33,8 @@ func TestMachineLoadOfOthers(t *testing.T) {
 	}
 }
 
-// TestOwnTimeHasChildren checks that the run time of a child counts as the
-// run's own, while the child runs and after it has ended.
+// TestOwnTimeHasChildren checks that ownTime includes the run time of a child,
+// while the child runs and after it has ended.
 func TestOwnTimeHasChildren(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// TestFailuresCostTheirOwnCells checks that only a subject whose cell failed is
-// checked before its next cell, and that it is measured again once it answers.
+// TestFailuresCostTheirOwnCells checks that, before a cell, only a subject whose
+// last cell failed is checked. It is measured again when it answers.
 func TestFailuresCostTheirOwnCells(t *testing.T) {
 	down := errors.New("connection refused")
 	asked := 0

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// FuzzTargetNeedle checks that no error about a target or its configuration
-// shows a password, in whatever form it was given.
+// FuzzTargetNeedle checks that no error about a target or its configuration shows a
+// password, whatever the form of the target.
 func FuzzTargetNeedle(f *testing.F) {
 	for i := range configtest.Haystacks {
 		f.Add(uint(i), uint(0), byte(0))
@@ -76,7 +76,7 @@ func TestShownAddress(t *testing.T) {
 		{"redis://h:1?password=hush", "redis://h:1", true},
 		{"root:hush@tcp(h:3306)/db", "tcp(h:3306)/db", true},
 		{"unix:///run/redis.sock", "unix:///run/redis.sock", false},
-		{"a:1,:hush@b:2", "b:2", true}, // "1,:hush" may be the password of a
+		{"a:1,:hush@b:2", "b:2", true}, // "1,:hush" may be the password of user a
 	} {
 		if got := shownAddress(tt.address); got != tt.shown || strings.Contains(got, "hush") {
 			t.Errorf("shownAddress(%q) = %q, want %q", tt.address, got, tt.shown)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDeadBackendCostsItsOwnCells checks that the other backends are measured in
-// every run, although the run fails.
+// TestDeadBackendCostsItsOwnCells checks that, when one backend fails, the other
+// backends are measured in every run.
 func TestDeadBackendCostsItsOwnCells(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/bench"
 )
 
-// TestRunCheckReport measures on a real server, and then uses the folder as a
-// user does.
+// TestRunCheckReport measures on a real server, and then checks and reports the
+// folder as a user does.
 func TestRunCheckReport(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestKeptServers starts servers with one command, uses them in another, and
-// ends them with a third.
+// TestKeptServers starts servers with one command, uses the servers in another
+// command, and ends the servers with a third command.
 func TestKeptServers(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir, tmp := plugins(t), t.TempDir()
@@ -62,7 +62,7 @@ func TestKeptServers(t *testing.T) {
 		t.Error("env down has returned, and servers are left")
 	}
 
-	// The process that keeps the servers may also be killed.
+	// The process that keeps the servers may also end because it is killed.
 	up()
 	text, err := os.ReadFile(state)
 	var kept struct{ Pid int }
@@ -79,7 +79,7 @@ func TestKeptServers(t *testing.T) {
 	up()
 }
 
-// TestComposeFile checks the compose file without docker. If docker is there,
+// TestComposeFile checks the compose file without docker. If docker is installed,
 // it also checks that compose accepts the file.
 func TestComposeFile(t *testing.T) {
 	file, err := filepath.Abs("../../compose.yaml")
@@ -113,7 +113,7 @@ func TestComposeFile(t *testing.T) {
 
 // TestNoDocker checks that an environment of containers fails without docker
 // compose, and that the error names the package to install. No backend is then
-// measured or tried, not even one that needs no server.
+// tried, not even a backend that needs no server.
 func TestNoDocker(t *testing.T) {
 	dir := plugins(t)
 	path := t.TempDir()

@@ -31,7 +31,7 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 		{"exit 0", "1s", 0, ""},
 		{"exit 9", "1s", 9, ""},
 		{"kill -9 $$", "1s", 137, ""},
-		{"(sleep 0.2; echo orphan) & exit 3", "30s", 3, "orphan"}, // exec has waited for the orphan
+		{"(sleep 0.2; echo orphan) & exit 3", "30s", 3, "orphan"}, // exec waits for the orphan
 		{"sleep 60 >/dev/null 2>&1 & exit 4", "1s", 4, "still runs after"},
 	} {
 		cmd := exec.CommandContext(t.Context(), binary, "exec", "--grace", tt.grace, "--", "sh", "-c", tt.script)
@@ -61,7 +61,7 @@ func startContainer(t *testing.T, redis, address string, ttl time.Duration, dire
 	}
 	c := &container{cmd: exec.Command("unshare", append(args, holder, redis, address, ttl.String())...)}
 	c.cmd.Stderr = os.Stderr
-	// A killed container leaves its sockets behind. Their paths must be short.
+	// A killed container leaves its sockets in this directory. The paths of sockets must be short.
 	tmp, err := os.MkdirTemp("", "exec-")
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestExecAsInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// waited returns how long the next holder waits after do was called.
+	// waited returns how long the next holder waits after the function do was called.
 	waited := func(t *testing.T, do func()) time.Duration {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -158,7 +158,7 @@ func TestExecAsInit(t *testing.T) {
 		}
 	}
 
-	const patient = 50 * time.Second // a TTL that no test waits for
+	const patient = 50 * time.Second // a TTL so long that no test waits for its end
 	t.Run("app killed under exec", func(t *testing.T) {
 		c := startContainer(t, redis, server.Addr(), patient, false)
 		if took := waited(t, kill(c.app, syscall.SIGKILL)); took > patient/2 {

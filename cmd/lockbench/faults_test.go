@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestFaults plays one fault on one backend. It then judges the folder again, as
-// it is and with a planted violation.
+// TestFaults plays one fault on one backend. It then judges the folder again, first
+// unchanged and then with a planted violation.
 func TestFaults(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())
@@ -26,7 +26,7 @@ func TestFaults(t *testing.T) {
 		t.Errorf("exit %d; the text differs from that of the run:\n%s", code, again)
 	}
 	ends(t, exitOK, "held", "check", "out")
-	// The first holder, which was killed, now seems to have believed in its lock for one more hour.
+	// Change the record: the killed first holder seems to have held its lock for one more hour.
 	path := filepath.Join("out", "rounds.jsonl")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestFaults(t *testing.T) {
 	ends(t, exitUnsafe, "two holders at once|lock 0", "check", "out")
 }
 
-// TestReplay plays a kept reproducer, and checks the reproducer file that it then writes.
+// TestReplay plays a kept reproducer, and checks the reproducer file that lockbench then writes.
 func TestReplay(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

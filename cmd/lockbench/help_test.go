@@ -52,7 +52,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpIsShort checks that the help fits on one screen, or on two.
+// TestHelpIsShort checks that the longest help texts fit on one screen or two.
 func TestHelpIsShort(t *testing.T) {
 	for name, most := range map[string]int{"run": 80, "faults": 60} {
 		_, help, _ := lockbench(t, name, "--help")
@@ -62,8 +62,8 @@ func TestHelpIsShort(t *testing.T) {
 	}
 }
 
-// TestExamplesParse checks that the flags in the examples exist, and also the
-// configuration keys.
+// TestExamplesParse checks that the flags and the configuration keys in the
+// examples exist.
 func TestExamplesParse(t *testing.T) {
 	specs := map[string]driver.Spec{"redis": redis.Spec, "redlock": redlock.Spec, "mysql": mysql.Spec, "postgres": postgres.Spec, "etcd": etcd.Spec}
 	for _, c := range commands(newRoot()) {

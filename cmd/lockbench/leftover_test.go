@@ -22,8 +22,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// contents starts a server of a user, which already has some data of the user. It
-// returns the address, and a function that lists what the server has.
+// contents starts a server that has data of its user. It returns the address, and a
+// function that lists the data on the server.
 func contents(t *testing.T, backend string) (address string, list func() []string) {
 	t.Helper()
 	fail := func(err error) {
@@ -101,7 +101,7 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 // TestTargetsAreLeftClean checks that run and conform leave a user's server as it
 // was, even when they are interrupted.
 func TestTargetsAreLeftClean(t *testing.T) {
-	dir := t.TempDir() // a separate directory, because other tests measure all plugins in theirs
+	dir := t.TempDir() // separate, because other tests measure all plugins of their directory
 	for _, name := range []string{"redis", "mysql", "postgres", "etcd"} {
 		build := exec.Command("go", "build", "-o", dir+"/", "github.com/lockbench/lockbench/plugins/"+name+"/lockplugin-"+name)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build

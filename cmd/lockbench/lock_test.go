@@ -43,7 +43,7 @@ func startGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// command returns a lockbench command line with the given words, which runs script.
+// command returns a lockbench command line with the given words. It runs script in a shell.
 func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	words = append(words, "--target", "redis="+g.server.Addr(), "--plugin-dir", g.dir, "--", "sh", "-c", script)
 	cmd := exec.Command(g.binary, words...)
@@ -51,7 +51,7 @@ func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	return cmd
 }
 
-// acquire acquires a lock as the other host, calls granted, and releases the lock.
+// acquire acquires a lock as the other host, calls the function granted, and releases the lock.
 func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	t.Helper()
 	l, err := g.rival.Lock(name, nil)
@@ -81,9 +81,9 @@ func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	return pids
 }
 
-// start starts a command that leaves daemons behind: one in a new session, and one
-// that has forked twice and has neither descriptors nor environment. It returns when
-// all five processes run. mark is a text in the arguments of all of them.
+// start starts a command that leaves two daemons behind. One daemon is in a new
+// session. The other has forked twice, and has neither descriptors nor environment. It
+// returns when all five processes run. The text mark is in the arguments of all five.
 func (g *guarded) start(t *testing.T, words ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	mark = fmt.Sprintf("%d.%d", time.Now().UnixNano(), os.Getpid())
@@ -132,7 +132,7 @@ func (g *guarded) sleep(t *testing.T, stderr io.Writer, words ...string) *sleepe
 	return s
 }
 
-// ended waits until cmd has ended, and returns its state. The test fails if that takes too long.
+// ended waits until cmd has ended, and returns its state. The test fails if this takes too long.
 func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	t.Helper()
 	over := make(chan struct{})
@@ -157,7 +157,7 @@ func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	return children(t, cmd.Process.Pid)[0]
 }
 
-// often returns how many times a test does something: all with LOCKBENCH_LONG, few without.
+// often returns how many rounds a test does: all with LOCKBENCH_LONG, and few without it.
 func often(few, all int) int {
 	if os.Getenv("LOCKBENCH_LONG") == "" {
 		return few
@@ -231,7 +231,7 @@ func TestLockOutlivesPlugin(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Wait longer than the TTL, because the new plugins must renew, too.
+	// Wait longer than the TTL, because the new plugins must renew the lease, too.
 	killed := time.Now()
 	eventually(t, "the TTL is over", func() bool { return time.Since(killed) > 4*time.Second })
 	for _, r := range all {
@@ -256,8 +256,8 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// TestKilledAtOnce checks that the kernel ends the command when front and keeper are
-// killed at once, and that the lease lasts until its TTL is over.
+// TestKilledAtOnce checks that the kernel ends the command when front and keeper
+// are killed together, and that the lease lasts until its TTL is over.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second

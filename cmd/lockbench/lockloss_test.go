@@ -76,9 +76,9 @@ func TestLockIsLost(t *testing.T) {
 	}
 }
 
-// TestSuspendedLock checks that a machine which slept beyond the TTL ends the command as
-// soon as it wakes, and leaves the next holder's lock alone. The test freezes all processes
-// of the command line, because that looks to other hosts like a suspended machine.
+// TestSuspendedLock checks that lockbench ends the command as soon as a machine that slept
+// beyond the TTL wakes, and leaves the next holder's lock alone. The test freezes all
+// processes of the command line, which to other hosts looks like a suspended machine.
 func TestSuspendedLock(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = time.Second
@@ -94,7 +94,7 @@ func TestSuspendedLock(t *testing.T) {
 		}
 		g.acquire(t, "slept", func() {})
 		woken := time.Now()
-		slices.Reverse(all) // the command is resumed first
+		slices.Reverse(all) // so that the command is resumed first
 		for _, pid := range all {
 			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -174,8 +174,8 @@ func TestInterruptedWaiter(t *testing.T) {
 	}
 }
 
-// TestManyLocks starts many commands at once, and then many in a row. It checks that
-// only one holds the lock at a time, and that nothing is left of them.
+// TestManyLocks starts many commands at once, and then many one after the other. It checks
+// that only one command holds the lock at a time, and that no process of them is left.
 func TestManyLocks(t *testing.T) {
 	g := startGuarded(t)
 	atOnce, inRow := often(10, 100), often(5, 1000)

@@ -25,7 +25,7 @@ func holder(t *testing.T, dir, addr string) *core.Client {
 	}
 	c := core.New(b, &core.Options{Label: "billing-1", Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() {
-		_ = c.Close(context.WithoutCancel(t.Context())) // the error is about the lease that was broken
+		_ = c.Close(context.WithoutCancel(t.Context())) // the error is about the broken lease
 	})
 	return c
 }
@@ -73,7 +73,7 @@ func TestLocks(t *testing.T) {
 	ask(exitOK, "billing-1", "inspect", "redis", "jobs/refresh")
 	ask(exitOK, "nothing is free", "inspect", "redis", "nothing")
 
-	// Nothing is broken without an answer, or under another token.
+	// Without an answer, or with another token, lockbench breaks no lock.
 	ask(exitUsage, "--yes", "break", "redis", "jobs/refresh")
 	ask(exitInternal, "not 7", "break", "redis", "jobs/refresh", "--yes", "--token", "7")
 	if !lease.Valid() {
@@ -109,7 +109,7 @@ func TestDoctor(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, filepath.Join(dir, "lockplugin-redis")) {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
-	// The client of docker is installed, but there is no daemon.
+	// The client of docker is installed, but no daemon runs.
 	path := t.TempDir()
 	client := "#!/bin/sh\n[ \"$1\" = --version ] && echo Docker version 27.1 && exit\necho Cannot connect to the daemon >&2\nexit 1\n"
 	if err := os.WriteFile(filepath.Join(path, "docker"), []byte(client), 0o700); err != nil {
@@ -125,7 +125,7 @@ func TestDoctor(t *testing.T) {
 	ends(t, exitEnvironment, "make build", "env", "doctor")
 }
 
-// TestLocksOfARenamedPlugin checks that a plugin says which backend it is, whatever its name.
+// TestLocksOfARenamedPlugin checks that a plugin file with another name says which backend it is.
 func TestLocksOfARenamedPlugin(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, nil)

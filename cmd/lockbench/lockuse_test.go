@@ -81,9 +81,9 @@ func TestLockAtLeast(t *testing.T) {
 	}
 }
 
-// TestLockTick checks that only the first command for a tick runs, that it is told the
-// tick, and that a killed command does not run again in its tick. The chosen tick has
-// begun minutes ago, and does not end for minutes.
+// TestLockTick checks that only the first command for a tick runs, that the command
+// gets the tick's time, and that a killed command does not run again in its tick.
+// The chosen tick began minutes ago, and ends minutes later.
 func TestLockTick(t *testing.T) {
 	g := startGuarded(t)
 	tick := time.Hour
@@ -117,7 +117,7 @@ func TestLockNamesAreCompleted(t *testing.T) {
 	}
 }
 
-// TestManualPages checks that each command has a manual page, and each shell its completions.
+// TestManualPages checks that each command has a manual page and each shell has completions.
 func TestManualPages(t *testing.T) {
 	dir := t.TempDir()
 	ends(t, exitOK, "", "man", dir)

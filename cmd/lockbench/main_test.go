@@ -31,7 +31,7 @@ func forgetKeptServers() {
 	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
 
-// timeout bounds how long a test waits, also on a busy machine.
+// timeout is how long a test waits at most, even on a busy machine.
 const timeout = 30 * time.Second
 
 // plugins builds the shipped plugins and returns their directory.
@@ -66,8 +66,8 @@ func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr 
 	return stdout, stderr
 }
 
-// promptly is like lockbench, but the command line must end within 10 s, not
-// counting stalls of this process.
+// promptly is like lockbench, but the command line must end within 10 s. Stalls of
+// this process do not count.
 func promptly(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	took := proc.Ran(func() { code, stdout, stderr = lockbench(t, args...) })

@@ -85,7 +85,7 @@ func TestNewPluginInPython(t *testing.T) {
 	}, inPython...)
 }
 
-// inPython are the cases that check most in the shortest time.
+// inPython are the cases of the suite that check most in the shortest time.
 var inPython = []string{
 	"K2 a refused try leaves nothing behind", "K2 try decides once and says who holds", "K3 a withdrawn owner is refused",
 	"K6 names are kept as they are and never collide", "L6 tokens rise over release", "L7 release compares the token",

@@ -16,8 +16,8 @@ import (
 )
 
 // TestKilledRunLeavesNothing kills lockbench in the middle of each scenario. It
-// checks that no servers, plugins, hosts or files of theirs are left, and that
-// the folder can be judged.
+// checks that no servers, plugins, hosts or files are left, and that the folder can
+// be judged.
 func TestKilledRunLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
@@ -33,8 +33,8 @@ func TestKilledRunLeavesNothing(t *testing.T) {
 	})
 }
 
-// killedIn kills lockbench as soon as a file of its folder contains text,
-// because something has been measured then.
+// killedIn kills lockbench as soon as a file of its folder contains text, which
+// shows that a cell has been measured.
 func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 	tmp := t.TempDir()
 	out := filepath.Join(t.TempDir(), "out")
@@ -55,7 +55,7 @@ func killedIn(t *testing.T, file, text, dir, binary string, args ...string) {
 	ends(t, exitOK, "or was killed", "report", out)
 }
 
-// killAndLook kills lockbench, and waits until nothing is left of it in tmp.
+// killAndLook kills lockbench, and waits until no process or file of it in tmp is left.
 func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Helper()
 	if err := cmd.Process.Kill(); err != nil {
@@ -99,8 +99,8 @@ func TestKilledSearchLeavesNothing(t *testing.T) {
 	}
 }
 
-// processesWith lists the processes whose TMPDIR is tmp or below it, if the
-// system shows that.
+// processesWith lists the processes whose TMPDIR is tmp or below it, if the system
+// shows TMPDIR.
 func processesWith(tmp string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid

@@ -18,7 +18,7 @@ import (
 const secret = "correct-horse-battery"
 
 // TestSecretIsNowhere measures a server with a password. It searches for the
-// password in every process meanwhile, and in everything that is left.
+// password in every process meanwhile, and afterwards in all files and output.
 func TestSecretIsNowhere(t *testing.T) {
 	server := redisServer(t, &redisserver.Options{Password: secret})
 	dir, work := plugins(t), t.TempDir()
@@ -80,8 +80,8 @@ func TestSecretIsNowhere(t *testing.T) {
 	}
 }
 
-// lookAtProcesses searches the arguments and the environment of each process
-// that was started with TMPDIR=tmp, and of their plugins, which inherit it. It
+// lookAtProcesses searches the arguments and the environment of each process that
+// was started with TMPDIR=tmp, and of their plugins, which inherit TMPDIR. It
 // returns the number of these processes.
 func lookAtProcesses(t *testing.T, tmp string) int {
 	t.Helper()

@@ -9,11 +9,11 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// hush is a password that must never be seen.
+// hush is a password that must never be shown.
 const hush = "hush-hush"
 
 // TestTargetIsTheApplicationsFile checks that a target can be the file that an
-// application mounts. If the file is wrong, its password is not shown.
+// application mounts. If the file has a mistake, the error does not show its password.
 func TestTargetIsTheApplicationsFile(t *testing.T) {
 	dir := plugins(t)
 	server := redisServer(t, &redisserver.Options{Password: hush})
@@ -38,7 +38,7 @@ func TestTargetIsTheApplicationsFile(t *testing.T) {
 			{"run", "--backends", "redis", "--runs", "1", "--clients", "1", "--measure", "100ms", "-o", filepath.Join(t.TempDir(), "out")},
 		} {
 			if args[0] == "run" && tt.code == exitOK && strings.HasPrefix(tt.text, "{") {
-				continue // the form with lines tests the same
+				continue // the form with several lines already tests this
 			}
 			code, stdout, stderr := lockbench(t, append(args, "--target", "redis=@"+file, "--plugin-dir", dir)...)
 			if code != tt.code || strings.Contains(stdout+stderr, hush) {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestStranger checks that a command can start a store that lockbench does not know. Faults are
-// played on it, and everything that its claim file does not except is judged, also from the folder.
+// TestStranger checks that a command can start a store that lockbench does not know. It plays
+// faults on the store, and judges all claims that its claim file does not except, twice.
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func TestStranger(t *testing.T) {
 	if err := os.WriteFile("claims.json", []byte(claims), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Its tokens begin again with its data, even if the holder learns of the loss in time.
+	// When its data are lost, its tokens begin again, even if the holder learns of the loss in time.
 	base := []string{"faults", "--backends", "stranger", "--plugin-dir", dir, "--config", "stranger.bug=token", "--runs", "1", "--server", command}
 	ends(t, exitUnsafe, "restart-wiped  stranger  broken", append(base, "--faults", "restart-wiped", "-o", "bare")...)
 	ends(t, exitOK, "broken as documented|it forgets|restart: its claims say that it keeps no data|--server='redis-server --port {port}",

@@ -19,7 +19,7 @@ import (
 // terminal is a shell with job control on a new terminal.
 type terminal struct {
 	t      *testing.T
-	fd     int // of the master; File.Fd is not used, because it makes the File block, and Close wait
+	fd     int // of the master; not from File.Fd, which makes the File blocking, so that Close waits
 	master *os.File
 	mu     sync.Mutex
 	shown  bytes.Buffer
@@ -48,7 +48,7 @@ func startTerminal(t *testing.T) *terminal {
 	shell.Stdin, shell.Stdout, shell.Stderr = slave, slave, slave
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	shell.Env = append(os.Environ(), "PS1=", "ENV=")
-	// If this test runs under nohup, SIGHUP is ignored, and the shell would inherit that.
+	// If this test runs under nohup, it ignores SIGHUP, and the shell would ignore SIGHUP too.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -63,13 +63,13 @@ func startTerminal(t *testing.T) *terminal {
 			c.mu.Lock()
 			c.shown.Write(b[:n])
 			c.mu.Unlock()
-			if err != nil { // no process has the other end open
+			if err != nil { // no process has the other end of the terminal open
 				return
 			}
 		}
 	})
 	t.Cleanup(func() {
-		_ = shell.Process.Kill() // the shell has jobs, and would not end by itself
+		_ = shell.Process.Kill() // the shell has jobs, and would not end without this
 		_ = shell.Wait()
 		reading.Wait()
 		master.Close()
@@ -77,7 +77,7 @@ func startTerminal(t *testing.T) *terminal {
 	return c
 }
 
-// types types keys, and then waits until the terminal shows text.
+// types types keys on the terminal, and then waits until the terminal shows text.
 func (c *terminal) types(keys, text string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -105,7 +105,7 @@ func TestLockOnTerminal(t *testing.T) {
 	c.types(under("sh -c 'echo ready; exec cat'"), "\nready")
 	c.types("one\n", "one\r\none\r\n")
 	c.types(ctrlZ, "Stopped")
-	c.types("fg; echo st''atus $?\n", "lock redis tty") // dash shows what it resumes
+	c.types("fg; echo st''atus $?\n", "lock redis tty") // dash shows the resumed command
 	c.types("two\n", "two\r\ntwo\r\n")
 	c.types(ctrlD, "status 0")
 	c.types(under("sh -c 'echo ready; sleep 600; true'"), "\nready")
@@ -121,7 +121,7 @@ func TestLockOnTerminal(t *testing.T) {
 	}
 	c.types("", "33 99")
 	c.types(ctrlC, "^C")
-	c.types(strings.TrimSuffix(under("cat"), "\n")+" & wait; jobs\n", "Stopped") // cat reads
+	c.types(strings.TrimSuffix(under("cat"), "\n")+" & wait; jobs\n", "Stopped") // reading stops cat
 	c.types("kill %1; fg; echo st''atus $?\n", "status 143")
 }
 

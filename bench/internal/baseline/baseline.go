@@ -1,7 +1,6 @@
 // Package baseline holds what a user would pick instead of a plugin: the usual
 // libraries, the bare client, and our own libraries without the plugin process. All
-// of these run in the process of lockbench. The bare client is also a floor: it
-// shows the cost of the cheapest possible call on the same path.
+// of these run in the process of lockbench.
 //
 // No other package of the bench imports backends or other lock libraries.
 package baseline

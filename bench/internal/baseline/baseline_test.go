@@ -23,8 +23,8 @@ func TestBaselines(t *testing.T) {
 	testExclusion(t, "redis", plain, url)
 }
 
-// testExclusion checks that the baselines of a backend exclude other holders. Each
-// uses two configurations for the same server.
+// testExclusion checks that the baselines of a backend exclude other holders. The
+// holders use two forms of the configuration for the same server.
 func testExclusion(t *testing.T, backend string, plain, url driver.Config) {
 	t.Helper()
 	for _, bl := range All() {
@@ -66,7 +66,7 @@ func excludes(t *testing.T, bl Baseline, plain, url driver.Config) {
 	}
 }
 
-// opened returns a locker that is closed at the end of the test.
+// opened opens a baseline's locker, and closes it at the end of the test.
 func opened(t *testing.T, bl Baseline, cfg driver.Config) load.Locker {
 	t.Helper()
 	l, err := bl.Open(t.Context(), cfg)

@@ -21,7 +21,7 @@ func TestEtcdBaselines(t *testing.T) {
 }
 
 // TestCancelledCallsLeaveNoKey checks that interrupted calls leave no key. The
-// library leaves it, and no other client would get the lock.
+// library leaves its key, and so no other client would get the lock.
 func TestCancelledCallsLeaveNoKey(t *testing.T) {
 	s, err := etcdserver.Start(t.Context(), nil)
 	servers.Keep(t, "etcd", s, err)

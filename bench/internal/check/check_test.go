@@ -96,8 +96,8 @@ func TestViolationsAcrossSections(t *testing.T) {
 	}
 }
 
-// TestAgainstPairs compares both checks on random histories with a check of all
-// pairs of holds.
+// TestAgainstPairs compares the check of overlaps and the check of tokens on random
+// histories with a check of all pairs of holds.
 func TestAgainstPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var unsafe int
@@ -138,7 +138,7 @@ func pairs(attempts []results.Attempt) (overlap, token bool) {
 }
 
 // TestFolder checks that a folder is judged by the content of its files, even if
-// they were edited. If a file was cut, the rest is judged.
+// they were edited. If a file was cut, the part before the cut is judged.
 func TestFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	f, err := results.Create(dir, results.Manifest{Started: time.Now()})
@@ -186,8 +186,8 @@ func TestFolder(t *testing.T) {
 
 const ms = int64(time.Millisecond)
 
-// lease returns a hold of lock 0 by a host, with times in milliseconds. It was lost
-// at done if done is not 0. It was released from release on if release is not 0.
+// lease returns a hold of lock 0 by a host, with times in milliseconds. If done is not 0,
+// the host learned of a loss then. If release is not 0, the host began to release then.
 func lease(host int, token uint64, asked, granted, valid, done, release int64, renewals ...int64) results.Hold {
 	l := results.Hold{
 		Host: host, Token: token, AskedNs: asked * ms, GrantedNs: granted * ms, ValidNs: valid * ms,
@@ -276,8 +276,8 @@ func TestCellCounts(t *testing.T) {
 	}
 }
 
-// TestAvailabilityIsJudged checks that a lost long lease and a free lock that
-// is granted late each break a claim.
+// TestAvailabilityIsJudged checks that the loss of a lease with a long TTL breaks a
+// claim, and that a free lock that is granted late does, too.
 func TestAvailabilityIsJudged(t *testing.T) {
 	back := func(leases ...results.Hold) results.Round {
 		r := round("demotion", leases...)
@@ -289,7 +289,7 @@ func TestAvailabilityIsJudged(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		round    results.Round
-		starved  int64 // host 1 does not run from then until 3500 ms; 0 if it always runs
+		starved  int64 // host 1 does not run from this time until 3500 ms; 0 if it always runs
 		short    bool
 		unserved int
 	}{

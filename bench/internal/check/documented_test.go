@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// documented has the double grants that are documented for each backend under
-// each fault. All other cells promise that there is none.
+// documented has the double grants that are documented for each backend under each
+// fault. Every other pair of backend and fault promises no double grant.
 var documented = map[string]map[string]check.Class{
 	"redis": {
 		"restart-wiped": check.ClassToken, "failover": check.ClassToken, "failover-wait": check.ClassToken, "clock-forward": check.ClassToken,

@@ -24,7 +24,7 @@ func TestRandomCancels(t *testing.T) {
 	})
 }
 
-// left returns the locks that are still held or waited for after 20 s, in which
+// left returns the locks that are still held or waited for after 20 s. In that time
 // a minority of servers can catch up and requests can end.
 func (s *system) left(t *testing.T) (left []string) {
 	t.Helper()

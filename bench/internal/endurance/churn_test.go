@@ -13,9 +13,9 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestChurn kills plugins and hosts while the others acquire, release and
-// campaign. It checks that no process, file or lock is left, and that no claim
-// is broken.
+// TestChurn kills plugins and hosts while other hosts acquire, release and
+// campaign. It checks that no process, file or lock is left, and that no claim is
+// broken.
 func TestChurn(t *testing.T) {
 	for _, k := range kinds.All() {
 		if k.InHost() {
@@ -36,7 +36,7 @@ func TestChurn(t *testing.T) {
 }
 
 // TestPlannedFailover checks that candidates and leases of 10 s survive the
-// promotion of a replica, and the way back.
+// promotion of a replica, and also the way back from it.
 func TestPlannedFailover(t *testing.T) {
 	for _, k := range kinds.All() {
 		if k.Setting(servers.WithReplica).Name == "" {
@@ -50,8 +50,8 @@ func TestPlannedFailover(t *testing.T) {
 	}
 }
 
-// play makes events happen to seven hosts, of which six may die, and judges what
-// they saw.
+// play makes events happen to seven hosts, of which six may die, and judges the
+// hosts' reports.
 func play(t *testing.T, k *servers.Kind, setting string, events []faults.Event) {
 	t.Helper()
 	times := func(least, most time.Duration) faults.Bounds {

@@ -1,6 +1,6 @@
-// Package endurance_test tests the shipped plugin binaries on real servers.
-// Over and over it kills hosts and plugins, and cancels acquires at random
-// times. It is short by default. LOCKBENCH_LONG=1 runs the full counts.
+// Package endurance_test tests the shipped plugin binaries on real servers. Again
+// and again it kills hosts and plugins, and cancels acquires at random times. By
+// default it does few rounds. With LOCKBENCH_LONG=1 it does all rounds.
 package endurance_test
 
 import (
@@ -36,7 +36,7 @@ type system struct {
 	config       driver.Config // configuration of the plugin
 }
 
-// each runs f for every backend that has servers.
+// each runs the function f for every backend that has servers.
 func each(t *testing.T, f func(t *testing.T, s *system)) {
 	for _, k := range kinds.All() {
 		if !k.InHost() {

@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// envOddHost is a variable with an oddHost in JSON. It makes TestOddHostProcess run that host.
+// envOddHost is an environment variable for TestOddHostProcess. It has the oddHost as JSON.
 const envOddHost = "LOCKBENCH_ODD_HOST"
 
 // oddHost is a host with an unusual habit, which plugins must tolerate.
@@ -32,8 +32,8 @@ type oddHost struct {
 	Round  int // the next round, in a host that executes itself again
 }
 
-// habits has functions that a host calls before it opens plugins, and then calls their results at
-// the end. Other habits, such as reaping all children, are actions of bench/internal/faults.
+// habits has functions that a host calls before it opens plugins. At the end it calls the functions
+// that they returned. Other habits, such as reaping all children, are actions of package faults.
 var habits = map[string]func(t *testing.T) (end func()){
 	"executes itself anew":   func(*testing.T) func() { return func() {} }, // after each round
 	"children follow thread": startFollowers,
@@ -92,7 +92,7 @@ func TestOddHostProcess(t *testing.T) {
 	})
 }
 
-// work does all rounds. It counts descriptors only after the first, which opens what stays open.
+// work does all rounds. It counts descriptors only after round one, which opens what stays open.
 func (h oddHost) work(t *testing.T) {
 	h.round(t, 0).close(t)
 	descriptors := openFiles(t)
@@ -102,8 +102,8 @@ func (h oddHost) work(t *testing.T) {
 	eventually(t, "no descriptor is left", func() bool { return openFiles(t) <= descriptors })
 }
 
-// executeAnew does one round and then executes the program again for the rest,
-// like a server that upgrades in place. The client is never closed.
+// executeAnew does one round, and then executes the program again for the other
+// rounds, like a server that upgrades in place. The client is never closed.
 func (h oddHost) executeAnew(t *testing.T) {
 	if h.Round == h.Rounds {
 		return
@@ -120,7 +120,7 @@ func (h oddHost) executeAnew(t *testing.T) {
 	t.Fatal(err)
 }
 
-// oddClient is what a round has opened.
+// oddClient is the client that a round has opened.
 type oddClient struct{ *core.Client }
 
 func (c oddClient) close(t *testing.T) {
@@ -163,8 +163,8 @@ func pluginOf(t *testing.T, b driver.Backend) (pid int) {
 	return pid
 }
 
-// startFollowers starts children that the kernel kills when the thread that
-// started them ends. end checks that all of them are still alive.
+// startFollowers starts children that the kernel kills when the thread that started
+// them ends. end checks that all of these children are still alive.
 func startFollowers(t *testing.T) (end func()) {
 	var followers []*exec.Cmd
 	for range 20 {

@@ -49,8 +49,8 @@ func TestActionsAreWellFormed(t *testing.T) {
 	}
 }
 
-// openSystem starts the servers of a backend with what more requires. It also
-// returns a function that starts a host.
+// openSystem starts the servers of a backend, as the requirements in more say. It
+// also returns a function that starts a host.
 func openSystem(t *testing.T, backend string, more servers.Requirements) (*System, func(t *testing.T, wrapper string) *Host) {
 	t.Helper()
 	plugin := plugintest.Build(t, module+"plugins/"+backend+"/lockplugin-"+backend)
@@ -110,8 +110,8 @@ func works(t *testing.T, h *Host, name string) {
 	h.Forget()
 }
 
-// TestActions injects and heals each action on hosts. It checks that a host that is
-// still alive works afterwards, and that nothing is left of host or action.
+// TestActions injects and heals each action on hosts. It checks that a host that is still
+// alive works afterwards, and that neither host nor action leaves anything behind.
 func TestActions(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		testActions(t, "redis", func(a Action) bool { return !strings.HasSuffix(a.Name, "-one") })
@@ -192,8 +192,8 @@ func testAction(t *testing.T, w *System, h *Host, a Action) {
 	}
 }
 
-// effects has functions that report whether an action is in effect, for actions
-// whose effect this process can see.
+// effects has functions that report whether an action has its effect now, for
+// actions whose effect this process can see.
 var effects = map[string]func(*Host) bool{
 	"freeze-host":    func(h *Host) bool { return frozen(h.Pid()) },
 	"freeze-plugin":  func(h *Host) bool { return frozen(h.plugin()) },
@@ -209,7 +209,7 @@ var effects = map[string]func(*Host) bool{
 
 // descriptorLimit returns the line about descriptors in the limits of a process.
 func descriptorLimit(pid int) string {
-	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) // an unreadable file has no such line
+	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) // without the file there is no such line
 	for line := range strings.Lines(string(limits)) {
 		if strings.HasPrefix(line, "Max open files") {
 			return line

@@ -44,7 +44,7 @@ func reproducerTable(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var rows []string
-	names := map[string][]string{} // names of reproducers, by the rest of their row
+	names := map[string][]string{} // names of reproducers, by the other cells of their row
 	for _, r := range kept {
 		row := fmt.Sprintf("| %s | %%s | %s |\n", strings.ReplaceAll(r.Finding, "%", "%%"), r.Fixed)
 		if !slices.Contains(rows, row) {

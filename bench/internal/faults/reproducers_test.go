@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// TestReproducers plays the reproducers of fixed bugs, and checks that no claim is
-// broken. With LOCKBENCH_LONG it plays the long ones, too, and each three times.
+// TestReproducers plays the reproducers of fixed bugs, and checks that no claim is broken.
+// With LOCKBENCH_LONG it also plays the long reproducers, and plays each three times.
 func TestReproducers(t *testing.T) {
 	t.Parallel()
 	all, err := Kept()
@@ -51,7 +51,7 @@ func TestReproducers(t *testing.T) {
 			if long {
 				runs = 3
 			}
-			slices.SortStableFunc(reproducers, func(a, b Reproducer) int { return cmp.Compare(a.Schedule.Setting, b.Schedule.Setting) }) // one environment after the other
+			slices.SortStableFunc(reproducers, func(a, b Reproducer) int { return cmp.Compare(a.Schedule.Setting, b.Schedule.Setting) }) // one setting after the other
 			for _, s := range reproducers {
 				played, err := r.Play(t.Context(), s, runs)
 				if errors.Is(err, servers.ErrNotInstalled) {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestScheduleFollowsSeed checks that the same seed makes the same schedules,
-// that another seed makes others, and that all can be played.
+// TestScheduleFollowsSeed checks that the same seed makes the same schedules, that
+// another seed makes other schedules, and that all schedules can be played.
 func TestScheduleFollowsSeed(t *testing.T) {
 	draw := func(backend string, seed uint64) (all []Schedule) {
 		g := newGenerator(backend, seed, nil, Actions())
@@ -65,8 +65,8 @@ func TestEventsDoNotShare(t *testing.T) {
 	}
 }
 
-// TestDeckDealsEverythingSoon checks that the schedules of half an hour contain
-// each action, and four of five pairs of actions.
+// TestDeckDealsEverythingSoon checks that half an hour of schedules contains each
+// action, and four fifths of all pairs of actions.
 func TestDeckDealsEverythingSoon(t *testing.T) {
 	const halfAnHour = 30 * time.Minute / (6500 * time.Millisecond)
 	for _, backend := range kinds.Names() {
@@ -99,8 +99,8 @@ func TestDeckDealsEverythingSoon(t *testing.T) {
 	}
 }
 
-// TestSmallerSchedulesCanBePlayed checks that every smaller schedule is valid,
-// and that making it smaller comes to an end.
+// TestSmallerSchedulesCanBePlayed checks that every smaller schedule is valid, and
+// that no schedule can be made smaller without end.
 func TestSmallerSchedulesCanBePlayed(t *testing.T) {
 	g := newGenerator("etcd", 5, nil, Actions())
 	for range 100 {
@@ -157,7 +157,7 @@ func TestReproducerFile(t *testing.T) {
 }
 
 // TestReproducerExplains checks that a reproducer explains violations with the same
-// actions or the same text, but no others.
+// actions or the same text, but no other violations.
 func TestReproducerExplains(t *testing.T) {
 	of := func(actions ...string) (s Schedule) {
 		for _, a := range actions {

@@ -21,10 +21,10 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestPlantedBugsAreFound checks that a search finds each planted bug without a
-// hint, and a reproducer with at most two different actions. It must find
-// nothing in a backend without a bug. The short test looks for one bug, with
-// only the actions that can show it.
+// TestPlantedBugsAreFound checks that a search finds each planted bug, and shrinks
+// it to a reproducer with at most two different actions. It must find nothing in a
+// backend without a bug. The short test looks for one bug, with only the actions
+// that can show it.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	if s, err := redisserver.Start(t.Context(), nil); err != nil {
@@ -62,8 +62,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestLatePushes delays the messages that tell hosts of their grants. Two hosts hold a
-// lock only if the TTL counts from the late message.
+// TestLatePushes delays the messages that tell hosts of their grants. Two hosts
+// hold a lock at once only with the bug that the TTL counts from the late message.
 func TestLatePushes(t *testing.T) {
 	t.Parallel()
 	requireRedis(t)
@@ -115,7 +115,7 @@ func countsFromThePush(t *testing.T) (path string) {
 	}
 	path = filepath.Join(dir, "lockplugin-redis")
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", path, module+"plugins/redis/lockplugin-redis")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build sets it
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -16,7 +16,7 @@ import (
 
 // TestServerActions injects and heals each action on servers, including those of
 // operators, while two hosts work. It checks that the servers then serve both
-// hosts, are as before, and keep no data of their locks.
+// hosts, run as before the action, and keep no data of the hosts' locks.
 func TestServerActions(t *testing.T) {
 	for _, of := range kinds.All() {
 		for _, setting := range of.SettingNames() {
@@ -91,7 +91,7 @@ func testServerAction(t *testing.T, w *System, hosts []*Host, a Action) {
 		return err == nil
 	})
 	if a.Name == "mysql-restore" {
-		return // the old queues are back, which is a documented exception
+		return // the queues of before are back, which is a documented exception
 	}
 	var left []string
 	eventually(t, "nothing is left", func() bool {

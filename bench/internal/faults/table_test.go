@@ -20,7 +20,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// played plays a plan and returns its rounds.
+// played plays the plan p and returns its rounds.
 func played(t *testing.T, p Plan) (rounds []results.Round) {
 	t.Helper()
 	err := Run(t.Context(), p, func(string) {}, func(r results.Round) error {
@@ -57,7 +57,7 @@ func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, 
 }
 
 // starvation is how long hosts of a round could not run. It leaves out hosts that
-// the fault froze, because a frozen host also reports that time when it runs again.
+// the fault froze, because a host also reports the time for which it was frozen.
 func starvation(r results.Round) (sum time.Duration) {
 	for _, h := range r.Halts {
 		frozen := slices.ContainsFunc(r.Halts, func(f results.Halt) bool {
@@ -85,12 +85,12 @@ func requireRedis(t *testing.T) {
 	}
 }
 
-// TestTableFindsPlantedBugs checks that one round finds each planted bug, and
-// nothing in a backend without a bug, except an eviction, which that backend
+// TestTableFindsPlantedBugs checks that one round finds each planted bug. In a
+// backend without a bug it must find only the loss by eviction, which that backend
 // does not handle. A busy machine can hide a bug, for example if it delays the
 // holder or the rival past the fault. A round is therefore repeated, up to four
-// times, if the hosts reported that they did not run, or if a thread of these
-// processes waited for a processor for busyFor.
+// times, if hosts reported that they did not run, or if a thread waited for a
+// processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")
@@ -153,7 +153,7 @@ func TestNoOperationsIsNoVerdict(t *testing.T) {
 
 // TestRoundsAreSchedules checks each fault on each store that it fits. The fault
 // must be one event of its round, After must name an earlier event, and the rival
-// must ask late if the fault says so.
+// must ask late if RivalAsksLate is set.
 func TestRoundsAreSchedules(t *testing.T) {
 	for _, f := range All() {
 		for _, k := range kinds.All() {

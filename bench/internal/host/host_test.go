@@ -94,7 +94,7 @@ func await(t *testing.T, p *Process, what string, until func(results.Seen) bool)
 }
 
 // TestFrozenHolder checks the reports about a lease that a host lost while it was
-// frozen, about the lease that another host got, and about the writes of both.
+// frozen, about the lease that another host got, and about the writes of these hosts.
 func TestFrozenHolder(t *testing.T) {
 	s := redisServer(t)
 	dir := t.TempDir()
@@ -110,9 +110,9 @@ func TestFrozenHolder(t *testing.T) {
 	t.Fatalf("in none of %d rounds was the holder frozen while it prepared a write", tries)
 }
 
-// frozen freezes a while it prepares a write under the lock, and checks the
-// reports of both. It returns false if a was doing something else when it was
-// frozen, because there is no late write then.
+// frozen freezes host a while it prepares a write under the lock, and checks the
+// reports of hosts a and b. It returns false if a was not preparing a write when it
+// was frozen, because then no write comes late.
 func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	t.Helper()
 	must := func(err error) {
@@ -124,11 +124,11 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	wrote := func(s results.Seen) bool { return len(s.Holds) == 1 && len(s.Writes) >= 2 }
 	must(a.Acquire(Locks(prefix, 1, ttl), timeout))
 	await(t, a, "a holds it and has written", wrote)
-	time.Sleep(prepare / 2) // a begins to prepare the next write
+	time.Sleep(prepare / 2) // host a begins to prepare the next write
 	written := a.Seen().Writes
 	must(proc.Freeze(a.Pid()))
 	if proc.Now() >= written[len(written)-1].DoneNs+int64(prepare) {
-		must(proc.Resume(a.Pid())) // a host that is frozen during a write keeps b from writing
+		must(proc.Resume(a.Pid())) // if a is frozen during a write, b cannot write
 		must(a.Release(t.Context()))
 		return false
 	}
@@ -162,8 +162,8 @@ func frozen(t *testing.T, a, b *Process, prefix string) bool {
 	return lates > 0
 }
 
-// TestReleaseFrom releases a part of the locks first, and the rest later. Forget
-// must keep only the locks that are still held.
+// TestReleaseFrom releases a part of the locks first, and the rest later. The
+// method Forget must keep only the locks that are still held.
 func TestReleaseFrom(t *testing.T) {
 	s := redisServer(t)
 	p := start(t, s, 0, t.TempDir())

@@ -151,14 +151,14 @@ func TestAcquire(t *testing.T) {
 	}
 }
 
-// TestStallsAreMeasured checks that a store that stalls for longer than a
-// cell's time makes the cell slow, not empty.
+// TestStallsAreMeasured checks that a cell has slow figures, and not none, if the
+// store stalls for longer than the measured time.
 func TestStallsAreMeasured(t *testing.T) {
 	const stall = 2 * measure
 	f := newFake()
 	f.granted = func(n uint64) {
 		if n == 1 {
-			time.Sleep(stall) // this sleep is not synchronisation, but the tested stall
+			time.Sleep(stall) // the stall under test, and no synchronisation
 		}
 	}
 	in := input(f, 1)
@@ -238,8 +238,8 @@ func TestContend(t *testing.T) {
 	}
 }
 
-// TestDoneIn checks that a cycle over an end of the measured time counts once.
-// A store in which no cycle ends during that time must look slow, not idle.
+// TestDoneIn checks that a cycle that crosses the begin or end of the measured time counts
+// once. A store in which no cycle ends during that time must look slow, not idle.
 func TestDoneIn(t *testing.T) {
 	cycle := func(asked, done int64) results.Attempt {
 		return results.Attempt{Asked: asked, Done: done, Outcome: results.Granted, End: results.EndReleased}
@@ -300,11 +300,11 @@ func TestHandoffsAndFairness(t *testing.T) {
 	}
 }
 
-// TestOverloadIsRefused offers more cycles than the store can do. Late cycles
-// must wait and then be dropped, and the figures must be refused.
+// TestOverloadIsRefused starts more cycles than the store can do. Late cycles must
+// wait and then be dropped, and the figures must be refused.
 func TestOverloadIsRefused(t *testing.T) {
 	f := newFake()
-	f.granted = func(uint64) { time.Sleep(20 * time.Millisecond) } // this sleep is the tested time
+	f.granted = func(uint64) { time.Sleep(20 * time.Millisecond) } // the time that each grant takes
 	in := input(f, 1)
 	in.Measure, in.Rate = 200*time.Millisecond, 2000
 	c, err := runAcquire(t.Context(), in)

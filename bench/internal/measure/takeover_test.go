@@ -56,7 +56,7 @@ func TestTakeoverModes(t *testing.T) {
 			if !mode.server && len(took) != c.Cycles {
 				t.Errorf("%d times of %d takeovers", len(took), c.Cycles)
 			}
-			// The band assumes punctual renewals. The rest of each lease's TTL is exact.
+			// Not the band, which assumes punctual renewals: what was left of each lease's TTL is exact.
 			if mode.expires && (len(c.Latencies["overdue"]) != len(took) || c.Values["early"] != 0 || c.Values["band-low-ns/takeover"] == 0) {
 				t.Errorf("took %v, of which %v are judged: %v", took, c.Latencies["overdue"], c.Values)
 			}
@@ -79,7 +79,7 @@ func TestJudge(t *testing.T) {
 	m, _ := modeByName("kill-machine")
 	for _, tt := range []struct {
 		name         string
-		harmed       int64 // after a renewal that was sent at 0 and answered at 1 ms
+		harmed       int64 // time of the harm; a renewal was sent at 0 and answered at 1 ms
 		taken        int64
 		early, late  float64
 		overdueAbout int64

@@ -6,8 +6,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// TestTrips checks which data count as a round trip: a reply that can answer a request,
-// and a request that can follow that reply. Both take half a round trip from the relay.
+// TestTrips checks which data count as a round trip: a reply that can answer a request, and a
+// request that can follow that reply. Each takes half a round trip from the relay to its receiver.
 func TestTrips(t *testing.T) {
 	const up, down = inject.Requests, inject.Replies
 	for name, c := range map[string]struct {

@@ -36,7 +36,7 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// TestTTL holds leases of all TTLs at once. A slow machine may lose some.
+// TestTTL holds leases of all TTLs at once. A slow machine may lose some of them.
 func TestTTL(t *testing.T) {
 	in := takeoverInput(t, redisServer(t), "")
 	in.For, in.TTL, in.Clients = time.Second, 500*time.Millisecond, 20

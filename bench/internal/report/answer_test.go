@@ -65,8 +65,8 @@ func TestChoicesAreWhole(t *testing.T) {
 	}
 }
 
-// TestTTLAdvice checks that the advised TTL and all longer TTLs had at least half
-// of the TTL left. Shorter TTLs are named down to the first that lost a lease.
+// TestTTLAdvice checks that the advised TTL and all longer TTLs had at least half of
+// the TTL left. Shorter TTLs are named down to the longest TTL that lost a lease.
 func TestTTLAdvice(t *testing.T) {
 	var cells []results.Cell
 	for i, one := range []struct {
@@ -101,7 +101,7 @@ func TestTTLAdvice(t *testing.T) {
 	}
 }
 
-// TestTTLAdviceForMany checks that a second TTL is named if the shortest suits few leases.
+// TestTTLAdviceForMany checks that a second TTL is named if the shortest TTL suits few leases.
 func TestTTLAdviceForMany(t *testing.T) {
 	var cells []results.Cell
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second} {
@@ -163,8 +163,8 @@ func TestCommandRepeatsThePlan(t *testing.T) {
 	}
 }
 
-// TestDrawingOrdersByPromise checks that there is a lane for each promise, the
-// strongest on top, and that faster marks are further to the right.
+// TestDrawingOrdersByPromise checks that each promise has a lane, with the
+// strongest promise on top, and that faster marks are further to the right.
 func TestDrawingOrdersByPromise(t *testing.T) {
 	d := everything(t, false).answer().Drawing
 	var got []string

@@ -33,7 +33,7 @@ func (p *printer) comparison(c results.Comparison) {
 	p.grid(tabulate(grid{Title: "limits"}, heldColumns, c.Held))
 }
 
-// shown reports whether a row is shown. A subject that both builds share must have changed.
+// shown reports whether a row is shown. Rows that both builds share are shown if they changed.
 func shown(d results.Difference) bool { return !d.Control || d.Worse() || d.Improved() }
 
 func titleOf(d results.Difference) string {

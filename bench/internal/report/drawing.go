@@ -30,7 +30,7 @@ type promise struct {
 // mark is one subject. Positions are in percent of a lane's width.
 type mark struct {
 	Label          string
-	At, From, Wide float64 // positions of the median and of the begin of its interval, and the interval's width
+	At, From, Wide float64 // the median, where its interval begins, and the interval's width
 	Pale           bool    // the subject is not a candidate
 	Broken         bool
 }

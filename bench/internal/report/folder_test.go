@@ -56,7 +56,7 @@ func reported(t *testing.T, cells []results.Cell) Report {
 }
 
 // acquires returns the cells of six runs in which redis takes twice as long as
-// redislock. With overlap, redis grants a lock twice.
+// redislock. If overlap is set, redis grants a lock to two holders at once.
 func acquires(clients int, overlap bool) []results.Cell {
 	var cells []results.Cell
 	for run := range testRuns {
@@ -92,7 +92,7 @@ func cycles(backend string, clients, run int, ns int64, overlap bool) results.Ce
 	return c
 }
 
-// takeovers returns a cell with kills of leaders. Each is followed by the next grant after ms.
+// takeovers returns a cell with kills of leaders. The next grant follows each kill after ms.
 func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	c := results.Cell{Section: section("takeover", backend, 1, run), Cycles: len(ms), Latencies: map[string][]int64{}, Values: map[string]float64{}}
 	c.Mode, c.Hosts = mode, 2
@@ -110,7 +110,7 @@ func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 	return c
 }
 
-// loaded caches the reports of everything. Tests must not change them.
+// loaded caches the reports of the function everything. Tests must not change the reports.
 var loaded = map[bool]Report{}
 
 // everything returns the report of a folder with all scenarios and an unknown scenario.

@@ -32,7 +32,7 @@ func attr(n *html.Node, key string) string {
 	return ""
 }
 
-// elements returns the elements with a tag, and with a class unless class is "".
+// elements returns the elements with this tag, and with this class if class is not "".
 func elements(doc *html.Node, tag, class string) []*html.Node {
 	var out []*html.Node
 	for n := range doc.Descendants() {
@@ -125,7 +125,7 @@ func TestPageCharts(t *testing.T) {
 }
 
 // TestEveryFigureHasATable checks that each drawing is hidden from screen readers,
-// and that an element which the keyboard can open has the same figures.
+// and that its figures are also in an element that the keyboard can open.
 func TestEveryFigureHasATable(t *testing.T) {
 	figures := elements(dom(t, everything(t, false)), "figure", "")
 	for _, f := range figures {
@@ -136,7 +136,7 @@ func TestEveryFigureHasATable(t *testing.T) {
 			continue
 		}
 		folds := elements(f, "details", "")
-		if strings.HasSuffix(attr(f, "id"), "-load") { // the details elements of its section
+		if strings.HasSuffix(attr(f, "id"), "-load") { // its figures are in other elements
 			all := elements(f.Parent, "details", "")
 			folds = all[len(all)-1:]
 		}
@@ -154,7 +154,7 @@ func TestEveryFigureHasATable(t *testing.T) {
 	}
 }
 
-// TestPageTables checks that screen readers can read tables, and that keys can reach them.
+// TestPageTables checks that screen readers can read tables, and that keys can reach tables.
 func TestPageTables(t *testing.T) {
 	doc := dom(t, everything(t, false))
 	for _, table := range elements(doc, "table", "") {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// output returns the report in a format.
+// output returns the report in the given format.
 func output(t *testing.T, r Report, format string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -36,7 +36,7 @@ func TestBaselinesHaveNoVerdict(t *testing.T) {
 	}
 }
 
-// TestRefusedOpenLoop checks that the figures of a generator that could not keep up are not shown.
+// TestRefusedOpenLoop checks that figures are not shown if the load generator could not keep up.
 func TestRefusedOpenLoop(t *testing.T) {
 	c := cycles("redis", 64, 0, 1e5, false)
 	c.Latencies["open-acquire"], c.Values["open-refused"] = []int64{300_000, 300_000, 8e6}, 1
@@ -47,8 +47,8 @@ func TestRefusedOpenLoop(t *testing.T) {
 	}
 }
 
-// TestRoundTrips checks the slope over the RTT, which begins at the nearest relay. A
-// hand-over inside one host does not count as a hand-over of a backend.
+// TestRoundTrips checks how the latency grows with the RTT, from the lowest RTT with a
+// relay on. A hand-over inside one host does not count as a hand-over of a backend.
 func TestRoundTrips(t *testing.T) {
 	var cells []results.Cell
 	for i := range 3 * fewestRuns {
@@ -99,7 +99,7 @@ func TestTextFitsATerminal(t *testing.T) {
 	}
 }
 
-// TestMarkdownIsTables checks that all lines of a table have equally many columns.
+// TestMarkdownIsTables checks that all lines of a table have the same number of columns.
 func TestMarkdownIsTables(t *testing.T) {
 	r := everything(t, false)
 	md := output(t, r, "md")
@@ -159,8 +159,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestCurvesOverHosts checks that callers of one host and callers of several
-// hosts are not points of the same curve.
+// TestCurvesOverHosts checks that figures of one host and figures of several hosts
+// are not points of the same curve.
 func TestCurvesOverHosts(t *testing.T) {
 	var cells []results.Cell
 	for run := range testRuns {
@@ -190,8 +190,8 @@ func TestCurvesOverHosts(t *testing.T) {
 	}
 }
 
-// TestStallsShow checks that a stall in one run of six shows in a column and a
-// note, although the median hides it.
+// TestStallsShow checks that a stall in one run of six is shown in a column and a
+// note, although it does not change the median.
 func TestStallsShow(t *testing.T) {
 	r := reported(t, acquires(1, false))
 	maxima := []float64{1e6, 2e6, 1e6, 6.01e9, 1e6, 2e6}

@@ -110,8 +110,8 @@ func longestStall(ts []Table) (stalled float64) {
 	return stalled
 }
 
-// soundShare is the part of a TTL that must be left at every renewal. A punctual renewal has almost
-// two thirds left, so even a stall four times as long as the longest seen stall costs no lease.
+// soundShare is the part of a TTL that must be left at every renewal. A punctual renewal has
+// two thirds left, so stalls took at most a sixth. A stall four times as long costs no lease.
 const soundShare = 0.5
 
 func (t ttlRow) sound() bool {

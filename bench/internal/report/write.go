@@ -99,7 +99,7 @@ func (r Report) json(w io.Writer) error {
 	return enc.Encode(doc)
 }
 
-// pageFiles has the parts of the page. uPlot draws the charts. Its license is beside it.
+// pageFiles has the parts of the page. The library uPlot, with its license, draws the charts.
 //
 //go:embed page
 var pageFiles embed.FS

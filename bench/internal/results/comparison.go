@@ -167,7 +167,7 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 		if subject.Kind == KindPlugin {
 			runs[cell]++
 		}
-		if ok, _ := keep.Apply(res); !ok { // ignored, because the error only says why the line was left out
+		if ok, _ := keep.Apply(res); !ok { // the error only says why it left out the line
 			return
 		}
 		for unit, v := range Values(res) {

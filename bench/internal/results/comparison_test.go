@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// run describes a folder for a test.
+// run describes a folder that a test writes.
 type run struct {
 	plan     Plan
 	subjects []Subject
@@ -20,8 +20,8 @@ type run struct {
 	factor   map[string]float64 // factor for the latencies, by subject; 0 means 1
 }
 
-// write makes the folder. It has two subjects with one number of clients, and
-// latencies that rise from run to run.
+// write writes the folder. The folder has two subjects with one number of clients,
+// and latencies that rise from run to run.
 func (r run) write(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -184,7 +184,7 @@ func parsed(t *testing.T, texts ...string) (out []Gate) {
 }
 
 // TestBounds checks bounds on a folder. The ten runs of redis have a p50 of 124 to 134 us and 500
-// cycles per second. Those of redislock have a sixth less and 600. The last run lost one lease.
+// cycles per second. The runs of redislock have a sixth less and 600. The last run lost one lease.
 func TestBounds(t *testing.T) {
 	dir := run{factor: map[string]float64{"redis": 1.2}}.write(t)
 	for text, want := range map[string]struct {
@@ -196,7 +196,7 @@ func TestBounds(t *testing.T) {
 		"cycles/s / redislock < 0.9":       {">= 0.9", "0.833333", true},
 		"p50-ns/acquire / redislock > 1.1": {"<= 1.1", "1.2", true},
 		"p50-ns/acquire > 0.2ms":           {"<= 0.2ms", "128988", false},
-		"max-ns/acquire > 135us":           {"<= 135us", "137988", true}, // the value of one run of ten
+		"max-ns/acquire > 135us":           {"<= 135us", "137988", true}, // the worst of ten runs
 		"lost-leases > 0":                  {"<= 0", "1", true},
 		"lost-leases > 0.5":                {"<= 0.5", "0", false},
 	} {
@@ -228,7 +228,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestPeak checks that only the number of callers may differ between a row and its peak.
+// TestPeak checks that a row and its peak differ at most in the number of callers.
 func TestPeak(t *testing.T) {
 	row := func(cell string) Row { return Row{"Throughput/backend=redis/" + cell, "cycles/s"} }
 	runs := map[Row][]float64{row("keys=8/clients=8"): {50, 90, 51}, row("keys=8/clients=64"): {60, 70, 61}, row("keys=8/clients=128"): {55}, row("clients=64"): {99}}

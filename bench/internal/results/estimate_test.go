@@ -103,8 +103,8 @@ func TestLeastP(t *testing.T) {
 	}
 }
 
-// TestSensitivity checks that runs that scatter more can show only larger changes, and
-// that too few runs can show none.
+// TestSensitivity checks that runs that scatter more can show only larger changes,
+// and that too few runs can show no change.
 func TestSensitivity(t *testing.T) {
 	steady, noisy := []float64{100, 101, 99, 100.5, 99.5, 100}, []float64{60, 140, 80, 120, 70, 130}
 	row := Row{"Acquire/backend=NAME/clients=1", "p50-ns/acquire"}

@@ -193,7 +193,7 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	if n > maxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d bytes", n)
 	}
-	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // allocates memory for the data that were read, not for the claimed length
+	packed, err := io.ReadAll(io.LimitReader(r, int64(n))) // allocates for the data that exist, not for the claimed length
 	if err == nil && len(packed) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}

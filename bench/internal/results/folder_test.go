@@ -44,7 +44,7 @@ func sampleCell(backend string, n int) Cell {
 }
 
 // TestEventsCutAnywhere cuts the file at every length, and reads it. The reader must not
-// panic, take a cut file for a complete one, or return attempts that were not written.
+// panic, take a cut file for a complete file, or return attempts that were not written.
 func TestEventsCutAnywhere(t *testing.T) {
 	var file bytes.Buffer
 	w, _ := NewEventWriter(&file)
@@ -179,7 +179,7 @@ func cut(t *testing.T, path string, n int64) {
 	}
 }
 
-// TestHistogramsOfRunsAreMerged checks that modes are kept apart, and a cut loses one line.
+// TestHistogramsOfRunsAreMerged checks that modes stay apart, and that a cut file loses one line.
 func TestHistogramsOfRunsAreMerged(t *testing.T) {
 	f := newFolder(t)
 	killed := HistogramKey{CellName{Scenario: "takeover", Backend: "redis", Mode: "kill-host", Hosts: 2, Clients: 1}, "takeover"}

@@ -103,8 +103,8 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzHistograms checks that reading any file ends, and that parsing the tag of
-// each histogram that was read gives its key again.
+// FuzzHistograms checks that ReadHistograms returns for any file, and that the tag
+// of each histogram that was read can be parsed to the same key.
 func FuzzHistograms(f *testing.F) {
 	var file bytes.Buffer
 	l, err := newHistogramLog(&file, time.Unix(1, 0))

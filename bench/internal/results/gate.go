@@ -18,7 +18,7 @@ import (
 type Gate struct {
 	text     string
 	unit     string // may contain "*"
-	baseline string // for a bound on a ratio: the baseline to whose figure the plugin's figure is compared; "" for none
+	baseline string // for a bound on a ratio: the baseline to divide by; "" for none
 	above    bool   // the gate fails above the limit, else below it
 	bound    bool
 	limit    float64 // a change as a fraction, a time in nanoseconds

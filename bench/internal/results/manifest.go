@@ -82,15 +82,15 @@ type Plan struct {
 	Hosts      []int           `json:"hosts"`                // none: each scenario's own
 	Keys       []int           `json:"keys,omitempty"`       // of throughput; none: its own
 	Hold       []time.Duration `json:"hold_ns,omitempty"`    // of throughput; none: its own
-	RTT        []time.Duration `json:"rtt_ns,omitempty"`     // added between hosts and store; none: nothing is added
-	Rate       float64         `json:"rate,omitempty"`       // of the open loop; 0: half of the closed loop's rate
+	RTT        []time.Duration `json:"rtt_ns,omitempty"`     // added between hosts and store
+	Rate       float64         `json:"rate,omitempty"`       // of the open loop; 0: half the closed loop's rate
 	Modes      []string        `json:"modes,omitempty"`      // of takeover; none: kill-host
 	Candidates int             `json:"candidates,omitempty"` // of takeover; 0: its default
 	TickMs     int64           `json:"tick_ms,omitempty"`    // of takeover
-	ForMs      int64           `json:"for_ms,omitempty"`     // how long scenario ttl holds leases, in all runs together
+	ForMs      int64           `json:"for_ms,omitempty"`     // of scenario ttl, all runs together
 	Stress     bool            `json:"stress,omitempty"`     // processors and disk were loaded
 	Runs       int             `json:"runs"`
-	Parts      int             `json:"parts,omitempty"` // runs that measure together; 0: only this run
+	Parts      int             `json:"parts,omitempty"` // runs that measure together; 0: one run
 	TTLms      int64           `json:"ttl_ms"`
 	WarmUpms   int64           `json:"warm_up_ms"`
 	Measurems  int64           `json:"measure_ms"`

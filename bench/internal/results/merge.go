@@ -46,7 +46,7 @@ func ReadWhole(dir string) (Manifest, error) {
 
 // Rendezvous identifies runs that measured together, with the same plan, seed and order of cells.
 type Rendezvous struct {
-	ID   string `json:"id"`   // the same in all parts of this rendezvous, and different in other ones
+	ID   string `json:"id"`   // the same in all parts, and different in every rendezvous
 	Part int    `json:"part"` // number of the part, from 1
 }
 

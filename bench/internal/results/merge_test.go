@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// togetherPart writes the folder of one part. Its cells began the times met after its start.
+// togetherPart writes the folder of one part. Its cells began at the times met, from its start.
 func togetherPart(t *testing.T, number int, rate float64, change func(*Manifest), met ...time.Duration) string {
 	t.Helper()
 	m := Manifest{
@@ -113,7 +113,7 @@ func TestMergeRefuses(t *testing.T) {
 		"interrupted":        {[]string{good, second(func(m *Manifest) { m.State = StateInterrupted }, s, 2*s)}, ErrIncomplete},
 		"cut":                {[]string{good, short}, ErrIncomplete},
 		"foreign":            {[]string{good, t.TempDir()}, ErrNotAFolder},
-		"one late":           {[]string{three, second(nil, s, 2*s+4*time.Millisecond, 3*s)}, ErrApart}, // later by less than a cell takes
+		"one late":           {[]string{three, second(nil, s, 2*s+4*time.Millisecond, 3*s)}, ErrApart}, // a cell is late by less than its length
 		"a third":            {[]string{good, second(nil, s, 2*s), togetherPart(t, 3, 100, nil, s, 2*s)}, ErrIncomplete},
 	} {
 		out := filepath.Join(t.TempDir(), "out")

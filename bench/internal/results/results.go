@@ -113,7 +113,7 @@ func ScanResults(dir string, emit func(*benchfmt.Result)) (benchfmt.UnitMetadata
 }
 
 func scanResults(b []byte, emit func(*benchfmt.Result)) (benchfmt.UnitMetadataMap, error) {
-	b = b[:bytes.LastIndexByte(b, '\n')+1] // drops a cut last line, because a number of which digits are missing could still be parsed
+	b = b[:bytes.LastIndexByte(b, '\n')+1] // drops a cut last line, because a cut number would be parsed
 	r := benchfmt.NewReader(bytes.NewReader(b), ResultsFile)
 	for r.Scan() {
 		// lockbench never writes a line without a name.

@@ -107,8 +107,8 @@ type Hold struct {
 	// AskedNs is just before the acquire was called, and GrantedNs is just after it returned.
 	AskedNs   int64 `json:"asked_ns"`
 	GrantedNs int64 `json:"granted_ns"`
-	// SentNs is when the request was sent from which the TTL of the grant counts, if that matters
-	// and is known. It may be later than AskedNs, because a waiter may ask several times.
+	// SentNs is the send time of the request from which the grant's TTL counts. It is 0
+	// if unknown. It may be later than AskedNs, because a waiter may ask several times.
 	SentNs int64 `json:"sent_ns,omitempty"`
 	// ValidNs is the time just before the holder's last check that found the
 	// lease valid.
