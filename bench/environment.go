@@ -65,9 +65,9 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 	return e, nil
 }
 
-// start starts throwaway servers for the plugin in found, and makes servers vote at once
-// that would first wait. It returns kept servers instead if there are any. Unless durable
-// is set, the store may lose data in a crash, because some stores are faster then.
+// start starts throwaway servers for the plugin in found. Servers that vote do so at once, even
+// if they usually wait after a start. It returns kept servers instead if there are any. Unless
+// durable is set, the store may lose data in a crash, because some stores are faster then.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]

@@ -60,7 +60,7 @@ type FaultsPlan struct {
 	// HostProgram is the path of another lockbench that runs the host processes; "" means this one.
 	HostProgram string
 
-	// Leave Targets of Servers empty, because faults harm only servers that lockbench starts.
+	// Servers needs no Targets, because faults harm only servers that lockbench starts.
 	Servers
 	MTLS bool
 	// Out is the directory of the result folder, new or empty. FaultsReplay writes

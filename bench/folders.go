@@ -67,7 +67,7 @@ func Report(dir, page string) (*Outcome, string, error) {
 }
 
 // Merge writes the result folder out from the folders dirs, which machines that measured
-// together have written. Each line of busy names a machine that other work kept busy.
+// together have written. The lines busy describe other work that kept machines busy.
 func Merge(out string, dirs ...string) (busy []string, err error) {
 	err = results.Merge(out, dirs...)
 	switch {

@@ -32,7 +32,7 @@ type Locked struct {
 	// TTL is the TTL of the lease. 0 means 10 s, or AtLeast if AtLeast is longer.
 	TTL     time.Duration
 	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
-	Tick    time.Duration // all hosts together run it once per interval Tick; 0 for no intervals
+	Tick    time.Duration // all hosts together run the command once per Tick; 0 for no such rule
 	MaxHold time.Duration // the command is ended after this time; 0 for never
 	Label   string        // who holds the lock, for people; "" for host name and process id
 	Lead    bool          // run it as the leader of the election Name

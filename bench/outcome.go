@@ -22,8 +22,8 @@ type Outcome struct {
 	write func(w io.Writer, format string) error // if set, used instead of text and data
 }
 
-// Write writes the outcome as "text", "md" or "json". It can also write an outcome that has a
-// folder as "html".
+// Write writes the outcome as "text", "md" or "json". An outcome with a folder can
+// also be written as "html".
 func (o *Outcome) Write(w io.Writer, format string) error {
 	switch {
 	case o.Dir != "":

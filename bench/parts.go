@@ -58,7 +58,7 @@ func (r *runner) join(ctx context.Context) error {
 }
 
 const (
-	// partsTimeout is how long a part waits for the others.
+	// partsTimeout is how long a part waits for the other parts.
 	partsTimeout = 5 * time.Minute
 	// placeTTL is how long a part that was killed keeps its place.
 	placeTTL = 10 * time.Second
@@ -94,8 +94,8 @@ type station struct {
 }
 
 // joinParts takes a place (an election), and returns when every part has a place
-// and has seen all others. All parts must have the same plan, except for the seed.
-// The part holds its place until the client is closed.
+// and has seen all other parts. All parts must have the same plan, except for the
+// seed. The part holds its place until the client is closed.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)

@@ -33,7 +33,7 @@ type described struct {
 	config driver.Config
 	ttl    time.Duration
 	ours   bool   // this run or "env up" started its servers
-	note   string // says that the TTL is not the requested one
+	note   string // says that the TTL is not the requested TTL
 }
 
 // describe asks the plugin of every backend for its description.
@@ -86,9 +86,9 @@ func (d described) takes(key string) *driver.Key {
 	return &d.says.Keys[i]
 }
 
-// ownPrefix makes a new prefix below the configured one, for a backend on the
-// caller's servers, so that everything with that prefix can be removed afterwards.
-// It returns "" for a plugin without prefixes.
+// ownPrefix makes a new prefix below the configured prefix, for a backend on the
+// caller's servers. All data with the new prefix can then be removed. It returns ""
+// for a plugin without prefixes.
 func (d described) ownPrefix() string {
 	key := d.takes("prefix")
 	if key == nil {

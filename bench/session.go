@@ -303,8 +303,8 @@ func (s *session) openFloor(ctx context.Context) error {
 	return nil
 }
 
-// Close releases held locks, ends the plugins, and then ends the servers. It has its
-// own time budget, because ctx may have ended.
+// Close releases held locks, ends the plugins, and then ends the servers. It has a
+// separate time limit, because ctx may have ended.
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

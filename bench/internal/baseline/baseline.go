@@ -84,7 +84,7 @@ func under(prefix string) func(driver.Config) string {
 	return func(driver.Config) string { return prefix }
 }
 
-// ByName returns the baseline with a name, and whether there is one.
+// ByName returns the baseline called name, and whether there is such a baseline.
 func ByName(name string) (Baseline, bool) {
 	i := slices.IndexFunc(All(), func(b Baseline) bool { return b.Name == name })
 	if i < 0 {
@@ -103,8 +103,8 @@ func Reference(backend string) string {
 	return ""
 }
 
-// keyPrefix keeps the keys of baselines apart from those of backends, and from each
-// other. tablePrefix does the same for SQL tables.
+// keyPrefix keeps the keys of baselines apart from the keys of backends and of
+// other baselines. tablePrefix does the same for SQL tables.
 const (
 	keyPrefix   = "lockbench:baseline:"
 	tablePrefix = "lockbench_baseline_"

@@ -189,7 +189,7 @@ type connLease struct {
 }
 
 // renew asks whether the connection still has the lock, which has no TTL. If the
-// connection is gone, so is the lock.
+// connection is gone, the lock is gone too.
 func (l connLease) renew(ctx context.Context) error {
 	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {

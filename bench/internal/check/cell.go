@@ -194,7 +194,7 @@ func (t *table) violation(rule claim.Rule, name int, format string, args ...any)
 	}
 }
 
-// stood returns the periods in which a host was stopped.
+// stood returns the periods in which a host did not run.
 func (t *table) stood(host int) []Span {
 	var all []Span
 	for _, h := range t.round.Halts {
@@ -349,8 +349,8 @@ func (t *table) prompt(holds []results.Hold, i int) {
 	}
 }
 
-// effects counts the stale writes. A write is stale if a write to the same resource
-// with a higher token had returned before it was sent. The function takes O(n^2)
+// effects counts the stale writes. A write is stale if it was sent after a write to
+// the same resource with a higher token had returned. The function takes O(n^2)
 // time, but a round has few writes.
 func (t *table) effects() {
 	for _, w := range t.round.Writes {

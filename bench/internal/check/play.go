@@ -174,7 +174,7 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 
 // margin is how long before the grant of the hold next the host of the hold first
 // learned that it had lost the lock. It is known only if the lock was lost, and if
-// that host was not stopped in the duration before ahead of that grant.
+// that host ran without a stop for the duration in before, up to that grant.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -282,8 +282,8 @@ func (j *judge) gaveUp(h Host, c results.Call) bool {
 	return c.BackNs < until
 }
 
-// unconfirmed reports whether a release ends a lease that the store may have granted while
-// the client waited in the queue, and whose first renewal was not confirmed. It ends early.
+// unconfirmed reports whether a release ends a lease that the store may have granted while the
+// client waited in the queue, and whose first renewal was not confirmed. Such a lease ends early.
 func (j *judge) unconfirmed(h Host, release results.Call) bool {
 	return slices.ContainsFunc(h.Holds, func(l results.Hold) bool {
 		age := release.SentNs - l.GrantedNs

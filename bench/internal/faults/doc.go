@@ -15,9 +15,9 @@
 //
 // What there is to play: schedule.go (hosts, callers and events, and how they are
 // drawn), action.go (an action and an event), actionpicker.go, trigger.go. What
-// actions do: hosts.go, network.go, servers.go, descriptors_linux.go
-// and descriptors_other.go. How a schedule is played: play.go, system.go (hosts and
-// servers), teardown.go; then judge.go. Who plays: tableplay.go, with the
-// faults of table.go, search.go, with coverage.go, shrink.go and shrinksteps.go,
-// soak.go, and reproducer.go. What is measured beside a load asks stress.go for it.
+// actions do: hosts.go, network.go, servers.go, descriptors_linux.go and
+// descriptors_other.go. How a schedule is played: play.go, system.go (hosts and
+// servers), teardown.go; then judge.go. Who plays: tableplay.go, with the faults of
+// table.go, search.go, with coverage.go, shrink.go and shrinksteps.go, soak.go, and
+// reproducer.go. How the machine is loaded during a measurement: stress.go.
 package faults

@@ -26,7 +26,7 @@ type impairment struct {
 	swallows bool
 }
 
-// shortly is the range for the time of a hard impairment, and while the range for other ones.
+// shortly is how long a hard impairment lasts, and while is how long other impairments last.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}

@@ -166,7 +166,7 @@ func (p *player) begin(ctx context.Context, w *System, h *History) error {
 
 // happen carries out every event. It returns when all events are healed and the
 // callers have worked for long enough. It returns an error if an event cannot be
-// healed, because no claim holds then.
+// healed, because no claim covers this case.
 func (p *player) happen(ctx context.Context, w *System, h *History, watch *watcher) error {
 	began := time.Now()
 	h.Marks = make([]Mark, len(h.Schedule.Events))
@@ -267,7 +267,7 @@ func (p *player) end() {
 	p.hosts = nil
 }
 
-// shutAll closes hosts, and returns those that had to be killed.
+// shutAll closes hosts, and names the hosts that had to be killed.
 func shutAll(hosts []*Host) []string {
 	stuck := make([]error, len(hosts))
 	_ = inject.AtOnce(len(hosts), func(i int) error {

@@ -87,8 +87,8 @@ type Found struct {
 	Grants    int    `json:"grants"`
 	// Actions is the number of actions that happened.
 	Actions int `json:"actions"`
-	// Unjudged counts schedules in which a claim with a time limit seemed broken while the
-	// machine was starved. Starved counts all schedules with a starved machine.
+	// Unjudged counts schedules in which a claim with a time limit seemed broken, but the machine
+	// was starved (too busy to judge). Starved counts all schedules with a starved machine.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
 	// Exempt counts violations that the documentation allows. Again counts

@@ -147,9 +147,9 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 	return best
 }
 
-// shows plays s up to times times, on all idle players. It counts the plays, and
-// the plays that break the same rule. It ends as soon as need plays have broken the
-// rule, or the remaining plays cannot reach need.
+// shows plays s on all idle players, at most as often as times says. It counts the
+// plays, and the plays that break the same rule. It ends as soon as need plays have
+// broken the rule, or the remaining plays cannot reach need.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()

@@ -3,8 +3,8 @@
 // # Where is what
 //
 //   - measure.go: what a scenario is, and what it is given; host processes
-//   - acquire.go, throughput.go, contend.go, footprint.go, ttl.go: one each
+//   - acquire.go, throughput.go, contend.go, footprint.go, ttl.go: a scenario each
 //   - trips.go: the round trips that operations wait for
 //   - takeover.go: the ways in which leaders end; election.go: the candidates;
-//     takeoverfigures.go: what is measured of them
+//     takeoverfigures.go: the figures of takeovers
 package measure

@@ -102,7 +102,7 @@ func (s *election) campaign(c *faults.Host) error {
 	return nil
 }
 
-// harm does the mode's actions to the victim of h. If that kills the victim, harm ends its terms.
+// harm does the mode's actions to the victim of h. If they kill the victim, harm ends its terms.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)

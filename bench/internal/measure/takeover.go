@@ -180,7 +180,7 @@ type incident struct {
 }
 
 // aim chooses the candidate that leads most names. There may be none, because all
-// candidates can lose their leases on a starved machine. The caller must hold mu.
+// candidates can lose their leases on a busy machine. The caller must hold mu.
 func (s *election) aim() incident {
 	led := map[int][]int32{} // by candidate
 	var h incident

@@ -28,8 +28,8 @@ const (
 	fewHold = time.Millisecond
 )
 
-// throughputWorkloads returns points of the curve of latency against load, and cells in
-// which callers wait for each other. The user's numbers replace the defaults.
+// throughputWorkloads returns workloads for the curve of latency against load, and
+// workloads in which callers wait for each other. The user's numbers replace the defaults.
 func throughputWorkloads(a Overrides) []Workload {
 	curve, crowded := []int{1, 4, 16, 64, 256}, []int{16, 64}
 	if a.Quick {
@@ -90,9 +90,9 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	return cell, nil
 }
 
-// doneIn counts the cycles that ended between from and until, whenever they began.
-// If fewer cycles than callers ended, it extends the time until as many cycles have
-// ended. A store that works in batches finishes many cycles at once.
+// doneIn counts the cycles that ended between from and until, whenever they began. If
+// fewer cycles than callers ended, it extends the time until as many cycles have ended.
+// A store that works in batches needs this, because it finishes many cycles at once.
 //
 // Note: cycles are not counted by their begin, over the time until the last counted
 // cycle ended. Fewer and fewer callers ask at the end of that time. A store at a
