@@ -144,7 +144,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// noArgs refuses arguments. If the argument is a baseline, its error has a hint.
+// noArgs refuses arguments. If the argument is a baseline, the error has a hint.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

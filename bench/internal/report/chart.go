@@ -219,7 +219,7 @@ func enough(n int64, share float64) bool {
 }
 
 // distributions returns a percentile plot for every operation of a scenario under
-// every load. For takeovers it plots the share that was done after a time.
+// every load. For takeovers it plots which share was done after which time.
 func (r Report) distributions(scenario string) []chart {
 	takeovers := chart{
 		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",

@@ -9,7 +9,7 @@
 //
 //   - report.go: Load; write.go: the formats; text.go: text and Markdown
 //   - columns.go: tables; format.go: figures in them
-//   - verdict.go, notes.go: whether the run was safe, and what is to be said of it
+//   - verdict.go, notes.go: whether the run was safe, and notes on the run
 //   - answer.go: which backend to choose; drawing.go: its picture; ttl.go: which TTL
 //   - chart.go: charts of the page
 //   - roundtrips.go: round trips; environment.go: the machine and the servers

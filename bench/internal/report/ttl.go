@@ -55,7 +55,7 @@ func total(values []float64) (sum float64) {
 	return sum
 }
 
-// slack is the time before the end of the TTL with which at least this share of renewals came.
+// slack is how much of the TTL was left, or more, at this share of the renewals.
 func (t ttlRow) slack(share float64) int64 {
 	return max(0, int64(t.ttl)-t.spent.ValueAtQuantile(100*share))
 }

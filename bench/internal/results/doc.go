@@ -9,8 +9,8 @@
 //	events.lbe      every attempt to acquire a lock, see [EventWriter]
 //	histograms.hlog latencies, in the log format of HdrHistogram
 //
-// A run only appends to all files but run.json. An interrupted run so keeps what it
-// has measured.
+// A run only appends to its files, except to run.json. So an interrupted run keeps
+// what it has measured.
 //
 // The figures of repeated runs become a median with its confidence interval,
 // and ratios between subjects. Each run, and not each operation, is one sample.
@@ -20,9 +20,9 @@
 // # Where is what
 //
 //   - folder.go: writes a folder; manifest.go: run.json; results.go: results.txt
-//   - events.go: attempts; attempt.go: one of them, and the names of cells
-//   - histograms.go, quantiles.go: latencies; units.go: what is known of a figure
-//   - round.go: what was seen of a fault
+//   - events.go: attempts; attempt.go: one attempt, and the names of cells
+//   - histograms.go, quantiles.go: latencies; units.go: properties of units
+//   - round.go: records of faults
 //   - estimate.go: the statistics; comparison.go, gate.go: two builds
 //   - merge.go: parts of one load; machineload.go: how busy the machine was
 package results

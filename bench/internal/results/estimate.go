@@ -84,7 +84,7 @@ type Test struct {
 	// P is the p-value. Adjusted is the p-value as corrected by [Holm], or equals P
 	// if the test is the only test.
 	P, Adjusted float64
-	// Supported reports whether the samples differ, because Adjusted is below [Alpha].
+	// Supported is set if Adjusted is below [Alpha], which shows that the samples differ.
 	Supported bool
 }
 
@@ -149,8 +149,8 @@ func (d Difference) Improved() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) > 0
 }
 
-// canBeSupported reports whether there are enough runs to support a difference if
-// as many rows as in the argument rows are tested together.
+// canBeSupported reports whether there are enough runs to support a difference when
+// the number of rows that are tested together is rows.
 func (d Difference) canBeSupported(rows int) bool {
 	return d.Old.N > 0 && d.New.N > 0 && leastP(d.Old.N, d.New.N)*float64(rows) < Alpha
 }
@@ -165,7 +165,7 @@ func correct(rows []Difference) {
 }
 
 // RunsNeeded is the smallest number of runs on each side with which the U test can
-// support a difference, if as many rows as in rows are tested.
+// support a difference when the number of tested rows is rows.
 func RunsNeeded(rows int) int {
 	n := 2
 	for leastP(n, n)*float64(max(rows, 1)) >= Alpha {
@@ -188,7 +188,7 @@ func leastP(a, b int) float64 {
 const maxChange = 16
 
 // detectable is the smallest change of the median, as a fraction, that these runs could have
-// supported if as many rows as in rows are tested. The function scales the new runs to the
+// supported when the number of tested rows is rows. The function scales the new runs to the
 // median of the old runs, and then further until the test supports a difference. The result is
 // negative for a fall, and infinite if the runs could not have supported any change.
 func (d Difference) detectable(above bool, rows int) float64 {

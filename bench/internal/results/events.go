@@ -25,7 +25,7 @@ const (
 )
 
 // blockSize is the largest number of attempts in a frame. When the end of a file is
-// cut off, at most so many further attempts are lost.
+// cut off, at most this many complete attempts are lost.
 const blockSize = 4096
 
 // These bound what a reader allocates for a frame, in bytes, because a file may be damaged.

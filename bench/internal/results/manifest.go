@@ -78,10 +78,10 @@ type Plan struct {
 	Backends   []string        `json:"backends"`
 	Baselines  []string        `json:"baselines"`
 	Scenarios  []string        `json:"scenarios"`
-	Clients    []int           `json:"clients,omitempty"`    // none: each scenario's own
-	Hosts      []int           `json:"hosts"`                // none: each scenario's own
-	Keys       []int           `json:"keys,omitempty"`       // of throughput; none: its own
-	Hold       []time.Duration `json:"hold_ns,omitempty"`    // of throughput; none: its own
+	Clients    []int           `json:"clients,omitempty"`    // none: each scenario's default
+	Hosts      []int           `json:"hosts"`                // none: each scenario's default
+	Keys       []int           `json:"keys,omitempty"`       // of throughput; none: its default
+	Hold       []time.Duration `json:"hold_ns,omitempty"`    // of throughput; none: its default
 	RTT        []time.Duration `json:"rtt_ns,omitempty"`     // added between hosts and store
 	Rate       float64         `json:"rate,omitempty"`       // of the open loop; 0: half the closed loop's rate
 	Modes      []string        `json:"modes,omitempty"`      // of takeover; none: kill-host
@@ -149,7 +149,7 @@ type Subject struct {
 // subject whose name precedes the suffix is the first build.
 const OtherBuild = "-vs"
 
-// Subject returns the subject with a name, or the zero Subject if there is none.
+// Subject returns the subject called name, or the zero Subject if there is none.
 func (m Manifest) Subject(name string) Subject {
 	for _, s := range m.Subjects {
 		if s.Name == name {
@@ -203,7 +203,7 @@ func ReadManifest(dir string) (Manifest, error) {
 }
 
 // Differs lists the differing settings of two plans that give their figures different
-// meanings. Seed, number of runs, mutual TLS and the place of the servers may differ.
+// meanings. It does not list seed, number of runs, mutual TLS and the place of the servers.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},
