@@ -74,7 +74,6 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 	return conformed(all, p.Require)
 }
 
-// show writes the result of one rule.
 func (p ConformPlan) show(r drivertest.RuleResult) {
 	fmt.Fprintln(p.Rules, r)
 	for _, c := range r.Cases {

@@ -29,7 +29,7 @@ const (
 	betweenTerms = time.Second
 )
 
-// Main makes this process a keeper if it was started as one. Call it first in main.
+// Main makes this process a keeper if it was started as a keeper. Call it first in main.
 func Main() { proc.Become(role, called, openKeeper) }
 
 // keeper is the process that holds the lease. The command is its child.

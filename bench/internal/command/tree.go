@@ -35,7 +35,7 @@ func (t tree) children() []int {
 }
 
 // signal sends sig to every process of the tree. refused is true if this process
-// was not permitted to signal one of these.
+// was not permitted to signal one of the processes.
 func (t tree) signal(sig syscall.Signal) (refused bool) {
 	type node struct{ pid, parent int }
 	var all []node

@@ -102,7 +102,6 @@ func (s Schedule) on() string {
 	return s.Backend
 }
 
-// text describes an event.
 func (e Event) text() string {
 	a, whom := e.action(), hostName(e.Target)
 	if a.On == OnServer {

@@ -68,7 +68,6 @@ type Options struct {
 	Log, Progress func(format string, args ...any)
 }
 
-// fill sets the defaults.
 func (o *Options) fill() {
 	o.Players = cmp.Or(o.Players, 2)
 	o.Shrink = cmp.Or(o.Shrink, 5*time.Minute)
@@ -212,7 +211,6 @@ func (x *searcher) one(ctx context.Context, s Schedule) {
 	}
 }
 
-// unplayable counts a schedule that could not be played.
 func (x *searcher) unplayable(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -164,7 +164,6 @@ func (p *player) start(ctx context.Context, w *System, s Schedule) error {
 	})
 }
 
-// launch starts one host.
 func (p *player) launch(ctx context.Context, h *Host, dir string, plan HostPlan) error {
 	if err := os.MkdirAll(h.Dir, 0o700); err != nil {
 		return err

@@ -77,7 +77,6 @@ func outcomeOf(err error) string {
 // Work starts the callers of a workload. It returns at once.
 func (p *Process) Work(w Workload) error { return p.Send(order{Op: "work", Workload: &w}) }
 
-// start starts the callers of a workload.
 func (a *agent) start(ctx context.Context, w Workload) {
 	g, ctx := a.begin(ctx, w.First)
 	for i := range w.Callers {

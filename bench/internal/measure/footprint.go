@@ -85,7 +85,6 @@ type fresh struct {
 	attempts []results.Attempt
 }
 
-// open starts a plugin.
 func (f *fresh) open(ctx context.Context) (err error) {
 	quiet := slog.New(slog.DiscardHandler)
 	h := f.in.Host

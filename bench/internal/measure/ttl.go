@@ -134,7 +134,6 @@ func (t *ttlCell) acquire(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// prepare makes the callers of one TTL.
 func (t *ttlCell) prepare(d time.Duration) error {
 	n := max(min(t.in.Clients, int(int64(t.in.Clients)*int64(d)/int64(manyFrom))), fewLeases)
 	of := &tried{ttl: d, leases: make([]load.Lease, n)}

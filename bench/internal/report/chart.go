@@ -100,7 +100,6 @@ func (r Report) line(s results.Subject, points [][]float64) line {
 	}
 }
 
-// charts returns the charts of one scenario.
 func (r Report) charts(scenario string) []chart {
 	all := append(r.distributions(scenario), r.loadChart(scenario))
 	return slices.DeleteFunc(all, func(c chart) bool { return len(c.Views) == 0 })
@@ -287,7 +286,6 @@ func (r Report) samplesOf(key results.HistogramKey) []samples {
 	return out
 }
 
-// samplesColumns are the columns of tables of samples.
 var samplesColumns = []column[samples]{
 	{gridColumn{"backend", false}, func(s samples) cell { return subject(s.Subject) }},
 	numberColumn("samples", func(s samples) cell { return count(s.TotalCount()) }),

@@ -44,12 +44,10 @@ type column[T any] struct {
 	cell func(T) cell
 }
 
-// textColumn is a column of text.
 func textColumn[T any](title string, text func(T) string) column[T] {
 	return column[T]{gridColumn{title, false}, func(of T) cell { return word(text(of)) }}
 }
 
-// numberColumn is a column of numbers.
 func numberColumn[T any](title string, cell func(T) cell) column[T] {
 	return column[T]{gridColumn{title, true}, cell}
 }
@@ -288,7 +286,6 @@ func (r Report) grid(t Table) grid {
 	return tabulate(g, cols, t.Rows)
 }
 
-// grids converts the tables of one scenario to grids.
 func (r Report) grids(ts []Table) []grid {
 	var out []grid
 	if ts[0].Scenario == ttlScenario {

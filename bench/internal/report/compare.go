@@ -41,7 +41,6 @@ func titleOf(d results.Difference) string {
 	return scenario + ", " + d.Unit
 }
 
-// differenceColumns are the columns of each table.
 var differenceColumns = []column[results.Difference]{
 	textColumn("", cellWithin),
 	numberColumn("old", func(d results.Difference) cell { return word(value(d.Unit, d.Old)) }),
