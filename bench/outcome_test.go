@@ -47,8 +47,8 @@ func checkKeys(t *testing.T, of reflect.Type, seen map[reflect.Type]bool) {
 	}
 }
 
-// TestSameGrant checks that a token that was rounded to a double is accepted, but
-// not the token of the previous or the next grant.
+// TestSameGrant checks that a token that was rounded to a double is accepted, and
+// that the token of the previous or the next grant is refused.
 func TestSameGrant(t *testing.T) {
 	const token = 1809738798206418944
 	for typed, want := range map[uint64]bool{token: true, token + 3: true, 1809738798206418900: true, token - 1024: false, token + 1024: false, 7: false} {

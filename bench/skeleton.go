@@ -53,7 +53,7 @@ func (s skeleton) Descriptor() (string, error) {
 // Go module, it creates a module whose path is module, and which builds against the
 // checkout of lockbench in the directory replace. The outcome names the next steps.
 func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
-	releases := build.Default.ReleaseTags // "go1.1" to that of this build
+	releases := build.Default.ReleaseTags // "go1.1" to the release of this build
 	s := skeleton{Name: name, lang: lang, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
 	dir = cmp.Or(dir, name)
 	files, err := s.write(dir, module)

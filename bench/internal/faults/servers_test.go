@@ -91,7 +91,7 @@ func testServerAction(t *testing.T, w *System, hosts []*Host, a Action) {
 		return err == nil
 	})
 	if a.Name == "mysql-restore" {
-		return // the queues of before are back, which is a documented exception
+		return // the restored data have the old queues, a documented exception
 	}
 	var left []string
 	eventually(t, "nothing is left", func() bool {

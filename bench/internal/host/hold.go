@@ -348,7 +348,7 @@ type Resources struct {
 }
 
 // writeOnce writes to the guarded file of a lock and to its file without a guard. It does not
-// report a write that fails for a reason other than the guard, because it has no effect.
+// report a write that fails for another reason than the guard, because such a write has no effect.
 func (h *holding) writeOnce(name string) {
 	a, l := h.agent, &h.record // the fields that this function reads do not change
 	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)

@@ -89,7 +89,7 @@ func (l *endingLock) Acquire(context.Context) (load.Lease, error) {
 	return lease, nil
 }
 
-// TestFalseLosses checks that each lost lease is counted, and another is acquired.
+// TestFalseLosses checks that each lost lease is counted, and that another lease is acquired.
 func TestFalseLosses(t *testing.T) {
 	lock := &endingLock{loses: 3, last: make(chan struct{})}
 	run := &ttlCell{in: Input{Clock: proc.NewClock()}}
