@@ -409,7 +409,7 @@ func TestGrantWaitsForReplicas(t *testing.T) {
 		return n == 1
 	})
 	o := at(master)
-	o.WaitReplicas = 1
+	o.WaitReplicas, o.WaitTimeout = 1, backendtest.Timeout // a busy replica answers late
 	b := connect(t, o)
 	holder := acquire(t, b, lease("a", "first"))
 	next := place(t, b, lease("a", "next"))

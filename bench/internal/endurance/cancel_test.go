@@ -12,7 +12,7 @@ import (
 // TestRandomCancels runs the suite's case of acquires that are cancelled at
 // random times, through the plugin, up to ten thousand times.
 func TestRandomCancels(t *testing.T) {
-	each(t, func(t *testing.T, s *system) {
+	each(t, 5, func(t *testing.T, s *system) {
 		cancels := count(500, 10_000)
 		drivertest.Run(t, func(ct drivertest.T) *drivertest.Harness {
 			h := plugintest.Binary(s.binary, func(drivertest.T) driver.Config { return s.config })(ct)

@@ -17,10 +17,7 @@ import (
 // campaign. It checks that no process, file or lock is left, and that no claim is
 // broken.
 func TestChurn(t *testing.T) {
-	for _, k := range kinds.All() {
-		if k.InHost() {
-			continue // a store that lives in its plugin has only one host
-		}
+	for _, k := range served(2) {
 		t.Run(k.Name, func(t *testing.T) {
 			var churn []faults.Event
 			for i, action := range []string{"kill-plugin", "kill-host", "crash-loop", "kill-both", "kill-plugin", "kill-host"} {

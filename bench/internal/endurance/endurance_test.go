@@ -5,6 +5,7 @@ package endurance_test
 
 import (
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,13 +37,17 @@ type system struct {
 	config       driver.Config // configuration of the plugin
 }
 
-// each runs the function f for every backend that has servers.
-func each(t *testing.T, f func(t *testing.T, s *system)) {
-	for _, k := range kinds.All() {
-		if !k.InHost() {
-			t.Run(k.Name, func(t *testing.T) { f(t, start(t, k)) })
-		}
+// each runs the function f for the kinds of store that the function served returns.
+func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
+	for _, k := range served(short) {
+		t.Run(k.Name, func(t *testing.T) { f(t, start(t, k)) })
 	}
+}
+
+// served returns the kinds of store that have servers, in a short test only the first of them.
+func served(short int) []*servers.Kind {
+	all := slices.DeleteFunc(kinds.All(), (*servers.Kind).InHost)
+	return all[:count(short, len(all))]
 }
 
 // start starts the servers of one backend, and closes them at the end of the test.

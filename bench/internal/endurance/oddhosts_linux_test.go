@@ -42,7 +42,7 @@ var habits = map[string]func(t *testing.T) (end func()){
 // TestOddHosts runs hosts with odd habits that open a plugin, acquire, kill the plugin,
 // acquire and close. It checks that nothing panics, and that nothing is left.
 func TestOddHosts(t *testing.T) {
-	each(t, func(t *testing.T, s *system) {
+	each(t, 1, func(t *testing.T, s *system) {
 		for habit := range habits {
 			t.Run(habit, func(t *testing.T) {
 				spec, err := json.Marshal(oddHost{

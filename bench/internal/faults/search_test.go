@@ -36,7 +36,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	o := Options{Length: 260 * time.Second, Seed: 1, Log: t.Logf, Settings: []string{"plain"}, Players: 5, Shrink: 160 * time.Second}
 	bugs := []string{"pause", "token", "resurrect", "release", "early"}
 	if os.Getenv("LOCKBENCH_LONG") == "" {
-		o.Players, o.Length, o.Shrink, o.Runs, o.Actions = 1, 2*time.Minute, 20*time.Second, 1, []string{"freeze-host", "kill-plugin"}
+		o.Players, o.Length, o.Shrink, o.Runs, o.Actions = 3, 2*time.Minute, 20*time.Second, 1, []string{"freeze-host", "kill-plugin"}
 		bugs = []string{"release"}
 	}
 	for _, bug := range bugs {
