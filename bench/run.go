@@ -288,8 +288,8 @@ func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }
 
-// classify returns an [EnvError] if a cell is empty because the store refuses
-// callers or does not answer.
+// classify returns an [EnvError] if a cell is empty because the store refuses callers
+// or does not answer, and an [InvalidError] if it is empty for another reason.
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
 		// Callers may have done nothing because they waited for a store that is down.

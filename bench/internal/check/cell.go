@@ -14,7 +14,7 @@ import (
 // Class is the verdict on one backend under one fault.
 type Class string
 
-// These are the classes. Only ClassBroken is a violation. A cell without a grant is ClassInvalid.
+// These are the classes. Only ClassBroken is a violation. A cell run without a grant is ClassInvalid.
 const (
 	ClassHeld       Class = "held"
 	ClassToken      Class = "held by token only"

@@ -243,8 +243,8 @@ func (j *judge) freeAt(h results.Hold) int64 {
 	return math.MaxInt64
 }
 
-// calls checks that calls return in time, that no call of a client that once had a
-// lock gives up too early, and that no host ends by itself.
+// calls checks that calls return in time, that no wait or release of a client that
+// once had a lock gives up too early, and that no host ends by itself.
 func (j *judge) calls() {
 	for on, h := range j.Hosts {
 		for _, c := range h.Calls {

@@ -23,7 +23,7 @@ const (
 	breakBudget = 10 * time.Second
 	// leaveBudget bounds the time in which a keeper without further work may end.
 	leaveBudget = 5 * time.Second
-	// lookPart sets how often the front checks whether the keeper is stopped: every TTL/lookPart.
+	// The front checks whether the keeper is stopped every TTL/lookPart, or lookEvery if that is less.
 	lookPart = 10
 	// stdioFrom is the lowest number that the command's standard descriptors may have in the
 	// keeper. Lower numbers are for descriptors that the command inherits from the caller.

@@ -23,7 +23,7 @@ type Spec struct {
 	Try          bool          // do not wait
 	Wait         time.Duration // longest wait; 0 for no end
 	Lead         bool          // run it as the leader of the election Name
-	Restart      bool          // run the command again when it has ended
+	Restart      bool          // run the command again also when it ends while leading
 	Verbose      bool
 
 	// The keeper does not inherit these from the front: the command's descriptors for

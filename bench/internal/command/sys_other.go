@@ -4,5 +4,5 @@ package command
 
 import "syscall"
 
-// dieWithParent does nothing, because only Linux supports it.
+// dieWithParent does nothing on systems other than Linux.
 func dieWithParent(*syscall.SysProcAttr) {}

@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// Schedule is what is played together: hosts with callers, and events that happen
+// Schedule is what is played once: hosts with callers, and events that happen
 // to the hosts. A reproducer file holds one schedule.
 type Schedule struct {
 	Backend string `json:"backend"`

@@ -22,9 +22,8 @@ import (
 )
 
 // TestPlantedBugsAreFound checks that a search finds each planted bug, and shrinks
-// it to a reproducer with at most two different actions. It must find nothing in a
-// backend without a bug. The short test looks for one bug, with only the actions
-// that can show it.
+// it to a reproducer with at most two different actions. The short test looks for
+// one bug, with only the actions that can show it.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	if s, err := redisserver.Start(t.Context(), nil); err != nil {

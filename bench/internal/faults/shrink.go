@@ -131,7 +131,7 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 
 // back replaces a reproducer that seldom breaks its rule. It goes back in trail, by
 // longer and longer steps, to a schedule that breaks the rule more often and has
-// hardly more actions. One step taken by luck can make all later schedules in trail
+// no more actions, or [wanted] at most. One step taken by luck can make all later schedules in trail
 // break the rule seldom.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom

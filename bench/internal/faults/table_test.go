@@ -202,8 +202,8 @@ func TestFaultsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestFaultsFindTheirStores checks that each fault fits some store. On other
-// stores it must say which stores it is made for.
+// TestFaultsFindTheirStores checks that each fault fits some store, and that
+// evict says on etcd which stores it is made for.
 func TestFaultsFindTheirStores(t *testing.T) {
 	for _, f := range All() {
 		if !slices.ContainsFunc(kinds.All(), func(k *servers.Kind) bool { return f.Fits(k) == "" }) {

@@ -136,8 +136,8 @@ const (
 	tryFor = time.Second
 	// queueing is the time for the rival to enter the queues of its locks.
 	queueing = 200 * time.Millisecond
-	// recovery is how long the rival may need to get every lock, in addition to a
-	// TTL.
+	// recovery is how long after the fault the rival may need to get every lock, in
+	// addition to a TTL.
 	recovery = 20 * time.Second
 	// givingBack is the time between the begin of an outage and the holder's releases in it.
 	givingBack = 300 * time.Millisecond

@@ -157,7 +157,7 @@ func (c *caller) run(ctx context.Context) {
 	}
 }
 
-// ask asks for one lock, holds it and releases it. It returns nil once it has reported the outcome.
+// ask asks for one lock, holds it and releases it. If it returns nil, the grant was reported.
 func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	name := cmp.Or(c.w.Name, fmt.Sprint(c.w.Prefix, call.Name))
 	switch c.w.Kind {

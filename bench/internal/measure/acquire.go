@@ -140,7 +140,7 @@ const (
 )
 
 // openFor is the time in which cycles of the open loop become due. Late cycles may
-// still start for about as long after it.
+// still start for as long after it, and for openGrace at least.
 func openFor(in Input) time.Duration { return in.Measure / openShare }
 
 // runOpen runs an open loop at the given rate, in cycles per second over all callers,

@@ -209,7 +209,7 @@ func processorTime(other int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// heap is the size of the live heap of this process after a garbage collection, in bytes.
+// heap is the live heap plus the stacks of this process after a garbage collection, in bytes.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC() // a second time, for memory that finalizers have freed after the first collection

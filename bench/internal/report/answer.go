@@ -29,7 +29,7 @@ func (r Report) answer() answer {
 type choice struct {
 	Need string `json:"need"`
 	// Take has the best backend, and all backends that the runs do not show to be
-	// worse. It is empty if the runs show no backend to be worse.
+	// worse. With several backends of which none is worse, it is empty.
 	Take     []string `json:"take,omitempty"`
 	Measured string   `json:"measured,omitempty"` // the figure of each backend in Take
 	Others   string   `json:"others,omitempty"`   // how much slower the other backends are, or what they lack

@@ -305,7 +305,7 @@ func percentile(share float64) column[samples] {
 }
 
 // cellsOf returns the keys of a scenario's distributions, without a backend. Each key becomes a
-// view. The operation acquire comes first, and the other operations follow in alphabetical order.
+// view. Acquire, handoff and takeover come first, and the others in alphabetical order.
 func (r Report) cellsOf(scenario string) []results.HistogramKey {
 	seen := map[results.HistogramKey]bool{}
 	for key := range r.Latencies {

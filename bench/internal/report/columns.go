@@ -209,7 +209,7 @@ func figure(unit string, interval bool) func(Row) cell {
 	}
 }
 
-// blank reports whether a row lacks a figure, or lacks the figure of some of its runs.
+// blank reports whether a row lacks a figure, or lacks a tail figure of some of its runs.
 func (r Row) blank(unit string) bool {
 	n := r.Figures[unit].N
 	return n == 0 || tail(unit) && n < r.runs()
@@ -244,7 +244,7 @@ func (r Row) runs() int {
 	return n
 }
 
-// runs is the largest number of runs of any row. An interrupted run has fewer.
+// runs is the largest number of runs of any row. An interruption makes it lower.
 func (t Table) runs() int {
 	n := 0
 	for _, row := range t.Rows {

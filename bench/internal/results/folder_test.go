@@ -43,7 +43,7 @@ func sampleCell(backend string, n int) Cell {
 	return c
 }
 
-// TestEventsCutAnywhere cuts the file at every length, and reads it. The reader must not
+// TestEventsCutAnywhere cuts the file at many lengths, and reads it. The reader must not
 // panic, take a cut file for a complete file, or return attempts that were not written.
 func TestEventsCutAnywhere(t *testing.T) {
 	var file bytes.Buffer

@@ -47,7 +47,7 @@ type Manifest struct {
 	Binaries map[string]string `json:"binaries_sha256"`
 	// Skipped says for people what was left out and why.
 	Skipped []string `json:"skipped,omitempty"`
-	// Failed are the cells of the plan that have no figures.
+	// Failed are the cells that were to be measured and have no figures.
 	Failed []FailedCell `json:"failed_cells,omitempty"`
 	// Notes say where the run differs from the request. Findings are unexplained
 	// events that no figure shows. Notes and findings are for people.

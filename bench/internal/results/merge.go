@@ -386,7 +386,7 @@ func overlap(dirs []string, all []Manifest) (Together, error) {
 }
 
 // shared returns the time in which all parts measured a cell, as a share of the
-// longest span of the cell. It returns an error if the share is below leastOverlap.
+// longest span of the cell. The error, never nil, says why the share is not greater.
 func shared(key cellRun, parts []map[cellRun]span, dirs []string) (float64, error) {
 	last, first := 0, 0 // the part that began last, and the part that ended first
 	longest := int64(1)

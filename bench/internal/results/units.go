@@ -92,7 +92,7 @@ func better(name string) string {
 	return "better=" + u.Better + " "
 }
 
-// Tested reports whether comparisons test a unit: p50 and p99 of each latency, and rates.
+// Tested reports whether comparisons test a unit: p50 and p99 of each latency but lag, and rates.
 // Other figures follow from these figures, or describe the load and not the backend.
 func Tested(name string) bool {
 	if what, op, ok := strings.Cut(name, "-ns/"); ok {
