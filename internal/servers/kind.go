@@ -63,7 +63,7 @@ type Kind struct {
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
 	// Address joins the addresses of its servers. If it is nil, commas join them.
 	Address func(at []string) string
-	// HostIn matches an address that has more parts than host and port. Its first group is host:port.
+	// HostIn finds host:port, as its first group, in an address that has more parts.
 	HostIn *regexp.Regexp
 
 	stranger *Stranger // starts the servers; nil for a known store
@@ -165,7 +165,7 @@ type Capability string
 // These are the capabilities.
 const (
 	CapShared   Capability = "shared"   // several hosts use the store
-	CapServers  Capability = "servers"  // lockbench runs the servers, and each host has paths to them
+	CapServers  Capability = "servers"  // lockbench runs servers, which hosts reach by paths
 	CapMinority Capability = "minority" // several servers, of which a majority decides
 	CapLeader   Capability = "leader"   // one of the servers leads the others
 	CapVotes    Capability = "votes"    // the servers vote, but not for a while after a restart

@@ -63,7 +63,7 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember freezes the server that comes after places behind the leader, in a circle.
+// FreezeMember counts the given number of servers on from the leader, and freezes that server.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)
