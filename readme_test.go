@@ -74,8 +74,8 @@ func blocks(text, language string) (found []string) {
 	return found
 }
 
-// commands returns the command lines in a document: those in sh blocks, one for each
-// program that is called, and those within sentences.
+// commands returns the command lines in the sh blocks of a document, a line for each
+// program that is called, and the command lines within sentences.
 func commands(text string) (found []string) {
 	for _, block := range blocks(text, "sh") {
 		block = strings.ReplaceAll(block, "\\\n", " ")

@@ -134,8 +134,8 @@ type Exception struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Exempt returns the exception from rule under the conditions in made, or the one with the most
-// conditions if several apply. ok is false if no exception applies, so that the claim holds.
+// Exempt returns the exception from rule under the conditions in made. If several apply, it chooses
+// the exception with the most conditions. ok is false if no exception applies: the rule holds.
 //
 // Token is a separate rule. Even if two hosts may hold a lock, a resource that
 // checks tokens is safe unless Token is exempt, too.

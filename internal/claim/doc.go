@@ -11,7 +11,7 @@
 //
 //   - claim.go: the rules, and the conditions under which a rule is not promised
 //   - bound.go: by when something must have happened
-//   - terms.go: the backends; one each: etcd.go, memory.go, mysql.go, postgres.go, redis.go,
+//   - terms.go: the backends; each has a file: etcd.go, memory.go, mysql.go, postgres.go, redis.go,
 //     redlock.go
 //   - file.go: the terms of any other backend, as its author writes them
 package claim

@@ -58,7 +58,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// all returns the backends, and one named "all" with the exceptions that apply everywhere.
+// all returns the backends, and an entry "all" with the exceptions that apply to all backends.
 func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }

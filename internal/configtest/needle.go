@@ -47,7 +47,7 @@ func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error)
 			cfg, has := driver.Config{"address": address}, text
 			if strings.HasSuffix(k.Name, "_file") {
 				has = Mutate(Pasted[form%uint(len(Pasted))], at, sign)
-				cfg["tls_cert_file"], cfg["tls_key_file"] = os.DevNull, os.DevNull // each needs the other
+				cfg["tls_cert_file"], cfg["tls_key_file"] = os.DevNull, os.DevNull // only as a pair
 			}
 			cfg[k.Name] = has
 			Hides(t, has, check(cfg))

@@ -84,7 +84,7 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 				must(t, err)
 				left = append(left, some...)
 			}
-			// A majority of the servers confirms a release. The others may delete keys later.
+			// A majority of the servers confirms a release. Other servers may delete keys later.
 			if len(left) == 0 || len(o.Servers.Servers) == 1 || time.Now().After(end) {
 				return left
 			}

@@ -207,7 +207,7 @@ func (f *flow) take(data []byte) {
 	}
 }
 
-// pass passes on the first waiting piece, or a part of it. It returns false if none is due.
+// pass passes on the first waiting piece, or a part of it. It returns false if no piece is due.
 func (f *flow) pass(harms []*impairment) bool {
 	if len(f.waiting) == 0 || time.Now().Before(f.next()) {
 		return false

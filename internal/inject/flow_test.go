@@ -158,8 +158,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestForgotten checks that one side's connection has ended while the other
-// side's stays open until healing, and that new connections work meanwhile.
+// TestForgotten checks that a connection has ended on one side and stays open on the
+// other side until healing, and that new connections work meanwhile.
 func TestForgotten(t *testing.T) {
 	for _, ofClients := range []bool{true, false} {
 		p, pair := paired(t)

@@ -133,7 +133,7 @@ func (p *Proxy) Cut() error {
 	return nil
 }
 
-// Refuse resets all connections and refuses new ones.
+// Refuse resets all connections and refuses new connections.
 func (p *Proxy) Refuse() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

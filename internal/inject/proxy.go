@@ -16,7 +16,7 @@ import (
 )
 
 // Proxy stands in front of one server and harms the data that pass through it, on
-// open connections as well as on later ones. Harms add up until [Proxy.Heal]. Its
+// open connections as well as on later connections. Harms add up until [Proxy.Heal]. Its
 // methods may be called from any goroutine.
 type Proxy struct {
 	// Push is a text that occurs only in messages that the server sends unasked,
@@ -168,7 +168,7 @@ func (p *Proxy) distance() time.Duration {
 	return p.far
 }
 
-// Direction is one way through a proxy.
+// Direction is a direction in which data pass a proxy.
 type Direction string
 
 // The directions.

@@ -176,7 +176,7 @@ func TestLead(t *testing.T) {
 	stays := dial(t, p)
 	for _, tt := range []struct {
 		to   []*echo
-		want []int // bytes that each server gets from the old connection and two new ones
+		want []int // bytes that each server gets from the old and two new connections
 	}{
 		{nil, []int{3}},
 		{[]*echo{startEcho(t)}, []int{1, 2}},

@@ -32,7 +32,7 @@ type Compose struct {
 const composeTimeout = 5 * time.Minute
 
 // removeProject is a script that waits until its standard input ends, and then removes
-// the containers, even frozen ones, the networks and the volumes of the project.
+// the containers, even if they are frozen, the networks and the volumes of the project.
 const removeProject = `
 trap '' HUP INT TERM
 while read -r _; do :; done

@@ -26,7 +26,7 @@ func (s Served) Since(before Served) Served {
 // messages that it received, both requests and messages in streams
 // (grpc_server_msg_received_total of its metrics). PostgreSQL has no counter here,
 // because it reports its work up to ten seconds late. In runs with a simulated distance,
-// the relay in front of it counts what clients send, with a pipeline of statements as one.
+// a relay in front of it counts what clients send; a pipeline of statements counts once.
 type Counter struct {
 	Own   float64 // commands that one reading adds to each node
 	Reads float64 // number of readings, including the reading in progress

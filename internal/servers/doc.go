@@ -14,8 +14,8 @@
 //   - kind.go: what is known of a product; operation.go: what its operator does
 //   - stranger.go: servers of a store that lockbench does not know, started by a command
 //   - environment.go: the servers of a backend and the paths to them, to be broken
-//   - server.go: one local server; process.go: its process; programs.go: what it is started from
+//   - server.go: a local server; process.go: its process; programs.go: finds the server's program
 //   - compose.go: servers in containers
 //   - counter.go: what servers have done
-//   - missing.go: a test without its server
+//   - missing.go: skips or fails a test without its server
 package servers

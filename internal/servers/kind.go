@@ -18,7 +18,7 @@ type Kind struct {
 	Name string // name of its backend
 	// Lacks has a reason for each capability that its environment does not have.
 	Lacks map[Capability]string
-	// Settings are the ways in which its servers can be set up. There is at least one.
+	// Settings are the ways in which its servers can be set up. There is at least one setting.
 	Settings []Setting
 	// Forgets reports whether a server that is not durable loses its data in a
 	// restart, and no other server makes up for the loss.

@@ -262,8 +262,8 @@ func (n Nodes) Addrs() []string {
 	return addrs
 }
 
-// StartNodes starts count servers at the same time. If one fails, the others
-// are closed.
+// StartNodes starts count servers at the same time, by calls of the function start.
+// If a server fails, the other servers are closed.
 func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	nodes := make(Nodes, count)
 	err := inject.AtOnce(count, func(i int) (err error) {
@@ -276,8 +276,8 @@ func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	return nodes, nil
 }
 
-// AtOnce calls do for all servers at the same time, because the members of a
-// cluster can only start together.
+// AtOnce calls the function do for all servers at the same time, because the members
+// of a cluster can only start together.
 func (n Nodes) AtOnce(do func(*Server) error) error {
 	return inject.AtOnce(len(n), func(i int) error { return do(n[i]) })
 }

@@ -41,7 +41,7 @@ func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	})
 }
 
-// cutOff returns a step that separates a member from the others, or ends the separation.
+// cutOff returns a step that separates member n from all others, or ends the separation.
 func cutOff(is bool) servers.Step {
 	return servers.On(func(_ context.Context, s *store, n int) error {
 		s.peers.CutOff(n, is)
@@ -183,14 +183,14 @@ func comeBack(_ context.Context, s *store, n int) error {
 	return errors.Join(err, s.endStray())
 }
 
-// endStray ends the other cluster, if there is one.
+// endStray ends the cluster that goAstray has started, if any.
 func (s *store) endStray() error {
 	err := s.stray.Close()
 	s.stray = nil
 	return err
 }
 
-// others returns the numbers of the members besides n.
+// others returns the numbers of all members except n.
 func (s *store) others(n int) []int {
 	var all []int
 	for i := range s.Servers {

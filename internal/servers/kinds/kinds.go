@@ -1,5 +1,5 @@
 // Package kinds lists the stores whose servers can be started, and answers questions
-// about all of them. Other code uses it instead of the package of one product.
+// about all stores. Other code uses it instead of the package of one product.
 package kinds
 
 import (

@@ -159,8 +159,8 @@ var staged = []servers.Operation{
 	demotion("demotion-uncut", "the same, and no connection is cut when hosts are led to the new master", (*inject.Proxy).Lead),
 }
 
-// learnsLater is how much later one host learns of a new master than the others. In
-// practice clients learn of a new master at times that differ by a second or more.
+// learnsLater is how much later than all other hosts one host learns of a new master. Times
+// at which clients learn of a new master differ by a second or more.
 const learnsLater = 500 * time.Millisecond
 
 // demotion swaps the roles of two servers. Only its Undo leads hosts to the new master.

@@ -189,8 +189,8 @@ func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error 
 	return awaitMaster(ctx, e, before, sentinelReplicas-1)
 }
 
-// awaitMaster returns when Sentinel names a master other than the one in before, and the
-// given number of replicas that Sentinel knows follow this master.
+// awaitMaster returns when Sentinel names another master than the address before, and the
+// given number of replicas that Sentinel knows follow the named master.
 func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

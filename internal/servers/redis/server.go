@@ -100,8 +100,8 @@ func Program() servers.Program {
 	return servers.Program{Name: program.Name, Path: path, Err: err}
 }
 
-// StartNodes starts count servers at the same time, each as [Start] does, and
-// returns when all answer. If one fails, the others are closed.
+// StartNodes starts count servers at the same time, each as [Start] does, and returns
+// when all servers answer. If a server fails, the other servers are closed.
 func StartNodes(ctx context.Context, count int, opts *Options) (servers.Nodes, error) {
 	return servers.StartNodes(count, func(int) (*servers.Server, error) { return Start(ctx, opts) })
 }

@@ -17,8 +17,8 @@ import (
 // store gives operations access to the servers of one environment.
 type store struct {
 	*servers.Environment
-	// admins has one lasting connection to each server that hosts use. It works even
-	// when the server accepts no more connections.
+	// admins has a lasting connection to each server that hosts use. The connection
+	// works even when the server accepts no more connections.
 	admins []*goredis.Client
 	saved  []savedKey // keys to be restored
 	moving []slotMove // moves of slots between nodes of a Cluster
