@@ -47,7 +47,7 @@ func TestStoresAreNamedOnce(t *testing.T) {
 }
 
 // namedIn calls the function found for each backend that a Go file names. In internal/servers, and
-// in commands, whose help has examples, only a text that equals a backend's name counts, and not in
+// in commands, whose help has examples, only a text that equals a backend's name counts, except in
 // that backend's folder. Elsewhere any text, identifier, import or comment with the name counts.
 func namedIn(path string, source any, found func(name string)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)

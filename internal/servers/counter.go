@@ -13,13 +13,13 @@ type Served struct {
 	Busy float64
 }
 
-// Since returns the work done since the earlier reading called before.
+// Since returns the work since an earlier reading, which is in before.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
 
 // Counter reads, from the servers' own counters, how many commands the servers
-// of a backend were given. Only one goroutine may use it.
+// of a backend were given. Only one goroutine may use a Counter.
 //
 // Redis counts commands, including those that scripts run (total_commands_processed
 // of INFO). MySQL and MariaDB count statements (Questions). etcd counts the

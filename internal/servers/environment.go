@@ -82,8 +82,8 @@ func (w Requirements) Wants(p Capability) bool { return slices.Contains(w.Needs,
 // Has reports whether the environment has a capability.
 func (e *Environment) Has(c Capability) bool { return e.kind.Has(c) }
 
-// Open starts the servers of a known store. The error wraps [ErrNotInstalled] if a
-// server is not installed.
+// Open starts the servers of a known store for fault tests. The error wraps
+// [ErrNotInstalled] if a server is not installed.
 func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	e := &Environment{kind: k, plugin: w.Plugin, Config: driver.Config{}}
 	err := k.Prepare(ctx, e, w)
@@ -126,8 +126,8 @@ func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) 
 	return &Environment{kind: k, plugin: plugin, Config: k.config(at)}, nil
 }
 
-// Admit lets servers vote at once that were started, or started again, and would
-// otherwise wait. It does nothing for backends whose servers do not vote.
+// Admit lets started or restarted servers vote at once that would otherwise wait. It
+// does nothing for backends whose servers do not vote.
 func (e *Environment) Admit(ctx context.Context) error {
 	if !e.Has(CapVotes) {
 		return nil

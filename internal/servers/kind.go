@@ -16,9 +16,9 @@ import (
 // field means that the store lacks the feature.
 type Kind struct {
 	Name string // name of its backend
-	// Lacks has a reason for each capability that its environment does not have.
+	// Lacks has a reason for each capability that the store's environment does not have.
 	Lacks map[Capability]string
-	// Settings are the ways in which its servers can be set up. There is at least one setting.
+	// Settings are the ways in which the store's servers can be set up, at least one way.
 	Settings []Setting
 	// Forgets reports whether a server that is not durable loses its data in a
 	// restart, and no other server makes up for the loss.
@@ -30,10 +30,10 @@ type Kind struct {
 	SyncsUntold bool
 	// ExpiryStep is how late the store, by its design, may let a lease expire.
 	ExpiryStep time.Duration
-	// Push is a text that occurs only in messages that its servers send to waiters
-	// unasked; see [inject.Proxy]. It is "" if there is no such text.
+	// Push is a text that occurs only in messages that the store's servers send to
+	// waiters unasked; see [inject.Proxy]. It is "" if there is no such text.
 	Push string
-	// Floor is the cheapest call to its servers.
+	// Floor is the cheapest call to the store's servers.
 	Floor *Floor
 	// LeftKeys lists the keys of a prefix's locks on the server at addr. It
 	// omits the few keys that a prefix has once for all its locks.
@@ -42,26 +42,26 @@ type Kind struct {
 	// Foreign returns a text that says how an operator removes a lock of the
 	// prefix that no backend of ours has granted.
 	Foreign func(prefix, name string) string
-	// Operations are what an operator may do to its servers in every setting.
+	// Operations are what an operator may do to the store's servers in every setting.
 	Operations []Operation
 	// Staged are operations that no search chooses, because they last until the servers restart.
 	Staged []Operation
-	// Counter connects to its servers, to count their commands.
+	// Counter connects to the store's servers, to count their commands.
 	Counter func(cfg driver.Config) (*Counter, error)
-	// Program looks for the program of its servers.
+	// Program looks for the program of the store's servers.
 	Program func() Program
 
-	// Prepare starts the servers of e. The caller closes e if it fails.
+	// Prepare starts the servers of e. If Prepare fails, the caller closes e.
 	Prepare func(ctx context.Context, e *Environment, w Requirements) error
 	// Launch starts servers for a measurement. If it is nil, Prepare does so.
 	// Durable is added to the configuration of durable servers.
 	Launch  func(ctx context.Context, durable bool) (Nodes, error)
 	Durable driver.Config
-	// Services are its services in compose.yaml, in the order of their addresses.
+	// Services are the store's services in compose.yaml, in the order of their addresses.
 	Services []string
 	// Remove removes all data whose names begin with a prefix; see [Kind.Sweep].
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
-	// Address joins the addresses of its servers. If it is nil, commas join them.
+	// Address joins the addresses of the store's servers. If it is nil, commas join them.
 	Address func(at []string) string
 	// HostIn finds host:port, as its first group, in an address that has more parts.
 	HostIn *regexp.Regexp

@@ -17,7 +17,7 @@ type Operation struct {
 	Does string
 	// Settings are the settings of the backend that have the operation; empty means all.
 	Settings []string
-	// Server reports whether the operation is done to one server, and not to the store.
+	// Server reports whether the operation is done to one server, and not to the whole store.
 	Server bool
 	// Lasts has the shortest and longest time until the operation is undone; zero if it is not.
 	Lasts [2]time.Duration
@@ -63,7 +63,7 @@ func (e *Environment) ShiftClock(n int, d time.Duration) error {
 	return e.Clocks[n].Shift(d)
 }
 
-// FreezeMember counts the given number of servers on from the leader, and freezes that server.
+// FreezeMember freezes server leader+after, where the numbers begin again after the last server.
 func (e *Environment) FreezeMember(ctx context.Context, after int) error {
 	leader, err := e.Product.(interface {
 		Leader(ctx context.Context) (int, error)

@@ -24,8 +24,8 @@ const startTimeout = 60 * time.Second
 // Recipe says how to run a server of one product.
 type Recipe struct {
 	Product string // name of the product, for people
-	// Prepare writes what the server needs into dir and returns its argv. If joins
-	// is set, the server has no data, and is a new member of a running cluster.
+	// Prepare writes the files that the server needs into dir and returns the server's argv.
+	// If joins is set, the server has no data, and is a new member of a running cluster.
 	Prepare func(dir string, port int, joins bool) (argv []string, err error)
 	// Ready returns nil when the server at addr answers requests.
 	Ready func(ctx context.Context, addr string) error
