@@ -18,8 +18,8 @@ var (
 	goFile     = regexp.MustCompile(`\b[a-z]\w*\.go\b`)
 )
 
-// TestArchitectureNamesWhatIsThere checks that the files that the page names exist,
-// and that the functions that a row of a table names occur in the files of that row.
+// TestArchitectureNamesWhatIsThere checks that the files that docs/architecture.md names exist,
+// and that the functions in a row of a table occur in the files that this row names.
 func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
@@ -32,8 +32,8 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// wrongNames returns the files in a line that do not exist, and the identifiers
-// in the last cell of a table's row that none of the row's files contains.
+// wrongNames returns the names of files in a line that do not exist. If the line is a row of a
+// table, it also returns the identifiers in the last cell that none of the row's files contains.
 func wrongNames(line string) (wrong []string) {
 	var texts, identifiers []string
 	cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")
@@ -101,8 +101,8 @@ func TestEachFileHasItsPlace(t *testing.T) {
 	}
 }
 
-// misplaced returns the files that places does not name exactly once, and the
-// names in places that are not among files.
+// misplaced returns the files that the list places does not name exactly once, and
+// the names in places that are not among files.
 func misplaced(places string, files []string) (wrong []string) {
 	times := map[string]int{"doc.go": 1}
 	for _, name := range goFile.FindAllString(places, -1) {

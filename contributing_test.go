@@ -13,8 +13,8 @@ import (
 
 var variable = regexp.MustCompile(`\bLOCK(?:BENCH|PLUGIN)_[A-Z0-9]+(?:_[A-Z0-9]+)*\b`)
 
-// TestEnvironmentVariablesAreListed checks that the table in CONTRIBUTING.md
-// lists all variables of the sources, each with a file that contains it.
+// TestEnvironmentVariablesAreListed checks that the table in CONTRIBUTING.md lists all
+// environment variables in the sources, each with a file that contains its name.
 func TestEnvironmentVariablesAreListed(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
@@ -56,7 +56,7 @@ func texts(t *testing.T, cell string) (found []string) {
 	return found
 }
 
-// variables returns the variables in the sources, each with one of the files that contain it.
+// variables returns the environment variables in the sources, each with a file that contains it.
 func variables(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -25,8 +25,8 @@ var (
 	namesDecision = regexp.MustCompile(`\bdecisions? ([a-z]+-[0-9]+)(?: and ([a-z]+-[0-9]+))?`)
 )
 
-// TestDecisions checks that the numbers in each file rise and do not exceed the last
-// number in the index, and that every decision is short and names the rejected design.
+// TestDecisions checks that the numbers of decisions rise in each file, and do not exceed the last
+// number in the index. Every decision must be short and name the rejected design.
 func TestDecisions(t *testing.T) {
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {
@@ -81,7 +81,7 @@ func decisionFiles(t *testing.T) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "README.md" })
 }
 
-// isShort checks the length and parts of a decision.
+// isShort checks the length of a decision, and that it has all its parts.
 func isShort(t *testing.T, id, body string) {
 	t.Helper()
 	lines := 0
@@ -101,7 +101,7 @@ func isShort(t *testing.T, id, body string) {
 	}
 }
 
-// TestDecisionsNamedElsewhereExist checks that every decision named in comments and pages exists.
+// TestDecisionsNamedElsewhereExist checks that every decision exists that a comment or page names.
 func TestDecisionsNamedElsewhereExist(t *testing.T) {
 	var known []string
 	for _, file := range decisionFiles(t) {

@@ -1,6 +1,6 @@
 // Package lockbench is the root of a module for distributed locks and leader
 // election. Each backend runs in a separate process, and a tool helps to choose
-// a backend. The root has no code. The code is in these packages.
+// a backend. This package has no code. The code is in these packages:
 //
 // Applications:
 //
@@ -42,7 +42,7 @@
 // backends, injects faults around them, checks that no lock was granted twice,
 // and shows and breaks locks.
 //
-// docs/concepts.md of the repository explains the words. docs/backends.md says
-// which backend guarantees what, docs/architecture.md where everything is, and
+// In the repository, docs/concepts.md explains the words, docs/backends.md says which
+// backend guarantees what, docs/architecture.md says where everything is, and
 // DESIGN.md gives the reasons.
 package lockbench

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// performance is the only page with figures of its own. Other pages copy rows
-// of its tables.
+// performance is the page with the measured figures. Other pages only copy rows of
+// its tables.
 const performance = "docs/performance.md"
 
 var (
@@ -50,8 +50,8 @@ func TestFiguresAgree(t *testing.T) {
 	}
 }
 
-// otherFigures returns the rows of figures in text that are not the beginning
-// of a row in page.
+// otherFigures returns the rows of figures in text that do not equal a row in page, or
+// the beginning of such a row.
 func otherFigures(text, page string) (wrong []string) {
 	for _, row := range figureRow.FindAllString(text, -1) {
 		if !strings.Contains(page, "\n"+strings.TrimSpace(row)) {

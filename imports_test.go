@@ -1,5 +1,5 @@
-// Package lockbench_test holds the tests of the repository itself: which
-// package may import which, and whether the documents are true.
+// Package lockbench_test tests the repository: which package may import which
+// package, and whether the documents are true.
 package lockbench_test
 
 import (
@@ -14,15 +14,15 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// rule forbids imports by the packages in or below dirs. The test fails for
-// every import that forbid has and allow has not.
+// rule forbids imports by the packages in or below dirs. The test fails for every
+// import with a prefix in forbid, unless allow has it.
 type rule struct {
-	dirs     []string // packages concerned, and those below; "!" in front excludes
+	dirs     []string // the packages and all packages below them; "!" in front excludes
 	forbid   []string // import prefixes
 	allow    []string // exceptions to forbid
 	because  string
 	stdOnly  bool // only the standard library and allow may be imported
-	thisOnly bool // the rule is only for dirs, not for packages below
+	thisOnly bool // the rule is only for dirs, not for packages below them
 }
 
 // shared may be imported by hosts, plugins and the benchmark alike.
@@ -46,7 +46,7 @@ var rules = []rule{
 	},
 	{
 		dirs: []string{"internal/similar", "internal/proc", "internal/rawio"}, stdOnly: true,
-		allow:   []string{"golang.org/x/sys"}, // for the clock of the machine
+		allow:   []string{"golang.org/x/sys"}, // to read the machine's clock
 		because: "what hosts, plugins and the benchmark need alike knows none of them",
 	},
 	{
@@ -159,7 +159,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestBackendsDoNotMeet checks that no backend imports another one.
+// TestBackendsDoNotMeet checks that no backend imports another backend.
 func TestBackendsDoNotMeet(t *testing.T) {
 	for _, p := range packages(t) {
 		own, ok := backendOf(p.ImportPath)

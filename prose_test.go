@@ -37,11 +37,11 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// mostWords are the limits of words in single documents. Blocks of code and the
-// bars of tables do not count.
+// mostWords has the largest number of words that a document may have. Blocks of code
+// and the bars of tables do not count.
 var mostWords = map[string]int{"README.md": 700, "CONTRIBUTING.md": 900, "docs/authoring.md": 2_000}
 
-// mostWordsOfUsers is the limit of all pages together, except those for authors of backends.
+// mostWordsOfUsers is the limit for all pages in docs together, without pages for backend authors.
 const mostWordsOfUsers = 15_000
 
 // TestDocumentsAreShort keeps documents short, so that each fact is stated only once.
@@ -66,8 +66,8 @@ func isProse(path string) bool {
 	return path == "README.md" || path == "CONTRIBUTING.md" || filepath.Dir(path) == "docs"
 }
 
-// badProse returns the sentences, paragraphs and words that are too long or banned. In
-// tables it checks only the words, because readers do not read tables as paragraphs.
+// badProse returns the banned words, and the sentences and paragraphs that are too long. In
+// tables it checks only words, because readers do not read a table as a paragraph.
 func badProse(text string) (wrong []string) {
 	text = remark.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
 	for _, w := range banned.FindAllString(text, -1) {

@@ -16,7 +16,7 @@ var (
 	inline = regexp.MustCompile("`((?:lockbench|lockplugin-[a-z]+) [^`]+)`")
 )
 
-// aroundPart wraps a part of a program in README.md into a whole program.
+// aroundPart is a program around a part of a program, such as README.md has.
 const aroundPart = `package main
 
 import (
@@ -74,8 +74,8 @@ func blocks(text, language string) (found []string) {
 	return found
 }
 
-// commands returns the command lines in sh blocks, one for each program that
-// they call, and the command lines within sentences.
+// commands returns the command lines in the sh blocks of a document, a line for each
+// program that is called, and the command lines within sentences.
 func commands(text string) (found []string) {
 	for _, block := range blocks(text, "sh") {
 		block = strings.ReplaceAll(block, "\\\n", " ")
@@ -95,7 +95,7 @@ func commands(text string) (found []string) {
 	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
 }
 
-// noCgo makes go build as make build does, so that it finds that one's packages compiled.
+// noCgo makes go build use the same settings as make build, whose compiled packages it reuses.
 const noCgo = "CGO_ENABLED=0"
 
 func TestDocumentedProgramsCompile(t *testing.T) {
@@ -106,12 +106,12 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 				program = fmt.Sprintf(aroundPart, program)
 			}
 			if !strings.HasPrefix(program, "package ") {
-				continue // this is a part of a program
+				continue // the block is only a part of a program
 			}
 			programs++
 			dir := t.TempDir()
 			file := filepath.Join(dir, "main.go")
-			args := []string{"vet", "-printf", file} // it compiles and does not link
+			args := []string{"vet", "-printf", file} // vet compiles and does not link
 			if strings.Contains(program, `"testing"`) {
 				file = filepath.Join(dir, "document_test.go")
 				args = []string{"test", file}
@@ -155,7 +155,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// checker checks command lines. Its method check says what is wrong with one, or "".
+// checker checks command lines. Its method check returns what is wrong with a line, or "".
 type checker struct {
 	t                   *testing.T
 	lockbench, makefile string
@@ -166,8 +166,8 @@ var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s])+`)
 
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
-// foreign lists programs whose arguments this test does not know. It checks
-// only paths of the repository among these arguments.
+// foreign lists programs whose arguments the checker does not know. Among these arguments
+// it checks only paths of the repository.
 var foreign = []string{"cd", "cp", "mkdir", "export", "curl", "app", "docker", "kubectl", "systemctl", "sudo", "git", "benchstat"}
 
 func (c checker) check(command string) string {
@@ -259,7 +259,7 @@ func paths(words []string) string {
 	return ""
 }
 
-// TestCommandCheckerFinds covers mistakes that documents may contain.
+// TestCommandCheckerFinds checks that the checker finds mistakes that documents may contain.
 func TestCommandCheckerFinds(t *testing.T) {
 	c := checker{t: t, lockbench: "false", makefile: "bench: build\n"}
 	for command, good := range map[string]bool{

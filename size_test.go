@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// These are the lines of Go that each part may have. A change that makes a part smaller
-// lowers its budget. A budget may rise only by a decision that says what the lines buy.
+// These are the numbers of Go lines that each part may have. A change that makes a part smaller
+// lowers its budget. A budget may rise only by a decision that says what the lines are good for.
 var sizes = []struct {
 	part        string
 	dirs        []string

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// These patterns find the texts that a user may see. Such texts are literals of
-// several words, except texts for a store and texts that only a contributor reads.
+// These patterns find the texts that a user may see. Texts for users are literals of several
+// words, except texts that are sent to a store and texts that only a contributor reads.
 var (
 	unseen   = regexp.MustCompile(`^(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|SET|ALTER|DO|GRANT|REVOKE|KILL|SHOW|local|FLUSH) |^--|\bredis\.call\b`)
 	unworded = regexp.MustCompile(`(?i)\b(nobody|somebody|everybody|whoever|tells that)\b`)
@@ -78,8 +78,8 @@ func stringsOf(t *testing.T, path string) (found []string) {
 	return found
 }
 
-// textOf returns the text of an expression, as far as it consists of literals,
-// and adds the parts of the expression to parts.
+// textOf returns the text of the literals in an expression, and adds the parts of the
+// expression to parts.
 func textOf(e ast.Expr, parts *[]ast.Node) string {
 	*parts = append(*parts, e)
 	switch e := e.(type) {

@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// The bounds of claims are sums of these numbers. Where package core has the number, it is its default.
+// The bounds of claims are sums of these times. A time that core can set has core's default.
 const (
-	// Slack is what a bound adds to the sum of waits, for a process on a busy
-	// machine.
+	// Slack is added to the sum of the waits in a bound, because a process on a
+	// busy machine may run late.
 	Slack = 500 * time.Millisecond
 
 	// CleanupBudget is the default of core.Options.CleanupBudget.
 	CleanupBudget = time.Second
-	// underWay is core's grace, in which a call may still answer after its ctx has
-	// ended, plus two of core's ticks, by which the end of the call may be late.
+	// underWay is how long a call of core may go on after its ctx has ended: for
+	// core's constant grace, and for two of core's ticks, after which core notices.
 	underWay = 50*time.Millisecond + 2*10*time.Millisecond
 
-	// AcquireGrace is the longest time from the end of its ctx until an Acquire
-	// or a TryAcquire returns.
+	// AcquireGrace is the longest time that a call of Acquire or TryAcquire goes on
+	// after its ctx has ended.
 	AcquireGrace = underWay + CleanupBudget + Slack
-	// ReleaseGrace is the same for Release, which first waits for a renewal in progress.
+	// ReleaseGrace is this time for Release, which first waits for a renewal in progress.
 	ReleaseGrace = CleanupBudget/2 + CleanupBudget + Slack
-	// CloseGrace is the same bound for Client.Close. It covers the releases,
-	// stuck goroutines, and the plugin's end. docs/operations.md states it, too.
+	// CloseGrace is this time for Client.Close. It covers the releases, the wait for stuck
+	// goroutines, and the end of the plugin. docs/operations.md states this time, too.
 	CloseGrace = 2*CleanupBudget + time.Second
 
 	// ProcessGone is the longest time that a plugin process outlives its host.
-	// The process waits 5 s without a host, then releases and closes.
+	// The process waits 5 s without a host, then releases the locks and closes the backend.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
 
-	// askAgain is how often a queue's first waiter asks, whether or not it is woken (core: maxAsk).
+	// askAgain is after how long a queue's first waiter asks again by itself (core: maxAsk).
 	askAgain = time.Second
-	// retry is the longest pause between two tries (core: retryTo, maxRetry).
+	// retry is the longest pause before a failed request is sent again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
-	// swallowed is the longest wait for a request and then a connection that get no
-	// reply. It is the sum of core's bound of a call, the clean-up, and the dial_timeout.
+	// swallowed is the longest wait for a request without a reply and then for a new connection
+	// without a reply: core's bound of a call, the time to clean up, and the dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
 
@@ -44,21 +44,21 @@ const (
 type Terms struct {
 	// Exceptions are the claims that the backend, by its documentation, does not make.
 	Exceptions []Exception
-	// Turn is how long a lock is kept for a waiter that does not take it. 0 means
-	// [Setting.FirstSpan] if the store itself grants locks to waiters, and 2 s otherwise.
+	// Turn is how long the store keeps a lock for a waiter that does not take it. 0 means
+	// [Setting.FirstSpan] if the store grants locks to waiters in its queue, and otherwise 2 s.
 	Turn time.Duration
-	// ExpiresLate is added to [Slack]. A lease may outlive its TTL by the sum,
-	// counted from the end of the last interruption.
+	// ExpiresLate plus [Slack] is how long a lease may outlive its TTL, counted from the
+	// end of the last interruption.
 	ExpiresLate time.Duration
-	// Reconnects is the longest pause of a backend that reconnects by itself.
+	// Reconnects is how long the backend may pause before it connects to a server again.
 	Reconnects time.Duration
 	// Forgets reports whether the store loses its data in a crash of its server.
 	Forgets bool
 }
 
-// PluginBack returns the longest time that the host waits before it starts a
-// plugin that has failed that many times in a row and has never lived for 20 s
-// in between. The duration of the start itself is not included.
+// PluginBack returns the longest time that the host waits before it starts a failed
+// plugin again. failures counts the failures in a row, without a life of 20 s between
+// two of them. The time that the plugin then needs to start is not included.
 func PluginBack(failures int) time.Duration {
 	switch {
 	case failures <= 1:
@@ -73,20 +73,20 @@ func PluginBack(failures int) time.Duration {
 // Setting has the values that the bound of a claim depends on.
 type Setting struct {
 	Terms
-	// FirstSpan is the FirstSpan of the plugin's Properties: how long a grant
-	// lasts that the store itself makes to a waiter. The waiter's first renewal
-	// must be back by then. FirstSpan is zero if the store only wakes waiters.
+	// FirstSpan is the plugin's Properties.FirstSpan. If the store grants a lock to a
+	// waiter in its queue, the grant lasts only for this time until the waiter's first
+	// renewal. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
 	// TTL is the longest TTL of the leases concerned.
 	TTL time.Duration
 	// MaxTTL is how long a server does not vote after a restart or a loss of
 	// data. It is zero if the server votes at once.
 	MaxTTL time.Duration
-	// Absent is how many waiters ahead of this one cannot take the lock,
+	// Absent is how many waiters earlier in the queue cannot take the lock,
 	// because they are frozen, dead or cut off.
 	Absent int
-	// Swallowed says that the interruption left requests without a reply
-	// instead of an error.
+	// Swallowed says that requests got no reply during the interruption,
+	// not even an error.
 	Swallowed bool
 	// Failures is how many times in a row the plugin has died.
 	Failures int
@@ -100,8 +100,8 @@ func (s Setting) turns() time.Duration {
 // of the last interruption.
 func (s Setting) lateExpiry() time.Duration { return Slack + s.ExpiresLate }
 
-// served is the longest time from the end of the last interruption until every
-// host is served, and from the death of a holder until the next host is served.
+// served is the longest time until every host is served after the last interruption,
+// or until the next host is served after the death of a holder.
 func (s Setting) served() time.Duration {
 	d := s.TTL + s.lateExpiry() + retry + Slack + s.turns() + PluginBack(s.Failures) + s.Reconnects
 	if s.Swallowed {

@@ -8,26 +8,26 @@ import (
 // Rule is the name of a promise.
 type Rule string
 
-// These rules say what never happens.
+// These rules say what never happens. [Rule.Within] explains the bounds.
 const (
 	// Overlap says that no two holds of one name overlap. A hold lasts from the
 	// return of its grant to the sending of its release.
 	Overlap Rule = "overlap"
-	// Token says that a grant has a higher token than every grant of the same
-	// name that returned before it was requested, even if the earlier grant has
-	// ended. The rule does not apply to a baseline without tokens.
+	// Token says that a grant has a higher token than every earlier grant of the same
+	// name, even if the earlier grant has ended. A grant is earlier if it returned before
+	// the later grant was requested. The rule does not apply to a baseline without tokens.
 	Token Rule = "token"
 	// Linear says that the acquires, renewals, releases and expiries of one name can
-	// be put in one order. In that order each takes effect between its call and its
-	// return, only the holder renews, and no client acquires while another one holds.
+	// be put in one order. In that order each operation takes effect between its call and
+	// its return, only the holder renews, and no client acquires a lock that another holds.
 	Linear Rule = "linearizability"
-	// Renewal says that no renewal is confirmed if it was sent after a later
-	// grant of the same name returned. The check is exact. The rule also
-	// applies where a store may grant a lock while an earlier lease is valid,
-	// because the earlier holder then loses its lease with its next renewal.
+	// Renewal says that the store confirms no renewal of a lease that was sent after
+	// a later grant of the same name had returned. The rule also applies where a store
+	// may grant a lock while an earlier lease is valid, because the earlier holder must
+	// then lose its lease with its next renewal.
 	Renewal Rule = "stale renewal"
-	// Effect says that a resource that checks tokens accepts no write after one with
-	// a higher token.
+	// Effect says that a resource that checks tokens accepts no write after it has
+	// accepted a write with a higher token.
 	Effect Rule = "effect"
 	// Signal says that a holder whose process could run learned of the loss of
 	// its lease before the next grant returned.
@@ -41,9 +41,9 @@ const (
 	// GaveUp says that a client that was served once keeps waiting, or trying
 	// to release, until its ctx ends.
 	GaveUp Rule = "gave up"
-	// Callback says that no lock is released while a function runs under it.
+	// Callback says that no lock is released while a function that needs the lock still runs.
 	Callback Rule = "callback"
-	// Crash says that no host process crashes or blocks.
+	// Crash says that no host process crashes or hangs.
 	Crash Rule = "crash"
 )
 
@@ -53,7 +53,7 @@ const (
 	Survives Rule = "survives"
 	// Standby says that a new leader leads within the bound after a leader is gone.
 	Standby Rule = "standby"
-	// Woken says that a waiter gets a free lock within the bound.
+	// Woken says that a waiter gets a lock within the bound after the lock is free.
 	Woken Rule = "woken"
 	// Granted says that every lock that a host wants is granted within the
 	// bound after the last interruption.
@@ -134,8 +134,8 @@ type Exception struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Exempt returns the exception from rule under the conditions in made. If several apply, it
-// returns the one with the most conditions. ok is false if none applies: the claim holds.
+// Exempt returns the exception from rule under the conditions in made. If several apply, it chooses
+// the exception with the most conditions. ok is false if no exception applies: the rule holds.
 //
 // Token is a separate rule. Even if two hosts may hold a lock, a resource that
 // checks tokens is safe unless Token is exempt, too.
@@ -161,15 +161,15 @@ func (e Exception) met(made []Condition) bool {
 // asks is how many conditions e requires.
 func (e Exception) asks() int { return len(e.All) + min(1, len(e.Any)) }
 
-// Twice returns the rules that fail when a store grants a lock while a lease is
-// valid and the holder then loses that lease. The rules in more follow.
+// Twice returns the rules that fail when a store grants a lock while another lease on it
+// is valid, and the holder then loses that lease. It appends the rules in more.
 func Twice(more ...Rule) []Rule { return append([]Rule{Overlap, Linear, Signal, Survives}, more...) }
 
-// TwiceForLong returns the rules that fail when a store may also forget the
-// second grant and remember the first. The rules in more follow.
+// TwiceForLong returns the rules of Twice, and the rule that fails when a store may also
+// forget the second grant and remember the first grant. It appends the rules in more.
 func TwiceForLong(more ...Rule) []Rule { return Twice(append(more, Renewal)...) }
 
-// Late returns the rules that fail when nothing is granted for a while, and then those in more.
+// Late returns the rules that fail when a store grants nothing for a while. It appends more.
 func Late(more ...Rule) []Rule { return append([]Rule{Standby, Woken, Granted}, more...) }
 
 // everywhere lists the exceptions that apply to all backends.

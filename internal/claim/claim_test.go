@@ -23,7 +23,7 @@ func TestExempt(t *testing.T) {
 		backend string
 		rule    Rule
 		made    []Condition
-		want    []Condition // of the exception; nil for none
+		want    []Condition // conditions of the exception found; nil for none
 	}{
 		{"redis", Overlap, []Condition{ReplicaPromoted}, []Condition{ReplicaPromoted}},
 		{"redis", Linear, []Condition{ReplicasWaited, ReplicaPromoted}, []Condition{ReplicaPromoted, ReplicasWaited}},

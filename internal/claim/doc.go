@@ -1,17 +1,17 @@
 // Package claim has the promises of all backends in one place: what never happens,
 // what happens within which time, and under which conditions a promise does not hold.
 //
-// The [Terms] of a backend are its particular promises and exceptions. They stand in a
-// file with the backend's name. Package check judges runs by rules and terms.
-// Everything that is not an exception is promised. docs/safety.md and docs/backends.md
-// explain promises and exceptions to users, with the events that break a claim, the
-// origin of its times, and the sources. The package imports only the standard library.
+// [Terms] has the particular promises and the exceptions of one backend. A file with the
+// backend's name has its terms. Package check judges runs by rules and terms. Everything
+// that is not an exception is promised. docs/safety.md and docs/backends.md explain
+// promises and exceptions to users: the events that break a claim, the origin of the times
+// in a claim, and the sources. This package imports only the standard library.
 //
 // # Where is what
 //
-//   - claim.go: the rules, and the conditions under which one is not promised
+//   - claim.go: the rules, and the conditions under which a rule is not promised
 //   - bound.go: by when something must have happened
-//   - terms.go: the backends; one each: etcd.go, memory.go, mysql.go, postgres.go, redis.go,
+//   - terms.go: the backends; each has a file: etcd.go, memory.go, mysql.go, postgres.go, redis.go,
 //     redlock.go
-//   - file.go: the terms of any other one, as its author writes them
+//   - file.go: the terms of any other backend, as its author writes them
 package claim

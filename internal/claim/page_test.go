@@ -58,12 +58,12 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// all returns the backends, and one named "all" with the exceptions that apply everywhere.
+// all returns the backends, and an entry "all" with the exceptions that apply to all backends.
 func all() []backend {
 	return append(slices.Clone(backends), backend{"all", Terms{Exceptions: everywhere}})
 }
 
-// exceptionRows returns one row for each set of rules that is excepted under the same conditions.
+// exceptionRows returns the rows of the table. Backends with the same exceptions share a row.
 func exceptionRows(of []backend) (rows string) {
 	var ends []string
 	with := map[string][]string{}
@@ -95,7 +95,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone returns the names of rules in order, with one name for each of the sets Twice and Late.
+// gone returns the names of the rules in some. It gives a complete set, such as Late, one name.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {
@@ -121,8 +121,8 @@ func names(of []Condition, between string) string {
 	return strings.Join(out, between)
 }
 
-// TestSourcesCited checks that every number in brackets on both pages is the
-// number of a source, and that each source is cited.
+// TestSourcesCited checks that every number in brackets in docs/safety.md and
+// docs/backends.md is the number of a source, and that each source is cited.
 func TestSourcesCited(t *testing.T) {
 	safety := read(t, safetyPage)
 	_, list, _ := strings.Cut(safety, "\n## Sources\n")

@@ -6,11 +6,11 @@ type backend struct {
 }
 
 // backends lists the backends with known terms, in the order in which they are
-// shown. Each has a file with its terms.
+// shown. Each backend has a file with its terms.
 var backends = []backend{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
-// TermsOf returns given unless it is nil, or else the known terms of a backend.
-// For an unknown backend these are the zero value.
+// TermsOf returns the terms given. If given is nil, it returns the known terms of the
+// backend, or the zero value for an unknown backend.
 func TermsOf(backend string, given *Terms) Terms {
 	if given != nil {
 		return *given

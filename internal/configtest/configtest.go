@@ -1,5 +1,5 @@
-// Package configtest has what the fuzz tests of several backends'
-// configurations share.
+// Package configtest has helpers for fuzz tests of the configurations of several
+// backends.
 package configtest
 
 import (

@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Needle is a password that occurs nowhere else in the configurations.
+// Needle is a password. It occurs in a configuration only as a password.
 const Needle = "nEEdle-4711"
 
 // Haystacks are texts that contain Needle as a password, in the forms that
@@ -47,7 +47,7 @@ func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error)
 			cfg, has := driver.Config{"address": address}, text
 			if strings.HasSuffix(k.Name, "_file") {
 				has = Mutate(Pasted[form%uint(len(Pasted))], at, sign)
-				cfg["tls_cert_file"], cfg["tls_key_file"] = os.DevNull, os.DevNull // one needs the other
+				cfg["tls_cert_file"], cfg["tls_key_file"] = os.DevNull, os.DevNull // only as a pair
 			}
 			cfg[k.Name] = has
 			Hides(t, has, check(cfg))
@@ -60,7 +60,7 @@ func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error)
 	})
 }
 
-// Mutate inserts sign into text before the byte of index at, unless that is within Needle.
+// Mutate inserts the character sign into text at the index at, unless that would split Needle.
 func Mutate(text string, at uint, sign byte) string {
 	i := int(at % uint(len(text)+1))
 	start := strings.Index(text, Needle)

@@ -1,6 +1,6 @@
-// Package conform tests a plugin binary against the rules of the contract. It
-// makes the environments for the suite's cases from throwaway servers, or from
-// namespaces on the caller's server.
+// Package conform tests a plugin binary against the rules of the contract. It runs the
+// conformance suite on throwaway servers, or on the caller's server, where each case can
+// have its own namespace.
 package conform
 
 import (
@@ -31,8 +31,8 @@ type Options struct {
 	// namespace of locks.
 	Namespaces bool
 	// Servers are the throwaway servers that Config leads to. Servers is nil if
-	// Config leads to servers of the caller. Those are neither stopped nor
-	// emptied, so cases that would do so are not run.
+	// Config leads to servers of the caller. The caller's servers are neither stopped
+	// nor emptied, so cases that need that are not run.
 	Servers *servers.Environment
 }
 
@@ -69,7 +69,7 @@ func (o Options) namespace() driver.Config {
 	return cfg
 }
 
-// leftovers returns a function that lists a namespace's keys, or nil where that is impossible.
+// leftovers returns a function that lists a namespace's keys, or nil if no function can list them.
 func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 	keys := kinds.Of(o.Name).LeftKeys
 	if keys == nil {
@@ -84,7 +84,7 @@ func (o Options) leftovers(prefix string) func(drivertest.T) []string {
 				must(t, err)
 				left = append(left, some...)
 			}
-			// Of several servers a majority confirms a release; the others may delete keys later.
+			// A majority of the servers confirms a release. Other servers may delete keys later.
 			if len(left) == 0 || len(o.Servers.Servers) == 1 || time.Now().After(end) {
 				return left
 			}

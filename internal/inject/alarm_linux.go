@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm rings at a given moment, by a kernel timer, because a timer of Go is up
-// to a millisecond late in an otherwise idle process.
+// alarm sends on the channel rings at a given moment. It uses a kernel timer, because a
+// timer of Go is up to a millisecond late in an otherwise idle process.
 type alarm struct {
 	fd    int
 	timer *os.File
@@ -35,11 +35,11 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// in makes the alarm ring after d. The channel may still deliver the ring of an earlier call, too.
+// in makes the alarm ring after d. The channel may also deliver the ring of an earlier call.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	once := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
-	_ = unix.TimerfdSettime(a.fd, 0, &once, nil) // it is open, and the time is valid
+	_ = unix.TimerfdSettime(a.fd, 0, &once, nil) // cannot fail: timer and time are valid
 	return a.rings
 }
 
-func (a *alarm) close() { _ = a.timer.Close() } // nothing is written to it
+func (a *alarm) close() { _ = a.timer.Close() } // cannot fail, because nothing was written

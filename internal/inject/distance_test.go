@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestDistance checks that data pass half of the round trip later in each
-// direction, also after healing.
+// TestDistance checks that data arrive later by half of the round trip in each
+// direction, even after Heal.
 func TestDistance(t *testing.T) {
 	p, _ := proxied(t)
 	c := dial(t, p)

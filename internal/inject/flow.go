@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// impairment is one kind of harm to passing data. Several at the same time add up.
+// impairment is one kind of harm to passing data. Several impairments at a time add up.
 type impairment struct {
 	in []Direction
 
 	seen          func(Direction) // called for each piece of data; does no harm
 	upTo          int             // number of the last connection concerned; 0 for all
 	only          []byte          // harms only pieces that contain this; nil for all
-	loses         bool            // drops pieces; what follows passes
-	swallows      bool            // drops data; the connection ends with the healing
+	loses         bool            // drops pieces; later pieces pass
+	swallows      bool            // drops data; healing then ends the connection
 	holds         bool            // keeps data back until it is healed
 	hidesEnds     bool            // hides the ends of connections
 	refuses       bool            // refuses new connections
@@ -24,7 +24,7 @@ type impairment struct {
 	delay, jitter time.Duration
 	first         time.Duration // delay of the first piece
 	rate          int           // KB/s; 0 for no limit
-	size          int           // of pieces, in bytes; 0 for no limit
+	size          int           // largest piece in bytes; 0 for no limit
 	gap           time.Duration // pause after each piece
 }
 
@@ -33,8 +33,8 @@ const (
 	pieceSize = 32 << 10
 	// maxWaiting is how many pieces may wait in one direction of a connection.
 	maxWaiting = 1024
-	// takeTime bounds how long the receiver of a piece may fail to read it.
-	// After that time the proxy ends the connection.
+	// takeTime is how long a receiver may read nothing while a piece waits to
+	// be written to it. Then the proxy ends the connection.
 	takeTime = 30 * time.Second
 )
 
@@ -49,7 +49,7 @@ type flow struct {
 
 	begun     bool // a piece has arrived
 	swallowed bool
-	closed    bool // the sender has ended
+	closed    bool // the sender sends no more data
 	over      bool // the flow ends as soon as no harm hides the end
 	waiting   []waiting
 	free      time.Time // when the next piece may pass
@@ -64,7 +64,7 @@ type waiting struct {
 // run passes on incoming data until the connection ends.
 func (f *flow) run() {
 	var err error
-	if f.alarm, err = newAlarm(); err != nil { // no descriptors are left
+	if f.alarm, err = newAlarm(); err != nil { // no file descriptors are left
 		_, _ = f.from.Close(), f.to.Close()
 		return
 	}
@@ -102,8 +102,8 @@ func (f *flow) read() {
 	}
 }
 
-// now returns the harms that concern the flow, a channel that is closed when they
-// change, and whether its connection was ended.
+// now returns the harms that concern the flow, a channel that is closed when the harms
+// change, and whether the flow's connection was ended in this direction.
 func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	f.p.mu.Lock()
 	defer f.p.mu.Unlock()
@@ -115,8 +115,8 @@ func (f *flow) now() (harms []*impairment, changed chan struct{}, ended bool) {
 	return harms, f.p.changed, f.number <= f.p.ended[f.way]
 }
 
-// await waits for incoming data and takes them. It also returns when a piece
-// may pass, unless pieces are held, or when the harms change.
+// await waits until data arrive, which it takes, or the first waiting piece may
+// pass, or the harms change. If held is set, no piece may pass.
 func (f *flow) await(changed chan struct{}, held bool) {
 	var next <-chan struct{}
 	if len(f.waiting) > 0 && !held {
@@ -142,7 +142,7 @@ func (f *flow) next() time.Time {
 	return f.free
 }
 
-// look applies a change of the harms to the waiting pieces and the connection.
+// look applies the present harms to the waiting pieces and the connection.
 func (f *flow) look(harms []*impairment, ended bool) {
 	swallows, late := false, f.p.distance() > 0
 	for _, h := range harms {
@@ -153,7 +153,7 @@ func (f *flow) look(harms []*impairment, ended bool) {
 		f.swallowed, f.waiting = true, nil
 	}
 	if f.swallowed && !swallows || ended {
-		f.end() // swallowed data are missing for good
+		f.end() // the connection cannot go on without the swallowed data
 	}
 	if !late {
 		for i := range f.waiting {
@@ -165,7 +165,7 @@ func (f *flow) look(harms []*impairment, ended bool) {
 // end ends the connection and drops the waiting pieces.
 func (f *flow) end() { f.over, f.waiting = true, nil }
 
-// take handles an incoming piece; nil is the end of the data.
+// take handles an incoming piece. If data is nil, the incoming data have ended.
 func (f *flow) take(data []byte) {
 	if data == nil {
 		f.closed, f.over = true, true
@@ -207,7 +207,7 @@ func (f *flow) take(data []byte) {
 	}
 }
 
-// pass passes on the first waiting piece, or a part of it, if it is due. It reports whether it did.
+// pass passes on the first waiting piece, or a part of it. It returns false if no piece is due.
 func (f *flow) pass(harms []*impairment) bool {
 	if len(f.waiting) == 0 || time.Now().Before(f.next()) {
 		return false

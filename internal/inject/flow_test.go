@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestSwallowed checks that nothing reaches the server if both directions are
-// swallowed, and that the request does if only the replies are. The client sees
+// TestSwallowed checks that no request reaches the server if both directions are
+// swallowed, and that a request arrives if only replies are swallowed. The client sees
 // no error in either case, and a healed proxy serves new connections.
 func TestSwallowed(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -46,7 +46,7 @@ func TestSwallowed(t *testing.T) {
 }
 
 // TestBroken checks that each harm breaks an open connection, and that a
-// refusal also rejects new ones until it is healed.
+// refusal also rejects new connections until it is healed.
 func TestBroken(t *testing.T) {
 	for name, harm := range map[string]func(*Proxy) error{
 		"reset": func(p *Proxy) error { return p.Reset(1) },
@@ -94,8 +94,8 @@ func TestHoleHidesDeath(t *testing.T) {
 }
 
 // TestHeldConnection checks that data held on one connection arrive after
-// healing, later than data sent over a new connection, and although the client
-// has ended the first one.
+// healing, even if the client has ended that connection, and that data sent over a
+// new connection arrive earlier.
 func TestHeldConnection(t *testing.T) {
 	p, pair := paired(t)
 	sent := func(c net.Conn, s string) {
@@ -128,8 +128,8 @@ func TestHeldConnection(t *testing.T) {
 	}
 }
 
-// TestSilence checks that all connections but the newest are dead, that their
-// ends are seen only after healing, and that new connections work.
+// TestSilence checks that all connections except the newest are dead, that the server
+// sees the ends of these connections only after healing, and that new connections work.
 func TestSilence(t *testing.T) {
 	p, _ := proxied(t)
 	var open []net.Conn
@@ -158,8 +158,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestForgotten checks that one side's connection has ended while the other
-// side's stays open until healing, and that new connections work meanwhile.
+// TestForgotten checks that a connection has ended on one side and stays open on the
+// other side until healing, and that new connections work meanwhile.
 func TestForgotten(t *testing.T) {
 	for _, ofClients := range []bool{true, false} {
 		p, pair := paired(t)

@@ -6,8 +6,8 @@ import (
 )
 
 // BlackHole swallows everything in both directions, including the ends of
-// connections. Connections stay open, new ones are accepted, and neither side learns
-// of it, as when the server or this client's machine is cut off.
+// connections. Connections stay open, new connections are accepted, and neither side
+// notices, as when the server or this client's machine is cut off.
 func (p *Proxy) BlackHole() error {
 	return p.harm(impairment{swallows: true, hidesEnds: true}, Requests, Replies)
 }
@@ -15,8 +15,8 @@ func (p *Proxy) BlackHole() error {
 // LoseReplies lets requests through and swallows the replies.
 func (p *Proxy) LoseReplies() error { return p.harm(impairment{swallows: true}, Replies) }
 
-// LoseRequests swallows the requests, and the ends of connections as well. Replies to
-// earlier requests still come back.
+// LoseRequests swallows the requests, and does not tell the server when clients end
+// connections. Replies to earlier requests still come back.
 func (p *Proxy) LoseRequests() error {
 	return p.harm(impairment{swallows: true, hidesEnds: true}, Requests)
 }
@@ -26,9 +26,9 @@ func (p *Proxy) Delay(d, jitter time.Duration) error {
 	return p.harm(impairment{delay: d, jitter: jitter}, Replies)
 }
 
-// DelayPushes delays messages that the server sends unasked by d, and with them
-// later data on the same connection. With 0 it drops the messages, and the
-// connection goes on. [Proxy.Push] identifies them. Requests and replies pass.
+// DelayPushes delays by d the messages that the server sends unasked, which contain
+// [Proxy.Push], and the data after them on the same connection. If d is 0, it drops the
+// messages instead, and the connection goes on. Requests and replies pass.
 func (p *Proxy) DelayPushes(d time.Duration) error {
 	return p.harm(impairment{only: []byte(p.Push), loses: d == 0, delay: d}, Replies)
 }
@@ -58,22 +58,22 @@ func (p *Proxy) Fragment(size int, gap time.Duration) error {
 // Reset breaks a connection, by TCP reset, instead of passing a request or a reply
 // on. share, from 0 to 1, is the share of messages concerned.
 func (p *Proxy) Reset(share float64) error {
-	// Each direction has this chance, and a request with its reply passes both.
+	// Requests and replies each have this chance of a reset.
 	return p.harm(impairment{resets: share}, Requests, Replies)
 }
 
-// ForgetClients ends every connection for the client. The server does not learn
-// of these ends, nor of later ones, until the proxy is healed, as when a
-// machine in between has lost its state of the connections.
+// ForgetClients ends every connection on the client's side. Until the proxy is healed, the
+// server does not learn of these ends, nor of connections that clients end later, as when
+// a machine in between has lost its table of connections.
 func (p *Proxy) ForgetClients() error { return p.forget(Requests, Replies) }
 
-// ForgetServer ends every connection for the server, and the client does not learn of
-// it. Data that the client sends on such a connection are lost. New connections work.
+// ForgetServer ends every connection on the server's side, and the client does not learn of
+// that. Data that the client sends on an ended connection are lost. New connections work.
 func (p *Proxy) ForgetServer() error { return p.forget(Replies, Requests) }
 
 // HoldConnections holds the data that clients send over present connections. After
 // healing the data reach the server, even if the client has ended the connection long
-// ago. New connections work, as when one flow of several is stuck.
+// before. New connections work, as when only one of several network paths is stuck.
 func (p *Proxy) HoldConnections() error {
 	if n := p.count(); n > 0 {
 		return p.harm(impairment{holds: true, upTo: n}, Requests)
@@ -81,9 +81,9 @@ func (p *Proxy) HoldConnections() error {
 	return nil
 }
 
-// Silence swallows everything on the present connections but the newest, including
-// their ends, like a firewall that has forgotten idle connections. New connections
-// work.
+// Silence swallows everything on the present connections, except on the newest. It also
+// hides the ends of these connections, like a firewall that has forgotten idle
+// connections. New connections work.
 func (p *Proxy) Silence() error {
 	if n := p.count() - 1; n > 0 {
 		return p.harm(impairment{swallows: true, hidesEnds: true, upTo: n}, Requests, Replies)
@@ -102,18 +102,18 @@ func (p *Proxy) forget(hidden, ended Direction) error {
 	return err
 }
 
-// count returns the number of connections so far.
+// count returns how many connections there have been so far.
 func (p *Proxy) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.opened
 }
 
-// Leading is a function such as [Proxy.Lead] or [Proxy.Retarget].
+// Leading is a function that leads a proxy to servers: [Proxy.Lead] or [Proxy.Retarget].
 type Leading func(p *Proxy, to ...string) error
 
-// Lead passes new connections to the given servers in turn, as a changed host
-// name or a balancer does. Open connections keep their servers.
+// Lead passes new connections to the given servers in turn, as a balancer does, or a
+// host name with changed addresses. Open connections keep their servers.
 func (p *Proxy) Lead(to ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func (p *Proxy) Cut() error {
 	return nil
 }
 
-// Refuse resets all connections and refuses new ones.
+// Refuse resets all connections and refuses new connections.
 func (p *Proxy) Refuse() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 // Proxy stands in front of one server and harms the data that pass through it, on
-// open connections as well as on later ones. Harms add up until [Proxy.Heal]. Its
+// open connections as well as on later connections. Harms add up until [Proxy.Heal]. Its
 // methods may be called from any goroutine.
 type Proxy struct {
 	// Push is a text that occurs only in messages that the server sends unasked,
@@ -26,18 +26,18 @@ type Proxy struct {
 	port *ports.Taken
 	busy sync.WaitGroup // the goroutines that accept and pass on connections
 
-	apart   sync.Mutex // held while Apart does its harm
+	apart   sync.Mutex // held while Apart calls its function
 	mu      sync.Mutex
 	harms   []*impairment // harms and observers
-	changed chan struct{} // closed and replaced when harms or ended change
-	// leads are the servers that get new connections in turn, and next counts
-	// these connections.
+	changed chan struct{} // closed and replaced when harms, ended or far changes
+	// leads are the servers that get new connections in turn, and next is how many
+	// new connections they were given.
 	leads    []string
 	next     int
 	listener net.Listener // nil while connections are refused
 	open     map[*link]bool
 	opened   int               // how many connections there were
-	far      time.Duration     // delay of all data in each direction; not a harm
+	far      time.Duration     // delay of all data in each direction; not a harm, so Heal keeps it
 	ended    map[Direction]int // number of the last connection that was ended in a direction
 	cuts     int               // how often all connections were reset
 }
@@ -49,12 +49,12 @@ type link struct {
 }
 
 // reset ends a connection by a TCP reset.
-func (l *link) reset() { _, _ = l.client.Close(), l.server.Close() } // one may have ended
+func (l *link) reset() { _, _ = l.client.Close(), l.server.Close() } // either may have ended
 
 // NewProxy listens on a free port of the loopback interface and passes
 // connections on to the server at upstream, a host:port.
 func NewProxy(upstream string) (*Proxy, error) {
-	port, err := ports.Take(1) // Refuse stops listening for a while
+	port, err := ports.Take(1) // keeps the port while the proxy does not listen
 	if err != nil {
 		return nil, fmt.Errorf("inject: proxy of %s: %w", upstream, err)
 	}
@@ -68,13 +68,13 @@ func NewProxy(upstream string) (*Proxy, error) {
 // Addr is the host:port on which the proxy listens.
 func (p *Proxy) Addr() string { return p.port.Addr(0) }
 
-// settle bounds how long the kernel may refuse to listen on the port again, and
-// how long connecting to a server may take.
+// settle bounds how long the kernel may say that the port is still in use, and how
+// long connecting to a server may take.
 const settle = 2 * time.Second
 
-// listen starts to listen. It tries again while the port is in use, because a
-// process that is just being started may hold the closed socket until it executes
-// its program. The caller holds mu, or is the only one to know the proxy.
+// listen starts to listen. It tries again while the port is in use, because a new
+// child process may hold the closed socket until it executes its program. The caller
+// holds mu, or no other goroutine knows the proxy yet.
 func (p *Proxy) listen() (err error) {
 	for end := time.Now().Add(settle); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		p.listener, err = net.Listen("tcp", p.Addr())
@@ -88,7 +88,7 @@ func (p *Proxy) listen() (err error) {
 	}
 	l := p.listener
 	p.busy.Go(func() {
-		for { // one after the other, so that the numbers are in the order of arrival
+		for { // one by one, so that connections are numbered in the order of arrival
 			client, err := l.Accept()
 			if err != nil {
 				return
@@ -108,7 +108,7 @@ func (p *Proxy) deafen() {
 	p.cut()
 }
 
-// cut is Cut for a caller that holds mu.
+// cut does what [Proxy.Cut] does. The caller holds mu.
 func (p *Proxy) cut() {
 	p.cuts++
 	for l := range p.open {
@@ -116,8 +116,8 @@ func (p *Proxy) cut() {
 	}
 }
 
-// connect connects client, which l has accepted, to the next server in turn,
-// unless all connections are reset meanwhile.
+// connect connects a client that the listener l has accepted to the next server
+// in turn, unless all connections are reset meanwhile.
 func (p *Proxy) connect(l net.Listener, client *net.TCPConn) {
 	p.mu.Lock()
 	to, cuts, refused := p.leads[p.next%len(p.leads)], p.cuts, p.listener != l
@@ -168,7 +168,7 @@ func (p *Proxy) distance() time.Duration {
 	return p.far
 }
 
-// Direction is one way through a proxy.
+// Direction is a direction in which data pass a proxy.
 type Direction string
 
 // The directions.
@@ -192,15 +192,15 @@ func (p *Proxy) begin(h impairment) *impairment {
 	return &h
 }
 
-// tell makes every connection read the changed harms. The caller holds mu.
+// tell makes every connection read the harms again. The caller holds mu.
 func (p *Proxy) tell() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// Apart calls do, whose harm can later be healed apart from other harm. heal ends
-// the harm that do began through the methods of the proxy, and nothing else.
-// Until Apart returns, other goroutines may harm the proxy only through Apart.
+// Apart calls the function do, which harms the proxy. The function heal that it returns ends
+// only the harms that do has begun with methods of the proxy, and no other harm. Until Apart
+// returns, other goroutines may harm the proxy only through Apart.
 func (p *Proxy) Apart(do func(*Proxy) error) (heal func() error, err error) {
 	p.apart.Lock()
 	defer p.apart.Unlock()
@@ -240,11 +240,11 @@ func (p *Proxy) refuses() bool {
 	return slices.ContainsFunc(p.harms, func(h *impairment) bool { return h.refuses })
 }
 
-// Observe calls seen for each piece of data that arrives at the proxy, before any
-// harm to that piece. The piece is passed on after seen returns, so harm that begins
-// before then applies to it. Each connection and direction calls seen from its own
-// goroutine, concurrently. end may be called at any time and more than once. Then no
-// call of seen begins any more, but end does not wait for a call in progress.
+// Observe calls the function seen for each piece of data that arrives at the proxy. The piece
+// is passed on only when seen has returned, so a harm that begins before applies to the piece.
+// Each direction of each connection calls seen from its own goroutine, concurrently. After a
+// call of the returned function end, no call of seen begins, but end does not wait for a call
+// in progress. It may be called at any time and more than once.
 func (p *Proxy) Observe(seen func(Direction)) (end func()) {
 	h := p.begin(impairment{seen: seen, in: []Direction{Requests, Replies}})
 	return func() { _ = p.heal(func(one *impairment) bool { return one == h }) } // only healing a refusal can fail

@@ -58,8 +58,8 @@ func TestHealWhileAProcessStarts(t *testing.T) {
 	}
 }
 
-// TestObserve checks that each piece is seen in both directions, also after harms
-// have come and gone, and that harm that seen begins applies to that piece.
+// TestObserve checks that pieces of both directions are seen, even after harms have come
+// and gone, and that a harm that the function seen begins applies to the piece seen.
 func TestObserve(t *testing.T) {
 	p, e := proxied(t)
 	var requests, replies atomic.Int32
@@ -100,7 +100,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestApart checks that healing one harm leaves another one of the same kind,
+// TestApart checks that healing one harm leaves another harm of the same kind,
 // and that SlowStart delays only the first message.
 func TestApart(t *testing.T) {
 	p, _ := proxied(t)
@@ -169,14 +169,14 @@ func TestHarmsWhileConnectionsDie(t *testing.T) {
 	}
 }
 
-// TestLead checks that open connections stay until they are retargeted, and
-// that later ones go to the servers in turn.
+// TestLead checks that open connections keep their server until Retarget, and
+// that new connections go to the servers in turn.
 func TestLead(t *testing.T) {
 	p, first := proxied(t)
 	stays := dial(t, p)
 	for _, tt := range []struct {
 		to   []*echo
-		want []int // bytes that each server gets from the old connection and two new ones
+		want []int // bytes that each server gets from the old and two new connections
 	}{
 		{nil, []int{3}},
 		{[]*echo{startEcho(t)}, []int{1, 2}},

@@ -5,8 +5,8 @@
 // it, by another search in any process or by an outgoing connection. So ports
 // come from outside the range of outgoing connections, and the UDP port of the
 // same number stays bound until the port is given back. The bound UDP port is a
-// lock that all processes of the machine share. It hinders no server, and it
-// ends with its owner.
+// lock for all processes of the machine that use this package. It hinders no
+// server, and the kernel frees it when its owner ends.
 package ports
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Taken is a set of ports that no other caller gets.
+// Taken is a set of ports that no other caller gets until Close.
 type Taken struct {
 	numbers []int
 	locks   []net.PacketConn
@@ -54,9 +54,9 @@ func (t *Taken) take(port int) error {
 	return nil
 }
 
-// unused returns nil if no process listens on addr. It connects instead of listening,
-// because a child that this process starts at that moment would hold the listening
-// socket until it executes its program, and the server could not bind the port.
+// unused returns nil if no process listens on addr. It connects to addr and does not listen
+// there. A child that this process starts at that moment would hold the listening socket
+// until the child executes its program, and meanwhile the server could not bind the port.
 func unused(addr string) error {
 	c, err := net.DialTimeout("tcp4", addr, answers)
 	switch {
@@ -71,10 +71,10 @@ func unused(addr string) error {
 // answers bounds how long the loopback interface takes to refuse a connection.
 const answers = time.Second
 
-// Port returns the port of index i.
+// Port returns the port at index i.
 func (t *Taken) Port(i int) int { return t.numbers[i] }
 
-// Addr returns host:port of the port of index i.
+// Addr returns the host:port of the port at index i.
 func (t *Taken) Addr(i int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(t.Port(i))) }
 
 // Close gives the ports back. Closing nil or a second time does nothing.
@@ -90,12 +90,12 @@ func (t *Taken) Close() error {
 	return err
 }
 
-// usualLow and usualHigh bound the ports to choose from, if outgoing connections use none of them.
+// usualLow to usualHigh is the usual range of ports, if outgoing connections use none of them.
 const usualLow, usualHigh = 16000, 32000
 
 // rangeOf returns the range of ports to choose from. file and err come from reading the
 // file in which Linux states its range for outgoing connections. If fewer than a thousand
-// ports remain outside that range, rangeOf returns the usual range all the same.
+// ports remain on either side of that range, rangeOf returns usualLow and usualHigh anyway.
 func rangeOf(file []byte, err error) (low, high int) {
 	var from, to int
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A port is kept while its server is down, and given back by Close.
+// TestPortIsKeptUntilClose checks that a port stays taken while its server is down.
 func TestPortIsKeptUntilClose(t *testing.T) {
 	mine, err := Take(1)
 	if err != nil {

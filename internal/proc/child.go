@@ -18,18 +18,18 @@ import (
 // ErrEnded is the error of a request to a child that has ended.
 var ErrEnded = errors.New("the process has ended")
 
-// Child is a program, most often this program started again. It gets its orders
-// on its standard input and answers on its standard output, in lines of JSON.
+// Child is a child process, most often of the same program as this process. It gets orders
+// on its standard input and answers on its standard output, both in lines of JSON.
 // Its methods may be called from any goroutine after [Start].
 type Child struct {
-	Role    string   // the environment variable that makes it a child, see [Become]
-	Program string   // "" for this program
+	Role    string   // the environment variable that makes the program a child; see [Become]
+	Program string   // the program's path; "" for this program
 	Env     []string // in addition to the environment of this process
 	Name    string   // its name in the list of processes; "" for its path
 
 	cmd   *exec.Cmd
 	gone  chan struct{} // closed when the process has ended
-	ended chan struct{} // closed when all of its lines were taken, too
+	ended chan struct{} // closed when the process has ended and Start has passed on all its lines
 
 	mu    sync.Mutex // serializes written lines
 	stdin io.WriteCloser
@@ -42,9 +42,9 @@ type started struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Start starts c, sends spec to the open function of [Become] in c, and returns
-// when c is ready. It passes each line of c to take, one at a time, until c has
-// ended. After an error, which may come from the child, no process is left.
+// Start starts the child c, sends it spec for the function open of [Become], and returns when
+// the child is ready. It calls the function take with each line that the child writes, one line
+// at a time, until the child has ended. If Start returns an error, no process is left.
 func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) error {
 	out, err := c.start()
 	if err != nil {
@@ -118,8 +118,8 @@ func (c *Child) start() (out *os.File, err error) {
 	}
 	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
 	c.cmd.Stderr = os.Stderr
-	// The child gets its own process group in our session, so that signals of our terminal
-	// do not reach it. If we die while it is frozen, the kernel wakes and ends it.
+	// The child gets its own process group, so that signals of our terminal do not reach it.
+	// Because it stays in our session, the kernel wakes and ends a frozen child if we die.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (c *Child) Alive() bool { return !closed(c.gone) }
 // Ended is closed when the child has ended and all its lines were taken.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
-// Crashed reports whether the child has ended by itself, with an error status.
+// Crashed reports whether the child has ended without a signal, with an error status.
 func (c *Child) Crashed() bool { return closed(c.ended) && c.cmd.ProcessState.ExitCode() > 0 }
 
 func closed(c <-chan struct{}) bool {
@@ -178,8 +178,8 @@ func (c *Child) Freeze() error { return Freeze(c.Pid()) }
 // child has ended.
 func (c *Child) Resume() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Kill ends the child with SIGKILL, frozen or not, and returns when all its
-// lines were taken. It returns nil if the child has already ended.
+// Kill ends the child with SIGKILL, even if it is frozen, and returns when Start has passed
+// on all its lines. It returns nil if the child has already ended.
 func (c *Child) Kill() error {
 	err := c.cmd.Process.Kill()
 	<-c.ended
@@ -189,8 +189,8 @@ func (c *Child) Kill() error {
 	return err
 }
 
-// Close asks the child to end, and kills it if it has not ended before ctx
-// does. It returns nil if the child has already ended.
+// Close asks the child to end, and kills the child if ctx ends first. It returns nil
+// if the child has already ended.
 func (c *Child) Close(ctx context.Context) error {
 	c.stdin.Close() // without mu, which Send may hold while the child is frozen
 	select {

@@ -18,18 +18,18 @@ func TestMain(m *testing.M) {
 
 // line is a message from a test to its child, or back.
 type line struct {
-	Do string // greet, silent, crash, fail or count; the child only sends any other word back
+	Do string // greet, silent, crash, fail or count; the child sends other words back
 	N  int
-	At int64 // by the child's MachineClock
+	At int64 // the time by the child's MachineClock
 }
 
-// testChild is the agent of a test's child.
+// testChild carries out a test's orders in the child; see [Agent].
 type testChild struct{ parent *Parent }
 
 func openTestChild(p *Parent, l line) (Agent[line], error) {
 	switch l.Do {
 	case "silent":
-		time.Sleep(timeout) // the test kills it before
+		time.Sleep(timeout) // the test kills this process earlier
 	case "crash":
 		os.Exit(3)
 	case "fail":
@@ -57,7 +57,7 @@ func (testChild) Close() error { return nil }
 // timeout bounds how long a test waits.
 const timeout = 30 * time.Second
 
-// startChild starts a child, waits until it is ready, and returns a channel of its later lines.
+// startChild starts a child, waits until it is ready, and returns a channel of its next lines.
 func startChild(t *testing.T) (*Child, <-chan line) {
 	t.Helper()
 	c, said := &Child{Role: testRole}, make(chan line, 10_000)
@@ -167,7 +167,7 @@ func TestClocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := await(t, said)
-		// The remaining error of two clocks is less than this.
+		// The clocks of two processes differ by less than this time.
 		const closely = int64(time.Millisecond)
 		if after := MachineClock().Now(); l.At < before-closely || l.At > after+closely {
 			t.Fatalf("the child's clock shows %d between %d and %d", l.At, before, after)

@@ -18,28 +18,28 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// Clock converts times of this process to nanoseconds on the machine's clock of
-// [Now], or on a clock that starts with a run. Steps of the wall clock do not
-// change them.
+// Clock converts a time.Time of this process to nanoseconds, either on the machine's clock,
+// which [Now] reads, or on a clock that starts with a run. Steps of the wall clock do not
+// change the result.
 type Clock struct {
 	base time.Time
 	at   int64 // the clock's value at base
 }
 
-// NewClock returns a clock that stands at zero now.
+// NewClock returns a clock that shows 0 now.
 func NewClock() Clock { return ClockFrom(time.Now()) }
 
-// ClockFrom returns a clock that stands at zero at a time that this process has read,
-// or computed from such a time.
+// ClockFrom returns a clock that shows 0 at the time called zero. This process must have
+// read that time from its clock, or computed it from such a time.
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
-// readings is how many times both clocks are read; the closest pair counts. A pause
-// between the two readings of a pair would shift the clock by that pause. Two holders
-// in different processes could then seem to overlap only because of their clocks.
+// readings is how many times MachineClock reads both the machine's clock and Go's clock. It uses
+// the two readings that are closest together, because a pause between them shifts the result. Two
+// holders in different processes could then seem to overlap only because of their clocks.
 const readings = 50
 
-// MachineClock returns the clock of [Now]. It is computed once in a process, so
-// that its remaining error is the same towards all other processes.
+// MachineClock returns the machine's clock, which [Now] reads. It is computed once in a
+// process, so that all times of this process have the same small error.
 var MachineClock = sync.OnceValue(func() (best Clock) {
 	closest := int64(-1)
 	for range readings {
@@ -56,14 +56,14 @@ var MachineClock = sync.OnceValue(func() (best Clock) {
 // Now returns the clock's present value.
 func (c Clock) Now() int64 { return c.at + int64(time.Since(c.base)) }
 
-// Zero is the time at which the clock stood at zero.
+// Zero is the time at which the clock showed 0.
 func (c Clock) Zero() time.Time { return c.base.Add(-time.Duration(c.at)) }
 
 // Of returns the clock's value at t, which must be a time that this process has read.
 func (c Clock) Of(t time.Time) int64 { return c.at + int64(t.Sub(c.base)) }
 
-// Sleep waits for d. It returns false if ctx ends before. It returns at once if
-// d is not positive.
+// Sleep waits for d. It returns false if ctx ends first. If d is not positive, it returns
+// at once.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

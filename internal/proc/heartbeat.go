@@ -28,8 +28,8 @@ type Heartbeat struct {
 	stalls []Stall
 }
 
-// StartHeartbeat starts a heartbeat. It calls each, which may be nil, at every beat,
-// with the stall that the beat has ended, or with nil if the process did not stall.
+// StartHeartbeat starts a heartbeat. At every beat it calls the function each, which may be nil.
+// The argument is the stall that ended with this beat, or nil if the process did not stall.
 func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	h := &Heartbeat{stop: make(chan struct{}), last: time.Now()}
 	h.ended.Go(func() {
@@ -49,8 +49,8 @@ func StartHeartbeat(each func(*Stall)) *Heartbeat {
 	return h
 }
 
-// note records a beat at now. It returns the stall that this beat has ended, or
-// nil if there was none.
+// note records a beat at the time now. It returns the stall that ended with this
+// beat, or nil if the process did not stall.
 func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 
 // Stalled returns how long the process stalled between two instants.
 func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
-	h.note(time.Now()) // this goroutine may run again before that of the ticker
+	h.note(time.Now()) // after a stall, this goroutine may run before the ticker's goroutine
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.stalls {
@@ -90,8 +90,8 @@ func (h *Heartbeat) Stop() []Stall {
 	return h.stalls
 }
 
-// Ran returns how long this process ran during do. On a busy machine a stopwatch
-// would also count the time in which the process did not run.
+// Ran calls the function do and returns how long this process ran meanwhile. On a busy machine
+// a stopwatch would also count the time in which the process did not run.
 func Ran(do func()) time.Duration {
 	h := StartHeartbeat(nil)
 	defer h.Stop()
@@ -101,23 +101,23 @@ func Ran(do func()) time.Duration {
 	return to.Sub(from) - h.Stalled(from, to)
 }
 
-// Waits notes how long threads of processes wait for a processor. A heartbeat
-// cannot show that: it sleeps most of the time, so the kernel lets it run at
-// once, whereas a busy process waits among other busy ones. The methods of
-// Waits may be called from any goroutine.
+// Waits notes how long threads of processes wait for a processor. A heartbeat does not
+// show these waits, because its thread sleeps most of the time, and the kernel runs such
+// a thread at once. Busy threads wait for each other. The methods of Waits may be called
+// from any goroutine.
 type Waits struct {
 	mu     sync.Mutex
-	before map[int]time.Duration // by thread, at the last look
+	before map[int]time.Duration // total wait of each thread at the last look
 	found  []wait
 }
 
-// wait is the longest time that a thread waited between two looks.
+// wait is the longest wait of any thread between one look and the look before it.
 type wait struct {
 	looked  time.Time
 	longest time.Duration
 }
 
-// lookEvery is the time between two looks at the threads of a family.
+// lookEvery is the time between two looks at the threads of a process and its descendants.
 const lookEvery = 100 * time.Millisecond
 
 // WatchFamily notes the waits of this process and all its descendants, until stop is called.
@@ -141,7 +141,7 @@ func WatchFamily() (w *Waits, stop func()) {
 	})
 }
 
-// Look notes how long the threads of processes pids have waited since the last look.
+// Look notes how long the threads of the processes in pids have waited since the last look.
 func (w *Waits) Look(pids ...int) {
 	now := map[int]time.Duration{}
 	for _, pid := range pids {
@@ -159,8 +159,8 @@ func (w *Waits) Look(pids ...int) {
 	w.found = append(w.found, found)
 }
 
-// Longest returns the longest wait of a thread between two looks, among the
-// looks after from.
+// Longest returns the longest wait of one thread between two looks. It considers
+// only looks after the time from.
 func (w *Waits) Longest(from time.Time) (longest time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

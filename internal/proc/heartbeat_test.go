@@ -14,7 +14,7 @@ func TestHeartbeatNotesStandstill(t *testing.T) {
 		at = at.Add(gap * time.Millisecond)
 		b.note(at)
 	}
-	b.last = at.Add(time.Hour) // the duration of this test itself does not count
+	b.last = at.Add(time.Hour) // so that the time in which this test runs does not count
 	if got, want := b.Stalled(start, at), 240*time.Millisecond; got != want {
 		t.Errorf("the process stalled for %v, want %v", got, want)
 	}

@@ -12,23 +12,23 @@ import (
 type Parent struct {
 	in *json.Decoder
 
-	mu  sync.Mutex // of out
+	mu  sync.Mutex // guards out
 	out *json.Encoder
 }
 
-// Agent carries out the orders that a child gets.
+// Agent carries out, in a child, the orders of its parent.
 type Agent[Order any] interface {
-	// Do carries out one order of the parent. The next order waits until Do returns.
-	// Work that continues after that must end when ctx ends. Close is called after that.
+	// Do carries out one order of the parent. The next order waits until Do returns. Work that
+	// goes on after Do has returned must end when ctx ends. Close is called after the end of ctx.
 	Do(ctx context.Context, order Order)
-	// Close waits for the work that still goes on, and ends the agent.
+	// Close waits for the work that goes on after Do, and ends the agent.
 	Close() error
 }
 
 // Become runs this process as a child, and then exits, if the environment
 // variable role is set. Otherwise it does nothing. Call it first in main or
-// TestMain. The parent is told that open has returned, and open's error. An
-// error of Close is written to standard error, after the name in called.
+// TestMain. It tells the parent when the function open has returned, and with which
+// error. It writes an error of [Agent].Close to standard error, after the text in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
@@ -41,7 +41,7 @@ func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agen
 	os.Exit(0)
 }
 
-// serve reads the spec and then orders, until the input ends.
+// serve reads a spec, opens an agent with it, and then reads orders until the input ends.
 func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], error)) error {
 	var spec Spec
 	if err := p.in.Decode(&spec); err != nil {
@@ -57,7 +57,7 @@ func serve[Spec, Order any](p *Parent, open func(*Parent, Spec) (Agent[Order], e
 	defer cancel()
 	for {
 		var o Order
-		if p.in.Decode(&o) != nil { // the parent has ended, or wants us to
+		if p.in.Decode(&o) != nil { // the parent has ended, or wants this process to end
 			cancel()
 			return agent.Close()
 		}

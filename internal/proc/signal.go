@@ -10,11 +10,11 @@ import (
 // stopTime bounds how long the kernel may need to report the effect of a signal.
 const stopTime = 10 * time.Second
 
-// Freeze sends SIGSTOP to one process and returns when the process has stopped,
-// or ended meanwhile. The threads of the process run on until each notices the
-// signal. Its connections stay open and no peer is told, as in a long pause of
-// a garbage collector or a container. The errors of Freeze, Resume and Kill
-// wrap syscall.ESRCH if there is no such process.
+// Freeze sends SIGSTOP to one process and returns when the process has stopped or ended.
+// Each thread runs on until it notices the signal. The connections of the process stay open
+// and their other ends do not notice, as in a long pause of a garbage collector or a
+// container. The errors of Freeze, Resume and Kill wrap syscall.ESRCH if there is no such
+// process.
 func Freeze(pid int) error {
 	return signal("freeze", pid, syscall.SIGSTOP, func(s Stat) bool { return s.Stopped() || s.Ended() })
 }
@@ -24,13 +24,13 @@ func Resume(pid int) error {
 	return signal("resume", pid, syscall.SIGCONT, func(s Stat) bool { return !s.Stopped() })
 }
 
-// Kill sends SIGKILL to one process and returns when the kernel has ended it:
-// it is gone or a zombie that its parent has yet to wait for.
+// Kill sends SIGKILL to one process and returns when the process has ended. The process
+// may then still be a zombie, until its parent waits for it.
 func Kill(pid int) error { return signal("kill", pid, syscall.SIGKILL, Stat.Ended) }
 
-// FreezeFamily freezes a process and all its descendants, parents first, and returns
-// them. Each round may find children that were started before their parent stopped; a
-// round that finds nothing new is the last.
+// FreezeFamily freezes a process and all its descendants, parents first, and returns them.
+// It looks for descendants in rounds, because a process may start children before it stops.
+// A round that finds no further process is the last round.
 func FreezeFamily(pid int) (stopped []int, err error) {
 	seen := map[int]bool{}
 	for again := true; again; {
@@ -73,8 +73,8 @@ func unlessGone(err error) error {
 	return err
 }
 
-// signal sends a signal and returns when done reports its effect, or when the
-// process is gone. Without /proc it assumes that the signal had its effect.
+// signal sends the signal s to a process, and returns when the function done reports the
+// effect or the process is gone. Without /proc it assumes that the signal had its effect.
 func signal(what string, pid int, s syscall.Signal, done func(Stat) bool) error {
 	if err := syscall.Kill(pid, s); err != nil {
 		return fmt.Errorf("%s %d: %w", what, pid, err)

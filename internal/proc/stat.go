@@ -16,29 +16,29 @@ import (
 type Stat struct {
 	State   byte // of its first thread: 'T' is stopped by a signal, 'Z' has ended
 	Parent  int
-	Threads int           // number of living threads; the first one counts even after its end
+	Threads int           // number of living threads; the first thread counts even after its end
 	CPU     time.Duration // processor time of its threads, in steps of 10 ms
-	Reaped  time.Duration // processor time of children that it has waited for
+	Reaped  time.Duration // processor time of ended children that the process has waited for
 	// Start is when the process started, in clock ticks after boot. Together
 	// with the process id it identifies a process uniquely.
 	Start string
 }
 
-// These are the fields after the command, counted from 0.
+// These are indices of fields in /proc/PID/stat, counted from 0 after the command's name.
 const (
 	fieldState   = 0
 	fieldParent  = 1
 	fieldUser    = 11
 	fieldSystem  = 12
-	fieldReaped  = 13 // user time, followed by system time
+	fieldReaped  = 13 // user time of children; the next field is their system time
 	fieldThreads = 17
 	fieldStart   = 19
 )
 
-// Tick is the unit of processor times (USER_HZ, proc(5)).
+// Tick is the unit of the processor times in /proc (USER_HZ, proc(5)).
 const Tick = 10 * time.Millisecond
 
-// Of reads the stat of process pid. It returns false where there is no such process,
+// Of returns the Stat of the process pid. It returns false if there is no such process,
 // and on systems without /proc.
 func Of(pid int) (Stat, bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -48,8 +48,8 @@ func Of(pid int) (Stat, bool) {
 	return parse(string(text))
 }
 
-// All reads the stat of every process, by id. It is empty on systems without
-// /proc.
+// All returns the Stat of every process, by process id. The result is empty on systems
+// without /proc.
 func All() map[int]Stat {
 	all := map[int]Stat{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
@@ -65,8 +65,8 @@ func All() map[int]Stat {
 	return all
 }
 
-// Family returns a process and all its descendants, parents first. A process
-// group may lack some of them, because children may begin their own sessions.
+// Family returns the process pid and all its descendants, parents first. A process group
+// may lack some descendants, because a process may begin a new session.
 func Family(pid int) []int {
 	family, all := []int{pid}, All()
 	for i := 0; i < len(family); i++ {
@@ -79,16 +79,16 @@ func Family(pid int) []int {
 	return family
 }
 
-// Children returns the child processes of process pid, including ended ones that it
-// has not waited for.
+// Children returns the child processes of process pid, including ended children that
+// pid has not waited for.
 //
-// While pid waits for no child, an empty list proves that it has no descendants,
-// except below a process that adopts orphans itself. A child stays on the list
-// when it ends, so it is on the list when its own children become children of pid.
+// If pid adopts orphans and waits for no child meanwhile, an empty list proves that pid has no
+// descendants, except below another process that adopts orphans. A child that ends stays on
+// the list, so it is still there when its children become children of pid.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, f := range files {
-		text, _ := os.ReadFile(f) // a thread that has ended has left its children to another one
+		text, _ := os.ReadFile(f) // a thread that has ended has left its children to another thread
 		for _, word := range strings.Fields(string(text)) {
 			if child, err := strconv.Atoi(word); err == nil {
 				all = append(all, child)
@@ -127,7 +127,7 @@ func parse(text string) (s Stat, ok bool) {
 }
 
 // Ended reports whether the process has ended. An ended process stays visible
-// until its parent waits for it. The end of its first thread alone is not its end.
+// until its parent waits for it. A process has not ended if only its first thread has.
 func (s Stat) Ended() bool {
 	return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1
 }
@@ -145,8 +145,8 @@ func Running(pid int) bool {
 // Stopped reports whether a signal has stopped the process.
 func (s Stat) Stopped() bool { return s.State == 'T' }
 
-// Waited returns how long each thread of process pid, by thread id, was ready to run and
-// had no processor, since the thread began. A wait that still goes on is not included.
+// Waited returns, by thread id, how long each thread of the process pid has been ready to run
+// without a processor, since the thread began. A wait that still goes on is not included.
 // The result is empty if the system has no such figures (proc_pid_schedstat, Linux).
 func Waited(pid int) map[int]time.Duration {
 	out := map[int]time.Duration{}
@@ -167,7 +167,7 @@ func Waited(pid int) map[int]time.Duration {
 	return out
 }
 
-// Resident returns how many bytes of a process's memory are resident.
+// Resident returns how many bytes of the memory of process pid are resident.
 //
 // Note: /proc/PID/stat, which Of reads, has the figure too, but it is inexact
 // on machines with many processors.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestProcess checks what is read about a process after each signal to it.
+// TestProcess checks what this package reads about a process after each signal to the process.
 func TestProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("there is no /proc")

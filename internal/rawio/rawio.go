@@ -1,7 +1,7 @@
 // Package rawio reads and writes non-blocking sockets without announcing the
-// system calls to the Go runtime, because these calls never block. The runtime
-// would prepare for a blocked thread. After an idle moment it would wake its
-// monitor thread, which costs as much as the whole call.
+// system calls to the Go runtime, because these calls never block. For an announced
+// call the runtime prepares for a blocked thread. After an idle moment it wakes its
+// monitor thread for that, which costs as much as the whole call.
 package rawio
 
 import (

@@ -14,8 +14,8 @@ func Write(fd uintptr, p []byte) (int, error) {
 	return call(syscall.SYS_SENDTO, fd, p, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
 }
 
-// Silent reports whether the peer has neither sent anything that was not read
-// nor closed the connection.
+// Silent reports whether the socket has no unread data and the peer has not closed
+// the connection.
 func Silent(fd uintptr) bool {
 	var b [1]byte
 	_, err := call(syscall.SYS_RECVFROM, fd, b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

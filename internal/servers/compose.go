@@ -18,9 +18,9 @@ import (
 )
 
 // Compose is a docker compose project with the servers of the repository's
-// compose.yaml. Its services are started on demand, on free loopback ports.
-// Close removes all of them, and so does any end of the process that owns the
-// project. Only one goroutine may use it.
+// compose.yaml. Its services are started on demand, on free loopback ports. They are
+// removed by Close, or when the process that owns the project ends in any way. Only
+// one goroutine may use a Compose.
 type Compose struct {
 	project, file string
 	taken         []*ports.Taken
@@ -32,7 +32,7 @@ type Compose struct {
 const composeTimeout = 5 * time.Minute
 
 // removeProject is a script that waits until its standard input ends, and then removes
-// the containers, even frozen ones, the networks and the volumes of the project.
+// the containers, even if they are frozen, the networks and the volumes of the project.
 const removeProject = `
 trap '' HUP INT TERM
 while read -r _; do :; done
@@ -42,8 +42,8 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project. It starts only the process that later cleans
-// up. It fails if docker, its daemon or compose v2 is missing.
+// NewCompose prepares a project. It starts no service, only the process that later
+// removes the services. It fails if docker, its daemon or compose v2 is missing.
 func NewCompose(ctx context.Context) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {
@@ -75,11 +75,11 @@ func dockerWorks(ctx context.Context) error {
 	return nil
 }
 
-// docker runs the command line client and returns what it prints.
+// docker runs docker's command line client and returns what the client prints.
 func docker(ctx context.Context, environ []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Env = environ
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must reach only us
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C does not reach docker
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -114,9 +114,9 @@ func composeFile() (string, error) {
 }
 
 // Up starts the services of a backend and returns their addresses, host:port,
-// when all are healthy. Each takes its port from LOCKBENCH_<SERVICE>_PORT. If
-// durable is set, servers that need not keep their data over a crash keep them.
-// Up is called once for each service.
+// when all are healthy. Each service takes its port from LOCKBENCH_<SERVICE>_PORT.
+// If durable is set, services that can run with or without keeping their data over
+// a crash keep them. Up is called once for each service.
 func (c *Compose) Up(ctx context.Context, backend string, services []string, durable bool) ([]string, error) {
 	if len(services) == 0 {
 		return nil, fmt.Errorf("%w: compose.yaml has no service for %s", errNoCompose, backend)

@@ -5,36 +5,36 @@ import "context"
 // Served is the work that a server has done since some time in the past.
 // Figures that the server does not report are NaN.
 type Served struct {
-	// Run counts all commands. Sent counts only those that clients sent
-	// themselves. For Redis, Sent is right only if clients send nothing but
-	// scripts, subscriptions and pings, as the plugins do.
+	// Run counts all commands. Sent counts the commands that clients sent, without
+	// the commands that scripts ran. For Redis, Sent is right only if clients send
+	// nothing but scripts, subscriptions and pings, as the plugins do.
 	Run, Sent float64
-	// Busy is how many nanoseconds the server has worked on the sent commands.
+	// Busy is how many nanoseconds the server has worked on the commands in Sent.
 	Busy float64
 }
 
-// Since returns the work done after an earlier reading.
+// Since returns the work since an earlier reading, which is in before.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
 
 // Counter reads, from the servers' own counters, how many commands the servers
-// of a backend were given. Only one goroutine may use it.
+// of a backend were given. Only one goroutine may use a Counter.
 //
 // Redis counts commands, including those that scripts run (total_commands_processed
 // of INFO). MySQL and MariaDB count statements (Questions). etcd counts the
 // messages that it received, both requests and messages in streams
 // (grpc_server_msg_received_total of its metrics). PostgreSQL has no counter here,
-// because it reports its work up to ten seconds late. At a distance, the relay in
-// front of PostgreSQL counts what clients send, and a pipeline of statements once.
+// because it reports its work up to ten seconds late. In runs with a simulated distance,
+// a relay in front of it counts what clients send; a pipeline of statements counts once.
 type Counter struct {
 	Own   float64 // commands that one reading adds to each node
-	Reads float64 // number of readings, including the one in progress
+	Reads float64 // number of readings, including the reading in progress
 	Nodes []func(ctx context.Context) (Served, error)
 	End   func() error // closes the counter's connections
 }
 
-// Read returns the mean over the nodes, without the counter's own commands.
+// Read returns the mean work of the nodes, without the commands that the counter sends.
 func (c *Counter) Read(ctx context.Context) (Served, error) {
 	c.Reads++
 	var sum Served

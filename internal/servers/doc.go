@@ -1,10 +1,10 @@
 // Package servers starts, breaks and queries the servers that backends are
-// measured and tested against. Code for one product only is in a package below
-// it, and package kinds lists those packages.
+// measured and tested against. Code for one product only is in a package below this
+// package, and package kinds lists the packages of products.
 //
 // A local server is a child process on a free loopback port with a temporary
-// directory. Closing it removes both, and so does any end of the process that
-// owns it. For that, each server and each project of containers has a watcher:
+// directory. Both are removed when the server is closed, or when the process that owns
+// it ends in any way. For this, each server and each project of containers has a watcher:
 // a small child process that notices when its pipe to the owner closes. Test
 // files of any package may use this package. The error for a server that is not
 // installed wraps [ErrNotInstalled].
@@ -12,10 +12,10 @@
 // # Where is what
 //
 //   - kind.go: what is known of a product; operation.go: what its operator does
-//   - stranger.go: servers of a store that is not known, started by a command
+//   - stranger.go: servers of a store that lockbench does not know, started by a command
 //   - environment.go: the servers of a backend and the paths to them, to be broken
-//   - server.go: one local server; process.go: its process; programs.go: what it is started from
+//   - server.go: a local server; process.go: its process; programs.go: finds the server's program
 //   - compose.go: servers in containers
 //   - counter.go: what servers have done
-//   - missing.go: a test without its server
+//   - missing.go: skips or fails a test without its server
 package servers

@@ -27,10 +27,10 @@ const healthTimeout = 2 * time.Second
 // Environment is the servers of one backend, the paths to them, and the ways to
 // harm them. Parts that it lacks are nil. Only one goroutine at a time may use it.
 type Environment struct {
-	// Servers are the servers that hosts use, in the order of their addresses.
-	// There is none if the backend has no server, or has its servers in containers.
+	// Servers are the servers that hosts use, in the order of their addresses. It is
+	// empty if the backend has no server, or has its servers in containers.
 	Servers Nodes
-	// Replica follows the first server, over Link. The first server does not wait for it.
+	// Replica follows the first server asynchronously, over the proxy Link.
 	Replica *Server
 	Link    *inject.Proxy
 	Clocks  []*inject.Clock // the clocks of Servers and of the replica
@@ -39,7 +39,7 @@ type Environment struct {
 	// Product answers questions that depend on the kind of server. It is nil for
 	// a store that lives in the hosts, and for servers that are only measured.
 	Product Product
-	// Paths has, for each host, the paths that were added for it.
+	// Paths has, for each host, the proxies that AddPaths made.
 	Paths [][]*inject.Proxy
 	// Shifted reports whether a clock was moved since the last [Environment.Again].
 	Shifted bool
@@ -47,8 +47,8 @@ type Environment struct {
 	Login   string // replaces the login in the address, unless it is ""
 	// PasswordFile is where hosts read their password, or "" if they use no file.
 	PasswordFile string
-	// Ready, if it is not nil, gives the servers their first roles back, and
-	// returns when another round can begin.
+	// Ready, if it is not nil, gives the servers the roles back that they had at
+	// first, and returns when another round can begin.
 	Ready func(ctx context.Context) error
 	// Balanced reports whether a host has a single path, which leads to all servers in turn.
 	Balanced bool
@@ -56,7 +56,7 @@ type Environment struct {
 	inject.Background
 	kind   *Kind
 	plugin string         // path of the plugin binary
-	end    []func() error // further things to close
+	end    []func() error // functions that Close calls
 }
 
 // Product answers questions that depend on the kind of server; see
@@ -76,14 +76,14 @@ type Requirements struct {
 	Dir     string        // for temporary files
 }
 
-// Wants reports whether p is among Needs.
+// Wants reports whether the capability p is among Needs.
 func (w Requirements) Wants(p Capability) bool { return slices.Contains(w.Needs, p) }
 
 // Has reports whether the environment has a capability.
 func (e *Environment) Has(c Capability) bool { return e.kind.Has(c) }
 
-// Open starts the servers of a known store. Errors of servers that are not installed
-// wrap [ErrNotInstalled].
+// Open starts the servers of a known store for fault tests. The error wraps
+// [ErrNotInstalled] if a server is not installed.
 func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	e := &Environment{kind: k, plugin: w.Plugin, Config: driver.Config{}}
 	err := k.Prepare(ctx, e, w)
@@ -96,9 +96,9 @@ func (k *Kind) Open(ctx context.Context, w Requirements) (*Environment, error) {
 	return e, nil
 }
 
-// Start starts servers of a known store for a measurement. They serve hosts after
-// [Environment.Admit]. Unless durable is set, products that can run without
-// durability do so, to be faster. plugin is the path of the backend's plugin.
+// Start starts servers of a known store for a measurement. The servers serve hosts after
+// [Environment.Admit]. Unless durable is set, products that can run without durability
+// do so, to be faster. plugin is the path of the backend's plugin.
 func (k *Kind) Start(ctx context.Context, plugin string, durable bool) (*Environment, error) {
 	e := &Environment{kind: k, plugin: plugin, Config: driver.Config{}}
 	var err error
@@ -126,8 +126,8 @@ func (k *Kind) Up(ctx context.Context, c *Compose, plugin string, durable bool) 
 	return &Environment{kind: k, plugin: plugin, Config: k.config(at)}, nil
 }
 
-// Admit lets servers that were started, or started again, vote at once if they
-// would otherwise wait. It may be called for all backends.
+// Admit lets started or restarted servers vote at once that would otherwise wait. It
+// does nothing for backends whose servers do not vote.
 func (e *Environment) Admit(ctx context.Context) error {
 	if !e.Has(CapVotes) {
 		return nil
@@ -152,8 +152,8 @@ func Init(ctx context.Context, binary string, config ...string) error {
 	return nil
 }
 
-// AddPaths puts one proxy in front of each server for one host, or one in front
-// of all servers if the environment is Balanced. Close closes the proxies.
+// AddPaths makes the paths of one host: one proxy in front of each server, or one proxy
+// in front of all servers if the environment is Balanced. Close closes the proxies.
 func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	to := make([][]string, len(e.Servers))
 	for i, at := range e.Servers.Addrs() {
@@ -179,7 +179,7 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead calls by for each host's path to server n, so that it leads to the servers in to.
+// Lead calls the function by to lead each host's path n to the server addresses in to.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
@@ -201,7 +201,7 @@ func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 	return cfg
 }
 
-// LoginTo returns the address with its login replaced.
+// LoginTo returns the address with the part before its "@" replaced by login.
 func LoginTo(address, login string) string { return login + address[strings.IndexByte(address, '@'):] }
 
 // Again brings the servers back to their first state, for another round.
@@ -234,9 +234,9 @@ func (e *Environment) Healthy(ctx context.Context) error {
 	return nil
 }
 
-// Leftovers lists what remains in the store of locks whose names begin with
-// prefix: keys, or rows that a client holds or waits for. It leaves out what
-// remains on purpose, such as a counter of tokens and withdrawn owners.
+// Leftovers lists the keys in the store for locks whose names begin with prefix, or the
+// rows for these locks that a client holds or waits for. It omits data that remain on
+// purpose, such as a counter of tokens, and withdrawn owners.
 func (e *Environment) Leftovers(ctx context.Context, prefix string) ([]string, error) {
 	if e.Product == nil {
 		return nil, nil
@@ -252,8 +252,8 @@ func (e *Environment) Close() error {
 	return errors.Join(e.EndBackground(), inject.Each(e.end, func(end func() error) error { return end() }), e.Servers.Close())
 }
 
-// StartClock makes the clock of one server, if a fault moves clocks. It returns
-// the command to put in front of the server's command.
+// StartClock makes a movable clock for one server if w needs [CapClock]. It returns
+// the words to put in front of the server's command, if any.
 func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string, error) {
 	if !w.Wants(CapClock) {
 		return nil, nil
@@ -280,9 +280,9 @@ const (
 	OtherPassword = "another-password"
 )
 
-// Account sets how hosts log in, by the keys that their plugin takes. Hosts
-// read the password from a file, which is removed with the environment, or
-// their configuration has it. A plugin without a key "username" logs in as the default user.
+// Account sets how hosts log in, depending on the keys of their plugin. If the plugin has the
+// key "password_file", the password is in a file that Close removes, and else in the
+// configuration. A plugin without the key "username" logs in as the default user.
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // a program that cannot be run fails later, when it is opened
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }

@@ -16,54 +16,54 @@ import (
 // field means that the store lacks the feature.
 type Kind struct {
 	Name string // name of its backend
-	// Lacks says, for each capability that its environment does not have, why.
+	// Lacks has a reason for each capability that the store's environment does not have.
 	Lacks map[Capability]string
-	// Settings are the ways in which its servers can be set up. There is at least one.
+	// Settings are the ways in which the store's servers can be set up, at least one way.
 	Settings []Setting
 	// Forgets reports whether a server that is not durable loses its data in a
-	// restart, and nothing makes up for the loss.
+	// restart, and no other server makes up for the loss.
 	Forgets bool
-	// Synced lists the words of a durability, see driver.Properties, that mean
-	// that a grant is on disk before the reply. SyncsUntold reports whether
-	// servers started here sync in this way although they do not report it.
+	// Synced lists the words in Durability of driver.Properties that mean that a
+	// grant is on disk before the reply. SyncsUntold reports whether servers that
+	// lockbench starts write grants to disk in this way without reporting it.
 	Synced      []string
 	SyncsUntold bool
 	// ExpiryStep is how late the store, by its design, may let a lease expire.
 	ExpiryStep time.Duration
-	// Push is a text that marks the messages of its servers to a waiter; see
-	// [inject.Proxy]. It is "" if no text marks them.
+	// Push is a text that occurs only in messages that the store's servers send to
+	// waiters unasked; see [inject.Proxy]. It is "" if there is no such text.
 	Push string
-	// Floor is the cheapest call to its servers.
+	// Floor is the cheapest call to the store's servers.
 	Floor *Floor
 	// LeftKeys lists the keys of a prefix's locks on the server at addr. It
-	// omits the keys that a prefix needs however many locks it has seen.
+	// omits the few keys that a prefix has once for all its locks.
 	LeftKeys func(ctx context.Context, addr, prefix string) ([]string, error)
 
 	// Foreign returns a text that says how an operator removes a lock of the
 	// prefix that no backend of ours has granted.
 	Foreign func(prefix, name string) string
-	// Operations are what an operator may do to its servers in every setting.
+	// Operations are what an operator may do to the store's servers in every setting.
 	Operations []Operation
-	// Staged are operations that no search draws, because they last until the servers start afresh.
+	// Staged are operations that no search chooses, because they last until the servers restart.
 	Staged []Operation
-	// Counter connects to its servers, to count their commands.
+	// Counter connects to the store's servers, to count their commands.
 	Counter func(cfg driver.Config) (*Counter, error)
-	// Program looks for the program of its servers.
+	// Program looks for the program of the store's servers.
 	Program func() Program
 
-	// Prepare starts the servers of e. The caller closes e if it fails.
+	// Prepare starts the servers of e. If Prepare fails, the caller closes e.
 	Prepare func(ctx context.Context, e *Environment, w Requirements) error
 	// Launch starts servers for a measurement. If it is nil, Prepare does so.
 	// Durable is added to the configuration of durable servers.
 	Launch  func(ctx context.Context, durable bool) (Nodes, error)
 	Durable driver.Config
-	// Services are its services in compose.yaml, in the order of their addresses.
+	// Services are the store's services in compose.yaml, in the order of their addresses.
 	Services []string
-	// Remove removes everything that begins with a prefix; see [Kind.Sweep].
+	// Remove removes all data whose names begin with a prefix; see [Kind.Sweep].
 	Remove func(ctx context.Context, cfg driver.Config, prefix string) error
-	// Address joins the addresses of its servers. If it is nil, commas join them.
+	// Address joins the addresses of the store's servers. If it is nil, commas join them.
 	Address func(at []string) string
-	// HostIn finds host and port, as its first group, in an address that has more parts.
+	// HostIn finds host:port, as its first group, in an address that has more parts.
 	HostIn *regexp.Regexp
 
 	stranger *Stranger // starts the servers; nil for a known store
@@ -106,8 +106,8 @@ const (
 	WithReplica = "replica" // a replica follows the server, and can replace it
 )
 
-// SurvivesCrash reports whether a grant survives a crash of the server and its machine,
-// given the durability that the server reports. ours says that the server was started here.
+// SurvivesCrash reports whether a grant survives a crash of the server and its machine, given
+// the durability that the server reports. ours says that lockbench started the server.
 func (k *Kind) SurvivesCrash(durability string, ours bool) bool {
 	for word := range strings.SplitSeq(durability, ", ") {
 		if !slices.Contains(k.Synced, word) {
@@ -127,7 +127,7 @@ func (k *Kind) InHost() bool { return k.Known() && !k.Has(CapShared) }
 // Has reports whether an environment of this kind has a capability.
 func (k *Kind) Has(p Capability) bool { return k.Known() && k.Lacks[p] == "" }
 
-// Setting returns the setting of that name, or one without servers if there is none.
+// Setting returns the setting of that name, or an empty setting if there is none.
 func (k *Kind) Setting(name string) Setting {
 	for _, one := range k.Settings {
 		if one.Name == name {
@@ -165,10 +165,10 @@ type Capability string
 // These are the capabilities.
 const (
 	CapShared   Capability = "shared"   // several hosts use the store
-	CapServers  Capability = "servers"  // servers of ours, shared by hosts with their own paths
+	CapServers  Capability = "servers"  // lockbench runs servers, which hosts reach by paths
 	CapMinority Capability = "minority" // several servers, of which a majority decides
 	CapLeader   Capability = "leader"   // one of the servers leads the others
-	CapVotes    Capability = "votes"    // each server votes for itself, and not for a while after a restart
+	CapVotes    Capability = "votes"    // the servers vote, but not for a while after a restart
 	CapKeeps    Capability = "keeps"    // data survive a crash of a server
 	CapClock    Capability = "clock"    // the servers' clocks can be moved
 	CapReplica  Capability = "replica"  // an asynchronous replica
@@ -178,7 +178,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of others in which all capabilities, too, have the reason why.
+// Lacking returns a copy of others, with the reason why added for each of the capabilities.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {
@@ -190,14 +190,14 @@ func Lacking(others map[Capability]string, why string, capabilities ...Capabilit
 	return out
 }
 
-// Sweep removes everything that begins with prefix from the servers of a
+// Sweep removes all data whose names begin with prefix from the servers of a
 // configuration. It does nothing if the store has no Remove or the prefix is empty.
 func (k *Kind) Sweep(ctx context.Context, cfg driver.Config, prefix string) error {
 	if k.Remove == nil || prefix == "" {
 		return nil
 	}
 	if k.Remove(ctx, cfg, prefix) != nil {
-		// The cause may quote an address with a password in it.
+		// The error omits the cause, which may quote an address with a password.
 		return fmt.Errorf("%s: what begins with %q may be left on the server, which could not be asked: look, and remove it by hand", k.Name, prefix)
 	}
 	return nil

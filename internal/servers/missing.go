@@ -21,10 +21,10 @@ type test interface {
 	Fatalf(format string, args ...any)
 }
 
-// Missing ends a test that cannot have its server: it skips the test on a
-// developer's machine, and fails it where LOCKBENCH_REQUIRE names the server or
-// says "all". cause is the error from starting the server. Any cause but
-// [ErrNotInstalled] fails the test everywhere.
+// Missing ends a test that cannot have its server. It fails the test if LOCKBENCH_REQUIRE
+// names the server or says "all", and otherwise skips the test. cause is the error from
+// starting the server. Any cause other than [ErrNotInstalled] fails the test in
+// every case.
 func Missing(t test, server string, cause error) {
 	t.Helper()
 	if !errors.Is(cause, ErrNotInstalled) {
@@ -37,8 +37,8 @@ func Missing(t test, server string, cause error) {
 	t.Skipf("no %s: %v", server, cause)
 }
 
-// Keep closes s, a server that a test has started, when the test ends. If
-// starting it failed with err, the test ends as [Missing] says.
+// Keep makes the test close the server s when the test ends. err is the error from
+// starting s; if it is not nil, Keep calls [Missing].
 func Keep(t test, server string, s io.Closer, err error) {
 	t.Helper()
 	if err != nil {

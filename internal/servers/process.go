@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// launch is the script that starts a server process. It writes its pid into the
-// directory before it becomes the server, so that the watcher always knows the
+// launch is the script that starts a server process. It writes its pid into a file in the
+// server's directory before it becomes the server, so that the watcher always knows the
 // pid. If the directory is removed before or meanwhile, the server never starts.
 const launch = `echo $$ > "$0" && [ -f "$0" ] && exec "$@"`
 
@@ -29,11 +29,11 @@ type process struct {
 	pid     int
 	pidFile string
 	ended   chan struct{}
-	err     error // of Wait; valid once ended is closed
+	err     error // result of Wait; valid once the channel ended is closed
 }
 
-// Command returns a command that runs argv in dir, as a process group that ends with
-// dir's owner. The leader's pid is in pidFile, which the caller removes after the end.
+// Command returns a command that runs argv in dir, in a new process group. The pid of the group
+// is in pidFile, by which dir's watcher ends the group. The caller removes pidFile after the end.
 func Command(ctx context.Context, dir, pidFile string, argv []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", launch, pidFile}, argv...)...)
 	cmd.Dir = dir
@@ -62,10 +62,10 @@ func start(dir string, argv []string) (*process, error) {
 	return p, nil
 }
 
-// quitWithin is how long a server may take to end when asked to.
+// quitWithin is how long a server may take to end after it was asked to.
 const quitWithin = 3 * time.Second
 
-// quit asks the process to end, and waits for at most quitWithin.
+// quit asks the process to end by the signal how, and waits for at most quitWithin.
 func (p *process) quit(how syscall.Signal) {
 	if !p.alive() {
 		return
@@ -77,8 +77,8 @@ func (p *process) quit(how syscall.Signal) {
 	}
 }
 
-// kill ends the process and all its descendants, even those with a session of
-// their own (setsid), and returns when the process was reaped.
+// kill ends the process and all its descendants, even descendants that have begun
+// another session (setsid), and returns when the process was reaped.
 func (p *process) kill() error {
 	var err error
 	if p.alive() {
@@ -108,8 +108,8 @@ func (p *process) alive() bool {
 	}
 }
 
-// tail returns the end of a log as one line, for error messages. If errors are marked, it
-// returns the last of them, because some servers print much after the error that matters.
+// tail returns the end of the log in dir as one line, for error messages. If the log marks errors,
+// it returns the last errors, because some servers print much after the error that matters.
 func tail(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, logName))
 	if err != nil {
@@ -144,15 +144,15 @@ until rm -rf "$1.ended" 2>/dev/null || [ $n -ge 100 ]; do n=$((n+1)); sleep 0.1;
 // watcher is the child that cleans up after its owner.
 //
 // Note: the watcher is a shell, not this binary started again, so that test
-// binaries of other packages need no hook in their main. Pdeathsig would follow
-// a thread, exists on Linux only, and would leave the directory.
+// binaries of other packages need no hook in their main. Pdeathsig would act at the
+// end of a thread, exists on Linux only, and would leave the directory.
 type watcher struct {
 	cmd      *exec.Cmd
 	lifeline io.Closer
 }
 
-// startWatcher starts a child that runs script with what, the thing to clean
-// up, as its first argument.
+// startWatcher starts a child that runs script. The script's first argument is what,
+// the name of the directory or project to clean up.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"

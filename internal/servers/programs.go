@@ -47,7 +47,7 @@ const (
 // numbered matches a version in what programs print.
 var numbered = regexp.MustCompile(`\d+\.\d+[\w.+~-]*`)
 
-// AskVersion asks the program for its version, and docker also for its daemon. It may set Err.
+// AskVersion finds the program's version. It sets Err if the program or docker's daemon fails.
 func (p *Program) AskVersion(ctx context.Context) {
 	if p.Err != nil {
 		return
@@ -92,7 +92,7 @@ type NotInstalledError struct {
 	Debian   string // name of the Debian and Ubuntu package
 	Homebrew string // name of the Homebrew formula
 
-	how string // replaces the commands where they are of no use
+	how string // what How returns instead of the commands, unless it is ""
 }
 
 func (e *NotInstalledError) Error() string {
@@ -110,7 +110,7 @@ func (e *NotInstalledError) How() string {
 // Is makes errors.Is(err, ErrNotInstalled) true.
 func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInstalled }
 
-// Wanted is a program that may be installed.
+// Wanted describes a program to look for.
 type Wanted struct {
 	Name, Debian, Homebrew string // as in [NotInstalledError]
 	// Variable is the environment variable that names another program to use

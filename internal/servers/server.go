@@ -24,8 +24,8 @@ const startTimeout = 60 * time.Second
 // Recipe says how to run a server of one product.
 type Recipe struct {
 	Product string // name of the product, for people
-	// Prepare writes what the server needs into dir and returns its argv. If joins
-	// is set, the server has no data, and is a new member of a running cluster.
+	// Prepare writes the files that the server needs into dir and returns the server's argv.
+	// If joins is set, the server has no data, and is a new member of a running cluster.
 	Prepare func(dir string, port int, joins bool) (argv []string, err error)
 	// Ready returns nil when the server at addr answers requests.
 	Ready func(ctx context.Context, addr string) error
@@ -33,11 +33,11 @@ type Recipe struct {
 	Data []string
 	// Keeps reports whether the data survive a crash.
 	Keeps bool
-	// Quit, if not zero, is the signal that asks the server to end when it is
-	// closed, because it has something outside its directory.
+	// Quit, if not zero, is the signal by which Close asks the server to end, so
+	// that it can remove what it has outside its directory.
 	Quit syscall.Signal
-	// Ports are the server's ports, its main one first. If nil, [Launch] takes
-	// one. The server gives them back when it is closed.
+	// Ports are the server's ports, its main port first. If nil, [Launch] takes
+	// one port. The server gives its ports back when it is closed.
 	Ports *ports.Taken
 }
 
@@ -72,8 +72,8 @@ func Launch(ctx context.Context, r Recipe) (*Server, error) {
 	return s, nil
 }
 
-// up starts the process and waits until it answers. The caller holds mu or is
-// the only one to know s.
+// up starts the process and waits until it answers. The caller holds mu, or no
+// other goroutine knows s yet.
 func (s *Server) up(ctx context.Context, joins bool) error {
 	argv, err := s.recipe.Prepare(s.scratch.dir, s.recipe.Ports.Port(0), joins)
 	if err != nil {
@@ -108,8 +108,8 @@ func (s *Server) await(ctx context.Context, p *process) error {
 	}
 }
 
-// Answers returns a Ready for a server that sends a text, at once or when
-// asked. The server is ready if it sends a right reply within a second.
+// Answers returns a function for [Recipe].Ready. It sends the text ask to the server, which
+// is ready if it replies within a second and the function right accepts the reply.
 func Answers(ask string, right func(reply string) bool) func(ctx context.Context, addr string) error {
 	return func(ctx context.Context, addr string) error {
 		deadline := time.Now().Add(time.Second)
@@ -262,8 +262,8 @@ func (n Nodes) Addrs() []string {
 	return addrs
 }
 
-// StartNodes starts count servers at the same time. If one fails, the others
-// are closed.
+// StartNodes starts count servers at the same time, by calls of the function start.
+// If a server fails, the other servers are closed.
 func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	nodes := make(Nodes, count)
 	err := inject.AtOnce(count, func(i int) (err error) {
@@ -276,8 +276,8 @@ func StartNodes(count int, start func(i int) (*Server, error)) (Nodes, error) {
 	return nodes, nil
 }
 
-// AtOnce calls do for all servers at the same time, because the members of a
-// cluster can only start together.
+// AtOnce calls the function do for all servers at the same time, because the members
+// of a cluster can only start together.
 func (n Nodes) AtOnce(do func(*Server) error) error {
 	return inject.AtOnce(len(n), func(i int) error { return do(n[i]) })
 }
@@ -287,8 +287,8 @@ func (n Nodes) Start(ctx context.Context, keepData bool) error {
 	return n.AtOnce(func(s *Server) error { return s.Start(ctx, keepData) })
 }
 
-// EachRunning calls do for each server that runs. A stopped server does nothing
-// anyway.
+// EachRunning calls the function do for each server that is not stopped, one server
+// after the other.
 func (n Nodes) EachRunning(do func(*Server) error) error {
 	return inject.Each(n, func(s *Server) error {
 		if s.Pid() == 0 {
@@ -301,7 +301,7 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 // Close closes all servers.
 func (n Nodes) Close() error { return n.AtOnce((*Server).Close) }
 
-// Retry calls do until it succeeds, for as long as a server may take to start.
+// Retry calls do until it succeeds, but not longer than a server may take to start.
 func Retry(ctx context.Context, what string, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -18,22 +18,22 @@ const (
 	DirPlace  = "{dir}"  // a directory that is empty at first
 )
 
-// Stranger describes a store of which nothing is known but a command that starts its servers.
+// Stranger describes a store that lockbench does not know, by a command that starts its server.
 type Stranger struct {
 	// Line is a command for /bin/sh that becomes the server. The server listens
 	// on [PortPlace] and keeps its data in [DirPlace], its working directory.
-	// Line is "" for a store that is files in [DirPlace], with no server.
+	// Line is "" for a store without a server, which consists of files in [DirPlace].
 	Line string
 	// Keys are the keys of the plugin's configuration whose values have a placeholder.
 	Keys driver.Config
 	// Forgets reports whether the server loses its data in a crash.
 	Forgets bool
-	// Open opens a plugin with a configuration that has the values of Keys.
-	// check returns nil if the store serves.
+	// Open opens a plugin with the values of Keys, their placeholders replaced.
+	// The function check returns nil if the store serves, and end ends the plugin.
 	Open func(ctx context.Context, cfg driver.Config) (check func(context.Context) error, end func() error, err error)
 }
 
-// Kind returns the kind of the store. It has no operations, because no text says how to do them.
+// Kind returns the kind of the store, without operations, which lockbench does not know here.
 func (c Stranger) Kind(backend string) *Kind {
 	k := &Kind{
 		Name: backend, stranger: &c, Settings: []Setting{{Name: Plain, Servers: 1}},
@@ -105,8 +105,8 @@ type asked struct {
 	end   func() error
 }
 
-// begin opens the plugin before the server has started, because the plugin need not find
-// it. The plugin stays open, so that no restart of the server waits for a plugin to start.
+// begin opens the plugin before the server has started, because opening needs no server.
+// The plugin stays open, so that no restart of the server waits for a plugin to start.
 func (a *asked) begin(ctx context.Context, cfg driver.Config) (err error) {
 	a.check, a.end, err = a.open(ctx, cfg)
 	return err
@@ -141,8 +141,8 @@ func (c Stranger) at(addr string) driver.Config {
 	return c.config(PortPlace, addr[strings.LastIndexByte(addr, ':')+1:])
 }
 
-// Route replaces the server's address in a configuration of the store by the
-// result of via for that address. ok is false if no command starts such servers.
+// Route replaces the server's address in cfg by the address that the function via returns
+// for it. ok is false if cfg leads to no server that a command started.
 func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)) (ok bool, err error) {
 	if k.stranger == nil {
 		return false, nil
@@ -160,5 +160,5 @@ func (k *Kind) Route(cfg driver.Config, via func(address string) (string, error)
 	return false, nil
 }
 
-// portMark stands for a port in a pattern. It has no special meaning there.
+// portMark stands for a port in a pattern. It has no special meaning in patterns.
 const portMark = "PORT"

@@ -30,8 +30,8 @@ func ask(ctx context.Context, cfg driver.Config, line string) (string, error) {
 	return strings.TrimSpace(reply), err
 }
 
-// TestStranger checks that a server that a command starts can be crashed, started again
-// with and without its data, and reached through proxies, by a key of its plugin.
+// TestStranger checks that a server that a command starts can be crashed and started again,
+// with and without its data, and that a key of its plugin can lead to it through proxies.
 func TestStranger(t *testing.T) {
 	if p := redis.Program(); p.Err != nil {
 		servers.Missing(t, "redis", p.Err)

@@ -1,4 +1,4 @@
-// Package similar finds the known names that resemble an unknown one.
+// Package similar finds the known names that resemble an unknown name.
 package similar
 
 import (
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Suggest returns the end of an error message about an unknown name. It lists
-// the similar names in known, or all of known if none is similar.
+// Suggest returns the end of an error message about the unknown name. It lists
+// the names in known that resemble name, or all names in known if none does.
 func Suggest(name string, known []string) string {
 	if like := To(name, known); len(like) > 0 {
 		return "; did you mean " + strings.Join(like, " or ") + "?"
@@ -28,10 +28,10 @@ func To(name string, known []string) []string {
 	return like
 }
 
-// distance returns how many steps turn a into b. A step inserts, drops or
-// replaces a byte, or swaps two neighbours (optimal string alignment).
+// distance returns the smallest number of steps that turn a into b. A step inserts, drops
+// or replaces a byte, or swaps two neighbouring bytes (optimal string alignment).
 func distance(a, b string) int {
-	var before []int // the row for a[:i-1]
+	var before []int // the distances from a[:i-1] to each b[:j]
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

@@ -19,15 +19,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// asked returns a step that calls do with a client of all members.
+// asked returns a step that calls the function do with a client of all members.
 func asked(do func(context.Context, *clientv3.Client) error) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		return s.with(func(c *clientv3.Client) error { return do(ctx, c) })
 	})
 }
 
-// alarm raises or ends the alarm of a full database on the first member. During
-// the alarm the cluster refuses everything that needs space.
+// alarm returns a step that raises or ends the alarm of a full database on the first
+// member. During the alarm the cluster refuses all requests that need space.
 func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		list, err := c.MemberList(ctx)
@@ -41,7 +41,7 @@ func alarm(what pb.AlarmRequest_AlarmAction) servers.Step {
 	})
 }
 
-// cutOff returns a step that separates a member from the others, or ends the separation.
+// cutOff returns a step that separates member n from all others, or ends the separation.
 func cutOff(is bool) servers.Step {
 	return servers.On(func(_ context.Context, s *store, n int) error {
 		s.peers.CutOff(n, is)
@@ -57,11 +57,11 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 	})
 }
 
-// election bounds the time of an election, plus the second that clients need to
-// leave a member without a leader.
+// election bounds the time of an election, plus the second after which clients
+// leave a member that has no leader.
 const election = 3 * time.Second
 
-// longer is longer than any TTL of a search.
+// longer is longer than any TTL that the search for failures uses.
 const longer = 12 * time.Second
 
 var operations = []servers.Operation{
@@ -79,7 +79,7 @@ var operations = []servers.Operation{
 		Name: "no-space", Does: "the database is full, and refuses what needs space", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
 		Do: alarm(pb.AlarmRequest_ACTIVATE), Undo: alarm(pb.AlarmRequest_DEACTIVATE),
 	},
-	// Both a change of the leader and leaving a member interrupt the service.
+	// A change of the leader interrupts the service, and so does a client's change of its member.
 	{Name: "move-leader", Does: "%s is made the leader", Settings: []string{Three, Balanced}, Server: true, Stops: true, Recovers: time.Second, Do: servers.On(moveLeader)},
 	{
 		Name: "remove", Does: "%s is removed from the cluster, and added again without its data", Settings: []string{Three, Balanced}, Server: true, Lasts: servers.WhileWatched, Stops: true, Recovers: election,
@@ -98,7 +98,7 @@ var operations = []servers.Operation{
 		Do: deleted(etcdPrefix + "\xffe"),
 	},
 	{Name: "delete", Does: "a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand}, Do: deletedFrom(0)},
-	// Another client holds the lock before and after the deletion, so every claim holds.
+	// The holder keeps the lock when a waiter's queue entry is deleted, so every claim holds.
 	{Name: "entry-deleted", Does: "the queue entry of a waiter is deleted by hand", Do: deletedFrom(1)},
 	{
 		Name: "wipe", Does: "all keys of the locks are deleted", Makes: []claim.Condition{claim.DataLost},
@@ -119,9 +119,9 @@ func compact(ctx context.Context, c *clientv3.Client) error {
 	return err
 }
 
-// deletedFrom returns a step that deletes one entry of a queue, chosen at random: the lock,
-// which is the first entry, if place is 0, or a waiter's if place is 1. The first entry must
-// still exist, so that no waiter is granted the lock. The step waits a while for such an entry.
+// deletedFrom returns a step that deletes one entry of a queue chosen at random: the holder's
+// entry, the first, if place is 0, and a waiter's entry if place is 1. It deletes only while the
+// first entry exists, so that the waiter has not got the lock. It waits a while for such an entry.
 func deletedFrom(place int) servers.Step {
 	return asked(func(ctx context.Context, c *clientv3.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -170,7 +170,7 @@ func moveLeader(ctx context.Context, s *store, n int) error {
 	}, leader)
 }
 
-// goAstray leads hosts to a member of another cluster instead of member n.
+// goAstray starts another cluster, and leads hosts to its member instead of to member n.
 func goAstray(ctx context.Context, s *store, n int) (err error) {
 	if s.stray, err = StartCluster(ctx, 1, nil); err != nil {
 		return err
@@ -183,14 +183,14 @@ func comeBack(_ context.Context, s *store, n int) error {
 	return errors.Join(err, s.endStray())
 }
 
-// endStray ends the other cluster, if there is one.
+// endStray ends the cluster that goAstray has started, if any.
 func (s *store) endStray() error {
 	err := s.stray.Close()
 	s.stray = nil
 	return err
 }
 
-// others returns the numbers of the members besides n.
+// others returns the numbers of all members except n.
 func (s *store) others(n int) []int {
 	var all []int
 	for i := range s.Servers {
@@ -227,7 +227,7 @@ func addMember(ctx context.Context, s *store, n int) error {
 	}
 	err := s.with(func(c *clientv3.Client) error {
 		return servers.Retry(ctx, "the member is added", func() error {
-			// A member waits for ever if the leader that it asks has just gone.
+			// A member waits for ever if it asks a leader that has just gone.
 			once, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			_, err := c.MemberAdd(once, s.removed)

@@ -20,17 +20,17 @@ import (
 type Peers struct {
 	mu     sync.Mutex
 	relays []*peerRelay
-	round  context.Context // for messages of the members until the next cut
+	round  context.Context // ends at the next call of CutOff, with all messages in progress
 	end    context.CancelFunc
 }
 
-// peerRelay relays to the peer port of one member. Its last two fields are
-// guarded by Peers.mu.
+// peerRelay relays to the peer port of one member. Peers.mu guards the fields id
+// and cut.
 type peerRelay struct {
 	peers  *Peers
 	server *http.Server
 	proxy  *httputil.ReverseProxy
-	id     string // id of its member, which other members address
+	id     string // the member's id, as the other members address it
 	cut    bool
 }
 
@@ -60,8 +60,8 @@ func (p *Peers) relay(port int) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// ServeHTTP passes one request on. While the sender or the receiver is cut off,
-// it sends no reply. Most requests are streams that never end.
+// ServeHTTP passes one request on. If the sender or the receiver is cut off, it sends no
+// reply until the next call of CutOff, and then aborts. Most requests are endless streams.
 func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
@@ -83,8 +83,8 @@ func (r *peerRelay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// CutOff separates the member at index i from all others, or ends the separation. It
-// interrupts all messages in progress, also between other members, which then try again.
+// CutOff separates the member at index i from all others, or ends the separation. It also
+// interrupts messages in progress between other members, and these members try again.
 func (p *Peers) CutOff(i int, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

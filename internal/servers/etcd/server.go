@@ -20,8 +20,8 @@ import (
 // Options describe etcd members. The zero value is a member that uses no TLS,
 // asks for no password and flushes every commit to the disk.
 type Options struct {
-	// Binary is the program. Default: the one built from tools/etcd into bin/,
-	// or else the first one on the PATH.
+	// Binary is the program. The default is the program that make servers builds
+	// from tools/etcd into bin/, or else the first etcd on the PATH.
 	Binary string
 	// CertFile and KeyFile make the client port speak TLS, in PEM form.
 	CertFile, KeyFile string
@@ -29,7 +29,7 @@ type Options struct {
 	ClientCAFile string
 	// Peers relay the messages between members; nil when members connect directly.
 	Peers *Peers
-	// Args are further arguments, after ours. Of equal arguments the last one counts.
+	// Args are added after the arguments of this package. The last of equal arguments counts.
 	Args []string
 }
 
@@ -43,9 +43,9 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	return members[0], nil
 }
 
-// StartCluster starts size members at the same time, and returns when all of
-// them answer. Each can be stopped, started with its data, frozen and closed by
-// itself. A member that is started without its data does not rejoin the cluster.
+// StartCluster starts size members at the same time, and returns when all members
+// answer. Each member can be stopped, started with its data, frozen and closed alone.
+// A member that is started without its data does not rejoin the cluster.
 func StartCluster(ctx context.Context, size int, opts *Options) (servers.Nodes, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -120,7 +120,7 @@ func (m *member) argv(dir string, port int, joins bool) ([]string, error) {
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + loopback("http", m.advertised),
 		"--initial-cluster=" + m.cluster, "--initial-cluster-state=" + state,
-		// This port serves /health without the certificates that the client port may ask for.
+		// This port serves /health without a certificate, which the client port may ask for.
 		"--listen-metrics-urls=" + loopback("http", m.metrics()),
 		"--logger=zap", "--log-level=warn",
 	}
@@ -139,7 +139,7 @@ func (m *member) ready(ctx context.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	req.Close = true // leave no idle connection behind
+	req.Close = true // close the connection after the reply
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
@@ -161,9 +161,9 @@ func Program() servers.Program {
 	return servers.Program{Name: "etcd", Path: path, Err: err, Built: "make servers builds it from Go modules"}
 }
 
-// binary finds the server program. It looks beside this program or in bin/ of
-// the source tree, where make servers puts the program built from tools/etcd,
-// and then on the PATH, where a packaged program may be years old.
+// binary finds the server program. It first looks beside this program and in bin/ of the
+// source tree, where make servers puts the program built from tools/etcd. It then looks
+// on the PATH, where a packaged program may be years old.
 func binary(explicit string) (string, error) {
 	if explicit != "" {
 		return explicit, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store is the members of one cluster, as their operator sees them.
+// store gives operations access to the members of one cluster.
 type store struct {
 	*servers.Environment
 	peers   *Peers        // nil for a cluster of one member
@@ -28,7 +28,7 @@ type store struct {
 	removed []string      // the URLs of a member that was removed
 }
 
-// with calls do with a client of the given members, or of all if none is given.
+// with calls the function do with a client of the given members, or of all if none is given.
 func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	var at []string
 	for n, server := range s.Servers {
@@ -92,8 +92,8 @@ func (s *store) Check(ctx context.Context) error {
 	})
 }
 
-// etcdPrefix begins all keys of the backend, and etcdNames the keys of holders and
-// waiters.
+// etcdPrefix begins all keys of the backend. etcdNames begins the keys of holders
+// and waiters.
 const (
 	etcdPrefix = "lockbench/"
 	etcdNames  = etcdPrefix + "\xffn"
@@ -131,7 +131,7 @@ func count(cfg driver.Config) (*servers.Counter, error) {
 	return c, nil
 }
 
-// received returns how many messages a member has received, for all methods together.
+// received returns how many gRPC messages a member has received, for all methods together.
 func received(ctx context.Context, client *http.Client, url string) (sum float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package kinds lists the stores whose servers can be started, and answers questions
-// that need all of them. Code outside the packages of products asks this package.
+// about all stores. Other code uses it instead of the package of one product.
 package kinds
 
 import (
@@ -37,11 +37,11 @@ func Names() []string {
 	return names
 }
 
-// added has the kinds from [Add], by name.
+// added has the kinds that [Add] was called with, by name.
 var added sync.Map
 
-// Add makes a kind known to [Of]. It replaces an added kind of the same name.
-// It must be called before servers of the kind are asked for.
+// Add makes a kind known to [Of]. It replaces an added kind of the same name. It
+// must be called before the kind is needed.
 func Add(k *servers.Kind) { added.Store(k.Name, k) }
 
 // Of returns the kind of a backend's store. The kind of an unknown backend has
@@ -83,10 +83,10 @@ func Programs(ctx context.Context) []servers.Program {
 // ErrNoRoute is the error for a configuration whose connections cannot be led through a proxy.
 var ErrNoRoute = errors.New("its connections cannot be led through a proxy")
 
-// Route returns cfg, the configuration of a backend, with every server address
-// replaced by the result of via, the address of a proxy. It fails with
-// [ErrNoRoute] for TLS, because certificates name the server, and for addresses
-// that are neither host:port nor of a form that a store has.
+// Route returns a copy of cfg, the configuration of a backend. It replaces every server
+// address by the address of a proxy, which the function via returns. It fails with
+// [ErrNoRoute] for TLS, because certificates name the server, and for addresses that
+// are neither host:port nor in a form of a known store.
 func Route(backend string, cfg driver.Config, via func(address string) (string, error)) (driver.Config, error) {
 	out := driver.Config{}
 	for k, v := range cfg {
@@ -118,8 +118,8 @@ func Route(backend string, cfg driver.Config, via func(address string) (string, 
 	return out, nil
 }
 
-// hostIn finds the host and port in an address. It tells the kind of store by the
-// form of the address. An address of no known form may be a bare host:port.
+// hostIn finds the host and port in an address, and the kind of store to which the form
+// of the address belongs. An address of no known form may be a bare host:port.
 func hostIn(address string) (at []int, k *servers.Kind) {
 	for _, k := range All() {
 		if k.HostIn == nil {

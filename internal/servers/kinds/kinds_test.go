@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// TestKindsAreWellFormed checks that each kind has its own name and settings,
-// and that a kind with servers has what starts, finds and counts them.
+// TestKindsAreWellFormed checks that each kind has a unique name and settings, and that
+// a kind with servers has the functions that start, find and count its servers.
 func TestKindsAreWellFormed(t *testing.T) {
 	compose, err := os.ReadFile("../../../compose.yaml")
 	if err != nil {
@@ -41,8 +41,8 @@ func TestKindsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestSurvivesCrash checks that the durability that a plugin reports tells
-// whether a grant is on disk before the reply.
+// TestSurvivesCrash checks whether a grant is on disk before the reply, according to
+// the durability that a plugin reports.
 func TestSurvivesCrash(t *testing.T) {
 	for _, c := range []struct {
 		kind, durability string

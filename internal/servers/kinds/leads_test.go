@@ -45,7 +45,7 @@ func openSetting(t *testing.T, backend, setting string) (*servers.Environment, [
 	return e, paths
 }
 
-// during does an operation, calls look, and undoes the operation.
+// during does the operation called name, calls the function look, and undoes the operation.
 func during(t *testing.T, e *servers.Environment, backend, name string, look func()) {
 	t.Helper()
 	all := kinds.Of(backend).Operations
@@ -62,9 +62,9 @@ func during(t *testing.T, e *servers.Environment, backend, name string, look fun
 	}
 }
 
-// TestRedisLeadsElsewhere checks operations: an uncut connection leads to a
-// replica while new ones lead to the master, new ones lead to two masters in
-// turn, and hosts may not subscribe.
+// TestRedisLeadsElsewhere checks three operations: an open connection leads to a
+// replica while new connections lead to the master; new connections lead to two
+// masters in turn; hosts may not subscribe.
 func TestRedisLeadsElsewhere(t *testing.T) {
 	e, paths := openSetting(t, "redis", servers.WithReplica)
 	connect := func() *redis.Client {
@@ -102,8 +102,8 @@ func TestRedisLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// TestSQLLeadsElsewhere checks the same for MariaDB, whose replica's clock may
-// be ahead, and that the gaps behind rows are locked.
+// TestSQLLeadsElsewhere checks failovers of MariaDB, also to a replica whose clock is
+// ahead, and that an operation locks the gaps behind rows.
 func TestSQLLeadsElsewhere(t *testing.T) {
 	e, paths := openSetting(t, "mysql", servers.WithReplica)
 	connect := func() *sql.DB {
@@ -168,8 +168,8 @@ func TestSQLLeadsElsewhere(t *testing.T) {
 	})
 }
 
-// TestEtcdLeadsElsewhere checks that one address leads to three members in
-// turn, and that one of three leads to another cluster.
+// TestEtcdLeadsElsewhere checks that one address can lead to three members in
+// turn, and that one of three addresses can lead to another cluster.
 func TestEtcdLeadsElsewhere(t *testing.T) {
 	for setting, want := range map[string]int{etcd.Three: 1, etcd.Balanced: 3} {
 		e, paths := openSetting(t, "etcd", setting)

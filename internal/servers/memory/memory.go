@@ -7,8 +7,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Kind is a store in the plugin process of one host. A call costs only the
-// process boundary.
+// Kind is a store in the plugin process of one host. A call costs only the way
+// to that process and back.
 var Kind = &servers.Kind{
 	Name: "memory",
 	Lacks: servers.Lacking(nil, "its store lives in one host process, which no other shares",

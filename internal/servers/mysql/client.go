@@ -14,12 +14,12 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// sqlConns is how many connections a pool may use at a time: as many as there
-// are callers, because users would raise this limit first.
+// sqlConns is how many connections a pool may use at a time. Each caller of a benchmark
+// can have a connection, because users would raise a lower limit first.
 const sqlConns = 300
 
-// Dial opens a pool from the configuration of a backend. The client fills in
-// placeholders, which saves the round trip that prepares a statement.
+// Dial opens a pool of connections from the configuration of a backend. The client fills
+// in placeholders, which saves the round trip that prepares a statement.
 func Dial(cfg driver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.ParseDSN(cfg["address"])
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package mysql starts MariaDB or MySQL servers, and does to them what
+// Package mysql starts MariaDB or MySQL servers, and changes or breaks them as
 // operators do.
 package mysql
 
@@ -55,7 +55,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// start starts a server. With two servers, each can follow the other.
+// start starts a server that can be the replica of another server, and its master.
 func start(ctx context.Context, e *servers.Environment, w servers.Requirements) (*servers.Server, error) {
 	wrap, err := e.StartClock(ctx, w)
 	if err != nil {

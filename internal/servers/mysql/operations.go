@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// statements returns a step that runs statements, ignoring a table that does not exist yet.
+// statements returns a step that runs SQL statements, ignoring a table that does not exist yet.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		if err := s.exec(ctx, all...); err != nil && !numbered(err, unknownTable) {
@@ -20,18 +20,18 @@ func statements(all ...string) servers.Step {
 	})
 }
 
-// holding returns a step that runs statements on a connection that stays open until [letGo].
+// holding returns a step that runs SQL statements on a connection that stays open until [letGo].
 func holding(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
 }
 
-// connectionLimit limits how many connections the hosts may have together; 0 is no limit.
+// connectionLimit returns a step that limits the connections of all hosts together; 0 is no limit.
 func connectionLimit(most int) servers.Step {
 	return statements(fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
 }
 
-// sqlChanges are settings that new sessions begin with. They do not affect
-// sessions that set their own values.
+// sqlChanges are default settings of new sessions. They do not affect sessions that
+// set these settings themselves.
 var sqlChanges = []struct{ setting, value string }{
 	{"completion_type", "'CHAIN'"},
 	{"sql_mode", "'ANSI,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ONLY_FULL_GROUP_BY'"},
@@ -54,7 +54,7 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	},
 	{
 		Name: "user-connections", Does: "hosts may have one connection together", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		// max_connections, the limit of the server, is at least 10.
+		// The limit is per account, because max_connections of the server cannot be below 10.
 		Do: servers.InTurn(connectionLimit(1), endSessions), Undo: connectionLimit(0),
 	},
 	{Name: "kill", Does: "the server ends all connections of hosts", Do: endSessions},
@@ -141,7 +141,7 @@ func sqlRotate(to string) servers.Step {
 }
 
 // lockGaps locks the gaps next to rows, by queries for rows that do not exist. It sends one query
-// per row, because for several rows the server may read the whole of a small table, and lock it.
+// per gap, because for a query for several rows the server may read and lock a whole small table.
 func lockGaps(ctx context.Context, s *store, _ int) error {
 	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
 	if err != nil && !numbered(err, unknownTable) {
@@ -154,7 +154,7 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 	return s.hold(ctx, all...)
 }
 
-// foreignRows is so large a number that locking these rows locks much of the table.
+// foreignRows is how many rows an operator locks. So many rows are much of the table.
 const foreignRows = 500
 
 // lockForeignRows returns a step that inserts rows and locks them by name.

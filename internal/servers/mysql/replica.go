@@ -15,15 +15,15 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// ahead is by how much the clock of the promoted replica is ahead. It is more
-// than the remaining time of most leases.
+// ahead is by how much the clock of the promoted replica is ahead. Most leases
+// have less time left.
 const ahead = 3 * time.Second
 
 // failovers are planned failovers to the replica, and later back to the first server.
 var failovers = []servers.Operation{
 	sqlFailover("failover", "the replica takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget),
 	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget, claim.ClockForward, claim.ClockBack),
-	// A host leaves a connection that leads to a replica as soon as the host is told so.
+	// A host closes a connection that leads to a replica as soon as a reply says so.
 	sqlFailover("repoint", "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay", (*inject.Proxy).Lead),
 }
 
@@ -68,12 +68,12 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 	return s.follow(ctx, 1, "slave_pos")
 }
 
-// both returns the databases of the servers, and addrs their addresses.
+// both returns the databases of the two servers. addrs returns the servers' addresses.
 func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
-// follow makes server n the replica of the other one.
+// follow makes server n the replica of the other server.
 func (s *store) follow(ctx context.Context, n int, from string) error {
 	host, port, err := net.SplitHostPort(s.addrs()[1-n])
 	if err != nil {
@@ -85,8 +85,8 @@ func (s *store) follow(ctx context.Context, n int, from string) error {
 			host, port, user, password, from), "START SLAVE")
 }
 
-// failOver swaps the roles of server n, which leads, and the other server. It
-// loses nothing.
+// failOver makes the other server the master in place of server n, without losing
+// writes. It then leads the hosts to the new master.
 func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	from, to := s.both()[n], s.both()[1-n]
 	var at string

@@ -24,10 +24,10 @@ const (
 // Options describe a MariaDB server. The zero value commits durably,
 // keeps no binary log, and listens without TLS.
 type Options struct {
-	// Relaxed writes the log to disk only about once a second
-	// (innodb_flush_log_at_trx_commit=0). Default: every commit is on disk.
+	// Relaxed makes the server write its log to disk only about once a second
+	// (innodb_flush_log_at_trx_commit=0). The default writes it at every commit.
 	Relaxed bool
-	// Args are further arguments of mariadbd, after ours. Of equal arguments the last one counts.
+	// Args are added after the arguments of this package. The last of equal arguments counts.
 	Args []string
 	// SQL are further statements to run at each start, one in each string.
 	SQL []string
@@ -38,9 +38,9 @@ type Options struct {
 
 // Start starts a server with a fresh data directory, an account and an empty
 // database, and returns when it answers. A nil opts means the zero value. Start
-// uses mariadbd, or mysqld if there is no mariadbd. If the environment variable
-// LOCKBENCH_MYSQLD names a program, Start always uses that one. The error wraps
-// [ErrNotInstalled] if there is neither.
+// uses the program that the environment variable LOCKBENCH_MYSQLD names, or else
+// mariadbd, or mysqld if there is no mariadbd. The error wraps [ErrNotInstalled] if
+// there is no such program.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -71,11 +71,11 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	})
 }
 
-// Address returns the address of a server from [Start], with account and
-// database, in the form of go-sql-driver/mysql.
+// Address returns the address of a server that [Start] has started, with account
+// and database, in the form of go-sql-driver/mysql.
 func Address(s *servers.Server) string { return At(s.Addr()) }
 
-// At is like [Address], for a server at host:port.
+// At is like [Address], for a server at addr, a host:port.
 func At(addr string) string {
 	return fmt.Sprintf("%s:%s@tcp(%s)/%s", mariaUser, mariaPassword, addr, mariaDatabase)
 }
@@ -112,16 +112,16 @@ func (o Options) initSQL() []byte {
 	return []byte(strings.Join(lines, ";\n") + ";\n")
 }
 
-// greets reports whether the server is ready: it speaks first, after it has run
-// its init file. Its greeting begins with 3 bytes of length, 1 byte of sequence
-// and the protocol version 10. A refusal has 255 in place of the version.
+// greets reports whether the server is ready. A server sends a greeting first, once it has
+// run its init file. The greeting begins with 3 bytes of length, 1 byte of sequence and the
+// protocol version 10. A refusal has 255 in place of the version.
 var greets = servers.Answers("", func(reply string) bool { return reply[4] == 10 })
 
-// mysqlProgram has the differences between MariaDB and MySQL in starting a server.
+// mysqlProgram has the differences between starting a MariaDB and a MySQL server.
 type mysqlProgram struct {
 	product string
 	binary  string
-	// tables is the command that fills a new data directory, except the directory's name.
+	// tables is the command that fills a new data directory, without the directory's name.
 	tables []string
 }
 
@@ -134,8 +134,8 @@ var (
 	mysql   = servers.Wanted{Name: "mysqld", Variable: "LOCKBENCH_MYSQLD", After: sbin}
 )
 
-// findMySQL finds the program that speaks MySQL's protocol. That is mysqld if
-// LOCKBENCH_MYSQLD names it or there is no mariadbd.
+// findMySQL finds the server program. It is mysqld if LOCKBENCH_MYSQLD names mysqld or
+// there is no mariadbd, and otherwise mariadbd.
 func findMySQL() (*mysqlProgram, error) {
 	binary, err := mariadb.Find()
 	if err != nil || os.Getenv(mysql.Variable) != "" {
@@ -173,8 +173,8 @@ func mysqld(binary string) *mysqlProgram {
 	}}
 }
 
-// install fills data with the system tables. It works in a directory beside
-// data, so that an interrupted installation is not taken for a complete one.
+// install makes the directory data with the system tables. It fills another directory and
+// renames it, so that an interrupted installation does not look complete.
 func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	fresh := data + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -184,7 +184,7 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 	dir, pidFile := filepath.Dir(data), fresh+".pid"
 	cmd := servers.Command(ctx, dir, pidFile, argv)
 	defer os.Remove(pidFile)
-	// A server that starts removes the temporary tables of other servers from their directory.
+	// A starting server removes the temporary tables of other servers from a shared TMPDIR.
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(argv[0]), err, bytes.TrimSpace(out))
@@ -195,14 +195,14 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 // args returns the arguments that only this program takes.
 func (p *mysqlProgram) args(dir string) []string {
 	if p.product == "mysqld" {
-		// MySQL's second protocol would listen on another port, on all interfaces.
-		// Packages name a directory for files that only their own account may enter.
+		// MySQL's second protocol would listen on another port, on all interfaces. Packages
+		// set secure-file-priv to a directory that only the package's account may enter.
 		return []string{"--mysqlx=OFF", "--disable-log-bin", "--secure-file-priv=NULL", "--pid-file=" + filepath.Join(dir, "pid")}
 	}
 	return []string{"--innodb-log-file-size=16M"}
 }
 
-// asRoot returns the argument without which these servers refuse to run as root.
+// asRoot returns the argument that lets these servers run as root, if this process does.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}

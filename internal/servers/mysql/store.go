@@ -13,13 +13,13 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store is the server of one environment, as its operator sees it.
+// store gives operations access to the servers of one environment.
 type store struct {
 	*servers.Environment
 	admin *sql.DB
 	// second is the pool of the replica, or nil if there is none.
 	second *sql.DB
-	// began has the first values of the server's settings.
+	// began has the values that the server's settings had at first.
 	began map[string]string
 	// held is a connection with a lock or a transaction of the operator.
 	held *sql.Conn
@@ -143,7 +143,7 @@ func letGo(ctx context.Context, s *store, _ int) error {
 		_, err = c.ExecContext(ctx, "UNLOCK TABLES")
 	}
 	if err != nil && s.Servers[0].Pid() == 0 {
-		err = nil // a crash has ended it
+		err = nil // a crash has ended the connection
 	}
 	return errors.Join(err, c.Close())
 }
@@ -185,7 +185,7 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	return rows, err
 }
 
-// sqlTable has the locks, and sqlSaved a saved copy of them for a while.
+// sqlTable is the table of the locks. sqlSaved is a temporary copy of that table.
 const (
 	sqlTable = "lockbench.lockbench_locks"
 	sqlSaved = "lockbench.saved_locks"

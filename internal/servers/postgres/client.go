@@ -13,11 +13,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// poolConns is how many connections a pool may use at a time: as many as there
-// are callers, because users would raise this limit first.
+// poolConns is how many connections a pool may use at a time. Each caller of a benchmark
+// can have a connection, because users would raise a lower limit first.
 const poolConns = 300
 
-// errAddress never quotes the address, because it may contain a password.
+// errAddress does not quote the address, because an address may contain a password.
 var errAddress = errors.New("postgres: the address is none that pgx reads")
 
 func fill(c *pgx.ConnConfig, cfg driver.Config) {
@@ -35,7 +35,7 @@ func Pool(cfg driver.Config) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), c)
 }
 
-// remove removes the rows of a prefix, and tables that begin with it.
+// remove removes the rows whose lock names begin with prefix, and the tables whose names do.
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	c, err := Dial(ctx, cfg)
 	if err != nil {
@@ -56,13 +56,13 @@ func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	return err
 }
 
-// These are the server's states for a table and a schema that do not exist.
+// These are the server's error codes (SQLSTATE) for a table and a schema that do not exist.
 const (
 	undefinedTable = "42P01"
 	noSchema       = "3F000"
 )
 
-// stated reports whether err is an error of the server with one of the given states.
+// stated reports whether err is an error of the server with one of the given codes.
 func stated(err error, states ...string) bool {
 	var said *pgconn.PgError
 	if !errors.As(err, &said) {

@@ -14,9 +14,9 @@ import (
 
 var pgbouncer = servers.Wanted{Name: "pgbouncer", Debian: "pgbouncer", Homebrew: "pgbouncer", After: []string{"/usr/sbin"}}
 
-// StartPooler starts a PgBouncer in transaction mode in front of s. PgBouncer
-// may give a connection to the server to another client after each transaction.
-// It logs in as the account of [Start], whatever the client.
+// StartPooler starts a PgBouncer in transaction mode in front of the server s. After each
+// transaction PgBouncer may give its connection to s to another client. It always logs in
+// with the account of [Start], for every client.
 func StartPooler(ctx context.Context, s *servers.Server) (*servers.Server, error) {
 	program, err := pgbouncer.Find()
 	if err != nil {

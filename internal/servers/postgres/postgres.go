@@ -1,4 +1,4 @@
-// Package postgres starts PostgreSQL servers, and does to them what operators do.
+// Package postgres starts PostgreSQL servers, and changes or breaks them as operators do.
 package postgres
 
 import (
@@ -62,8 +62,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// letIn gives the account the files that variables in the clock's wrapping
-// command name, and lets the account into their directory.
+// letIn makes the account the owner of the files that the variables in wrap name, a
+// command such as "env", and lets the account into the directory dir of these files.
 func letIn(a *account, dir string, wrap []string) error {
 	var files []string
 	for _, word := range wrap {

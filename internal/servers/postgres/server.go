@@ -28,13 +28,13 @@ const (
 // Options describe a PostgreSQL server. The zero value commits durably, and listens
 // without TLS.
 type Options struct {
-	// Args are further arguments of postgres, after ours. Of equal arguments the last one counts.
+	// Args are added after the arguments of this package. The last of equal arguments counts.
 	Args []string
-	// Certificates is a directory with server.pem, server.key and ca.pem. If it
-	// is set, all accounts but the one that the server begins with must connect
-	// by TLS, with a certificate that ca.pem has signed. Default none.
+	// Certificates is a directory with server.pem, server.key and ca.pem. If it is set,
+	// all accounts except the server's first account must connect by TLS, with a
+	// certificate that ca.pem has signed. Default none.
 	Certificates string
-	// SQL are statements to run at each start, with old data or without.
+	// SQL are statements to run at each start of the server, whether its data were kept or not.
 	SQL []string
 	// Wrap is a command that must run the server's command by exec. Default none.
 	Wrap []string
@@ -59,7 +59,7 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	return servers.Launch(ctx, servers.Recipe{
 		Product: "postgres",
 		Keeps:   true,
-		Quit:    syscall.SIGQUIT, // otherwise shared memory remains, which is in no directory
+		Quit:    syscall.SIGQUIT, // otherwise its shared memory remains
 		Prepare: func(dir string, port int, _ bool) ([]string, error) {
 			data := filepath.Join(dir, "data")
 			if _, err := os.Stat(data); err != nil {
@@ -95,15 +95,15 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	})
 }
 
-// Address returns the address of a server from [Start], with account and database.
+// Address returns the address of a server that [Start] has started, with account and database.
 func Address(s *servers.Server) string { return At(s.Addr()) }
 
-// At is like [Address], for a server at host:port.
+// At is like [Address], for a server at addr, a host:port.
 func At(addr string) string {
 	return fmt.Sprintf("postgres://%s:%s@%s/%s", superuser, password, addr, database)
 }
 
-// versions lists Debian's directories of the programs, which are on no PATH, newest first.
+// versions lists the directories where Debian keeps PostgreSQL's programs, newest first.
 func versions() []string {
 	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is valid
 	number := func(dir string) int {
@@ -139,7 +139,7 @@ func accountOf() (*account, error) {
 	return &account{uid, gid}, nil
 }
 
-// as returns the command that runs another command as the account.
+// as returns the words to put in front of a command that must run as the account.
 func (a *account) as() []string {
 	if a == nil {
 		return nil
@@ -147,7 +147,7 @@ func (a *account) as() []string {
 	return []string{"setpriv", fmt.Sprint("--reuid=", a.uid), fmt.Sprint("--regid=", a.gid), "--clear-groups"}
 }
 
-// give makes the account the owner of files, and lets it into their directory.
+// give makes the account the owner of the files, and lets the account into the directory dir.
 func (a *account) give(dir string, files ...string) error {
 	if a == nil {
 		return nil
@@ -160,8 +160,8 @@ func (a *account) give(dir string, files ...string) error {
 	return os.Chmod(dir, 0o711)
 }
 
-// install makes a data directory. It works in a directory beside data, so that
-// an interrupted installation is not taken for a complete one.
+// install makes the data directory data. It fills another directory and renames it, so
+// that an interrupted installation does not look complete.
 func (a *account) install(ctx context.Context, bin, dir, data string) error {
 	fresh, secret, pidFile := data+".new", data+".password", data+".pid"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -187,11 +187,11 @@ func (a *account) install(ctx context.Context, bin, dir, data string) error {
 	return os.Rename(fresh, data)
 }
 
-// byTLS are the rules for connections to a server with certificates.
+// byTLS has the lines of pg_hba.conf for a server with certificates.
 const byTLS = "hostnossl all " + superuser + " all scram-sha-256\nhostssl all all all scram-sha-256 clientcert=verify-ca\n"
 
-// certify copies what a server needs for TLS into its data directory, because
-// the server takes no key that another user owns.
+// certify copies the files that a server needs for TLS into its data directory, because
+// the server accepts no key that another user owns.
 func (a *account) certify(data, from string) error {
 	files := map[string][]byte{"pg_hba.conf": []byte(byTLS)}
 	for _, name := range []string{"server.pem", "server.key", "ca.pem"} {
@@ -210,7 +210,7 @@ func (a *account) certify(data, from string) error {
 	return nil
 }
 
-// Certify makes a server that was started with certificates use those of a directory.
+// Certify makes a server that was started with certificates use the certificates in from.
 func Certify(ctx context.Context, s *servers.Server, from string) error {
 	account, err := accountOf()
 	if err != nil {

@@ -21,8 +21,8 @@ func TestServerSaysWhyItEnds(t *testing.T) {
 	}
 }
 
-// TestAllProcessesAreMeant checks that a crash also ends the processes that serve
-// connections but keeps committed data, and that freezing stops those processes, too.
+// TestAllProcessesAreMeant checks that Stop also ends the processes that serve connections,
+// and keeps committed data, and that Freeze also stops these processes.
 func TestAllProcessesAreMeant(t *testing.T) {
 	s, err := Start(t.Context(), nil)
 	servers.Keep(t, "postgres", s, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store is the server of one environment, as its operator sees it.
+// store gives operations access to the server of one environment.
 type store struct {
 	*servers.Environment
 	admin *pgxpool.Pool
@@ -64,7 +64,7 @@ func letGo(ctx context.Context, s *store, _ int) error {
 	_, err := c.Exec(ctx, "ROLLBACK")
 	c.Release()
 	if err != nil && c.Conn().IsClosed() {
-		err = nil // a crash has ended it
+		err = nil // a crash has ended the connection
 	}
 	return err
 }
@@ -104,13 +104,13 @@ func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	return all, nil
 }
 
-// standard is the beginning of lock names if hosts have no prefix of their own.
+// standard begins lock names in the table if the hosts' configuration has no prefix.
 const standard = "lockbench_/"
 
 // endSessions ends the connections of the hosts.
 var endSessions = statements("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '" + servers.HostUser + "'")
 
-// statements returns a step that runs statements, ignoring a table that does not exist yet.
+// statements returns a step that runs SQL statements, ignoring a table that does not exist yet.
 func statements(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		err := s.exec(ctx, all...)
@@ -121,12 +121,12 @@ func statements(all ...string) servers.Step {
 	})
 }
 
-// holding returns a step that runs statements on a connection that stays open until [letGo].
+// holding returns a step that runs SQL statements on a connection that stays open until [letGo].
 func holding(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
 }
 
-// inOneTransaction returns a step that runs statements in one transaction.
+// inOneTransaction returns a step that runs SQL statements in one transaction.
 func inOneTransaction(all ...string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, _ int) error {
 		tx, err := s.admin.Begin(ctx)

@@ -19,10 +19,10 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// Dial makes a client with the defaults of go-redis from the configuration of a
-// backend.
+// Dial makes a client from the configuration of a backend, with the defaults of
+// go-redis.
 func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
-	logging.Disable() // the pool's messages on stderr are returned as errors, too
+	logging.Disable() // errors are also returned, so go-redis need not print them
 	addrs := cfg.List("address")
 	if len(addrs) == 1 && strings.Contains(addrs[0], "://") {
 		o, err := goredis.ParseURL(addrs[0])
@@ -42,7 +42,7 @@ func Dial(cfg driver.Config) (goredis.UniversalClient, error) {
 	return goredis.NewUniversalClient(o), nil
 }
 
-// client returns a client of the server at addr, as the user that needs no password.
+// client returns a client of the server at addr, with the default user, who needs no password.
 func client(addr string) *goredis.Client { return goredis.NewClient(&goredis.Options{Addr: addr}) }
 
 // Do sends one command to the Redis server at addr.
@@ -55,7 +55,7 @@ func Do(ctx context.Context, addr string, args ...any) error {
 	return nil
 }
 
-// Clients are clients of servers that do not know each other.
+// Clients are clients of independent servers, one client each.
 type Clients []goredis.UniversalClient
 
 // DialNodes calls [Dial] for each of the addresses.
@@ -75,8 +75,8 @@ func DialNodes(cfg driver.Config) (Clients, error) {
 // Close closes all clients.
 func (n Clients) Close() error { return inject.Each(n, goredis.UniversalClient.Close) }
 
-// ping opens the cheapest call to a Redis server: one PING through a pooled
-// client.
+// ping returns the function call, which makes the cheapest call to a Redis server: a PING
+// through a pooled client. The function end closes the client.
 func ping(cfg driver.Config) (call func(context.Context) error, end func() error, err error) {
 	c, err := Dial(cfg)
 	if err != nil {
@@ -85,7 +85,7 @@ func ping(cfg driver.Config) (call func(context.Context) error, end func() error
 	return func(ctx context.Context) error { return c.Ping(ctx).Err() }, c.Close, nil
 }
 
-// Count returns a counter of the commands that each server was given.
+// Count returns a counter of the commands that each server has processed.
 func Count(cfg driver.Config) (*servers.Counter, error) {
 	nodes, err := DialNodes(cfg)
 	if err != nil {
@@ -110,12 +110,12 @@ func Count(cfg driver.Config) (*servers.Counter, error) {
 	return c, nil
 }
 
-// neverScripted are commands that no script of ours runs. Only PING could be run by a script.
+// neverScripted are commands that no script of ours runs, so that only clients send them.
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
-// fromClients returns the calls of those commands in the section commandstats,
-// and the time that they took, including all commands that scripts ran. The
-// section omits commands that were never called.
+// fromClients returns how often the commands in neverScripted were called, and the
+// time that they took, including all commands that their scripts ran. commands is the
+// section commandstats of INFO, which omits commands that were never called.
 func fromClients(commands map[string]string) (calls, microseconds float64) {
 	for _, name := range neverScripted {
 		var n, took float64
@@ -126,13 +126,13 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 	return calls, microseconds
 }
 
-// A prefix has these two side keys once, however many locks it has seen. The first key is its
+// These are the side keys, which a prefix has only once for all its locks. The first key has its
 // control string. The second key has the withdrawn owners, which are forgotten within two minutes.
 // Keys that begin with the first key belong to waiting processes, and expire by themselves.
 const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 
-// controlSize bounds the length of the control string. A longer one would
-// contain something for each lock.
+// controlSize bounds the length of the control string. A longer control string
+// would contain something for each lock.
 const controlSize = 128
 
 // LeftKeys lists the keys of a prefix except its side keys.
@@ -154,7 +154,7 @@ func LeftKeys(ctx context.Context, addr, prefix string) ([]string, error) {
 	return slices.Compact(left), err
 }
 
-// remove removes keys one by one, because those of a Cluster are in different slots.
+// remove removes keys one by one, because the keys in a Cluster are in different slots.
 func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	c, err := Dial(cfg)
 	if err != nil {
@@ -167,7 +167,7 @@ func remove(ctx context.Context, cfg driver.Config, prefix string) error {
 	return removeFrom(ctx, c, prefix)
 }
 
-// RemoveFromEach removes the keys of a prefix from servers that do not know each other.
+// RemoveFromEach removes the keys of a prefix from several independent servers.
 func RemoveFromEach(ctx context.Context, cfg driver.Config, prefix string) error {
 	nodes, err := DialNodes(cfg)
 	if err != nil {
@@ -176,7 +176,7 @@ func RemoveFromEach(ctx context.Context, cfg driver.Config, prefix string) error
 	return errors.Join(inject.Each(nodes, func(c goredis.UniversalClient) error { return removeFrom(ctx, c, prefix) }), nodes.Close())
 }
 
-// glob makes SCAN read a prefix literally.
+// glob escapes a prefix, so that a pattern of SCAN matches it literally.
 var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 func removeFrom(ctx context.Context, c goredis.Cmdable, prefix string) error {
@@ -193,8 +193,8 @@ func scan(ctx context.Context, c goredis.Cmdable, pattern string) (keys []string
 	return keys, found.Err()
 }
 
-// Foreign returns a hint that names the key of a lock. A lock whose name is
-// encoded in its key cannot have a foreign holder.
+// Foreign returns a hint that names the key of a lock with a foreign holder. The
+// key is prefix+name, because only our backends use keys with encoded names.
 func Foreign(prefix, name string) string {
 	return fmt.Sprintf("its key %q holds no lease of ours; if nothing else needs it: redis-cli DEL '%s'",
 		prefix+name, strings.ReplaceAll(prefix+name, "'", `'\''`))

@@ -40,7 +40,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestFromClients checks that commands run by scripts do not count as sent by clients.
+// TestFromClients checks that commands of scripts do not count as sent by clients.
 func TestFromClients(t *testing.T) {
 	commands := map[string]string{
 		"cmdstat_evalsha": "calls=5,usec=70,usec_per_call=14.00", "cmdstat_get": "calls=40,usec=9",

@@ -17,9 +17,9 @@ import (
 // slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
-// StartCluster starts a Redis Cluster of count nodes, each with an equal part
-// of the slots and no replica, and returns when all of them agree. lines are
-// further lines of redis.conf.
+// StartCluster starts a Redis Cluster of count nodes, each with an equal part of the
+// slots and no replica. It returns when all nodes agree. lines are further lines of
+// redis.conf.
 func StartCluster(ctx context.Context, count int, lines ...string) (servers.Nodes, error) {
 	buses := make([]string, count)
 	nodes, err := servers.StartNodes(count, func(i int) (*servers.Server, error) {
@@ -44,8 +44,8 @@ func StartCluster(ctx context.Context, count int, lines ...string) (servers.Node
 	return nodes, nil
 }
 
-// meet gives each node its slots and tells the first node about all others,
-// which it then tells each other.
+// meet gives each node its slots, and tells the first node the addresses of all other
+// nodes. The first node then introduces them to each other.
 func meet(ctx context.Context, n servers.Nodes, buses []string) error {
 	var errs []error
 	for i, s := range n {
@@ -62,7 +62,7 @@ func awaitCluster(ctx context.Context, s *servers.Server, size int) error {
 	defer c.Close()
 	return servers.Retry(ctx, "the Cluster of "+s.Addr(), func() error {
 		info, err := c.ClusterInfo(ctx).Result()
-		// The state can be ok while slots are missing, if that is configured.
+		// With some configurations the state is ok even while slots are missing.
 		for _, line := range []string{"cluster_state:ok", fmt.Sprint("cluster_known_nodes:", size), fmt.Sprint("cluster_slots_assigned:", slots)} {
 			if err == nil && !strings.Contains(info, line+"\r") {
 				err = errors.New("its nodes do not agree yet")
@@ -95,8 +95,8 @@ type slotMove struct {
 	from, to clusterNode
 }
 
-// beginMoves begins to move each slot that has keys, as redis-cli does, and
-// moves half of its keys, chosen at random.
+// beginMoves begins to move each slot that has keys, as redis-cli does. It moves half of
+// the slot's keys, chosen at random, and leaves the move unfinished.
 func beginMoves(ctx context.Context, s *store, _ int) error {
 	s.moving = nil
 	var nodes []clusterNode
@@ -124,11 +124,11 @@ func beginMoves(ctx context.Context, s *store, _ int) error {
 	return nil
 }
 
-// endMoves moves the remaining keys.
+// endMoves moves the remaining keys and finishes the moves of beginMoves.
 func endMoves(ctx context.Context, s *store, _ int) error {
 	for _, m := range s.moving {
-		// Servers that are slow to answer each other report meanwhile that the
-		// cluster is down, and move nothing.
+		// Servers that have heard nothing from each other for a while report that
+		// the cluster is down, and move nothing.
 		err := servers.Retry(ctx, fmt.Sprintf("slot %d has moved", m.slot), func() error {
 			err := m.rest(ctx)
 			// The new server comes first, so that a server always serves the slot.
@@ -186,8 +186,8 @@ func (m slotMove) keys(ctx context.Context) ([]string, error) {
 	return m.from.ClusterGetKeysInSlot(ctx, int(m.slot), 1000).Result()
 }
 
-// migrate moves keys. If the reply to an earlier move was late, a key is on both
-// servers. REPLACE then keeps the source's key, which can still be changed.
+// migrate moves keys. If the reply to an earlier move was late, a key is on both servers.
+// REPLACE then overwrites the copy by the source's key, which clients may have changed.
 func (m slotMove) migrate(ctx context.Context, keys []string) error {
 	host, port, err := net.SplitHostPort(m.to.Options().Addr)
 	for _, key := range keys {

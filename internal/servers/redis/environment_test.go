@@ -24,8 +24,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// put writes 100 keys and returns a function that counts how many of them
-// exist.
+// put writes 100 keys. The function count that it returns says how many of these
+// keys still exist.
 func put(t *testing.T, c goredis.UniversalClient) (count func() int64) {
 	t.Helper()
 	var keys []string
@@ -47,8 +47,8 @@ func at(t *testing.T, s *servers.Server) *goredis.Client {
 	return c
 }
 
-// TestSlotsMove checks that every key can be read in the middle of the move,
-// and that the two nodes have exchanged their keys in the end.
+// TestSlotsMove checks that every key can be read while the slots move, and that the
+// two nodes have exchanged their keys afterwards.
 func TestSlotsMove(t *testing.T) {
 	e := open(t, Cluster)
 	first, second := at(t, e.Servers[0]), at(t, e.Servers[1])
@@ -69,8 +69,8 @@ func TestSlotsMove(t *testing.T) {
 	}
 }
 
-// TestMemoryEvicts checks that keys are deleted once the memory is full, and no
-// longer when eviction is disallowed.
+// TestMemoryEvicts checks that the server deletes keys once its memory is full, and
+// deletes no more keys when eviction is disallowed.
 func TestMemoryEvicts(t *testing.T) {
 	e := open(t, servers.Plain)
 	c := at(t, e.Servers[0])

@@ -23,25 +23,25 @@ func command(args ...any) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error { return s.do(ctx, n, args...) })
 }
 
-// setting returns a step that changes a setting, and began one that sets it to its first value.
+// setting returns a step that changes a setting. began returns a step that sets its first value.
 func setting(name string, value any) servers.Step { return command("CONFIG", "SET", name, value) }
 
 func began(name string) servers.Step { return setting(name, beganAs[name]) }
 
-// disconnect ends all connections of hosts, and unsubscribe only those with subscriptions.
+// disconnect ends all connections of hosts. unsubscribe ends only connections with subscriptions.
 var (
 	disconnect  = servers.InTurn(disconnectAll("NORMAL"), unsubscribe)
 	unsubscribe = disconnectAll("PUBSUB")
 )
 
-// disconnectAll ends the hosts' connections of one type.
+// disconnectAll returns a step that ends the hosts' connections of one type.
 func disconnectAll(kind string) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error {
 		return s.do(ctx, n, "CLIENT", "KILL", "USER", s.User, "TYPE", kind)
 	})
 }
 
-// full limits the memory of a server to less than it uses.
+// full limits the memory of a server to less than the server uses.
 var full = setting("maxmemory", 1)
 
 // missingReplicas is more replicas than any server has.
@@ -67,7 +67,7 @@ var onServers = []servers.Operation{
 	},
 	{
 		Name: "read-only", Does: "%s misses a replica, and refuses writes", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		// A master that misses a replica refuses writes, like one whose disk is full.
+		// A master without enough replicas refuses writes, like a master whose disk is full.
 		Do: setting("min-replicas-to-write", missingReplicas), Undo: began("min-replicas-to-write"),
 	},
 	{
@@ -91,7 +91,7 @@ var onServers = []servers.Operation{
 		Do: account("-setrange"), Undo: account("+@all"),
 	},
 	{
-		// A waiter is then not woken, and asks by itself.
+		// A waiter that cannot subscribe is not woken, but asks again by itself.
 		Name: "subscribe", Does: "%s takes the right to subscribe away from the hosts, and ends their subscriptions", Lasts: servers.WhileWatched,
 		Do: servers.InTurn(account("-subscribe", "-ssubscribe", "-psubscribe"), unsubscribe), Undo: account("+@all"),
 	},
@@ -108,7 +108,7 @@ var onGroups = []servers.Operation{
 		Do: failForth((*inject.Proxy).Retarget), Undo: failBack((*inject.Proxy).Retarget),
 	},
 	{
-		// A host leaves a connection that leads to a replica as soon as the host is told so.
+		// A host closes a connection that leads to a replica as soon as a reply says so.
 		Name: "repoint", Does: "the replica takes over, in order, and new connections of hosts lead to it; those that there are stay at the old master", Settings: []string{servers.WithReplica},
 		Lasts: servers.UntilLost, Stops: true, StopsFor: time.Second, Recovers: time.Second, Makes: []claim.Condition{claim.FailedOver},
 		Do: failForth((*inject.Proxy).Lead), Undo: failBack((*inject.Proxy).Lead),
@@ -159,11 +159,11 @@ var staged = []servers.Operation{
 	demotion("demotion-uncut", "the same, and no connection is cut when hosts are led to the new master", (*inject.Proxy).Lead),
 }
 
-// learnsLater is how much later than others a host learns of a new master.
-// Clients learn of a new master at times that differ by a second and more.
+// learnsLater is how much later than all other hosts one host learns of a new master. Times
+// at which clients learn of a new master differ by a second or more.
 const learnsLater = 500 * time.Millisecond
 
-// demotion swaps the roles of two servers. Its Undo leads hosts to the new master.
+// demotion swaps the roles of two servers. Only its Undo leads hosts to the new master.
 func demotion(name, does string, by inject.Leading) servers.Operation {
 	return servers.Operation{
 		Name: name, Does: does,
@@ -174,7 +174,7 @@ func demotion(name, does string, by inject.Leading) servers.Operation {
 	}
 }
 
-// Evictions are operations on all servers. Hosts may take a second to notice them.
+// Evictions are operations that make all servers evict keys. Hosts notice within about a second.
 var Evictions = []servers.Operation{
 	{
 		Name: "fill-later", Does: "the servers are told to evict keys, and are full 3 s later", Undo: keeping,
@@ -193,7 +193,7 @@ var Rotation = servers.Operation{
 	Do: rotate(servers.HostPassword, servers.OtherPassword), Undo: rotate(servers.OtherPassword, servers.HostPassword),
 }
 
-// Operations returns [onServers], each changed by as for the store that has it.
+// Operations returns a copy of [onServers]. The function as adapts each operation to a store.
 func Operations(as func(*servers.Operation)) []servers.Operation {
 	all := slices.Clone(onServers)
 	for i := range all {
@@ -203,7 +203,7 @@ func Operations(as func(*servers.Operation)) []servers.Operation {
 	return all
 }
 
-// save begins to write a snapshot, unless one is being written.
+// save makes server n begin to write a snapshot, unless a snapshot is being written.
 func save(ctx context.Context, s *store, n int) error {
 	if err := s.do(ctx, n, "BGSAVE"); err != nil && !strings.Contains(err.Error(), "in progress") {
 		return err
@@ -211,19 +211,19 @@ func save(ctx context.Context, s *store, n int) error {
 	return nil
 }
 
-// account changes the rules of the hosts' account.
+// account returns a step that changes the rules of the hosts' account.
 func account(rules ...any) servers.Step {
 	return command(append([]any{"ACL", "SETUSER", servers.HostUser}, rules...)...)
 }
 
-// rotate changes the password of the hosts. Both passwords are valid until the
-// file has the new one.
+// rotate returns a step that changes the password of the hosts. Both passwords are
+// valid until the password file has the new password.
 func rotate(from, to string) servers.Step {
 	write := func(_ context.Context, e *servers.Environment, _ int) error { return e.WritePassword(to) }
 	return servers.InTurn(servers.OnEach(account(">"+to)), write, servers.OnEach(account("<"+from)), servers.OnEach(disconnect))
 }
 
-// promoteAgain ends a demotion, and waits until the replica, if any, follows.
+// promoteAgain makes server n a master again, and waits until the replica, if any, follows.
 func promoteAgain(ctx context.Context, s *store, n int) error {
 	err := s.do(ctx, n, "REPLICAOF", "NO", "ONE")
 	if s.Replica != nil {
@@ -243,7 +243,7 @@ func takeOver(ctx context.Context, e *servers.Environment, paths [][]*inject.Pro
 	return errors.Join(old.Start(ctx, false), follow(ctx, old.Addr(), e.Replica.Addr()))
 }
 
-// promoteLate is a failover to a replica that has missed the last writes.
+// promoteLate makes a failover to a replica that has missed the last writes.
 func promoteLate(ctx context.Context, e *servers.Environment, _ int) error {
 	if err := e.Link.BlackHole(); err != nil {
 		return err
@@ -265,16 +265,16 @@ func deleteLock(ctx context.Context, s *store, n int) error {
 	return s.do(ctx, n, "DEL", keys[rand.IntN(len(keys))])
 }
 
-// fill writes these keys to servers whose memory is full. They displace
-// everything else, because there is little else.
+// fill writes these keys to servers whose memory is nearly full. The keys displace
+// all other keys, because there are few.
 const (
 	spareMemory = 4 << 20
 	fillerSize  = 64 << 10
 	fillers     = 1000
 )
 
-// evicting lets servers delete keys when their memory is full, and limits the
-// memory so that it soon is full. keeping ends both.
+// evicting lets servers delete keys when their memory is full, and limits the memory,
+// so that it will soon be full. keeping undoes both changes and removes the keys of fill.
 var (
 	evicting = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 		info, err := s.admins[n].InfoMap(ctx, "memory").Result()
@@ -288,7 +288,7 @@ var (
 	keeping = servers.OnEach(servers.InTurn(began("maxmemory-policy"), began("maxmemory"), command(append([]any{"UNLINK"}, fillerKeys...)...)))
 )
 
-// fill writes so much, before hosts look at the policy again, that servers evict keys.
+// fill writes so much at once that servers evict keys before hosts look at the policy again.
 var fill = servers.OnEach(servers.On(func(ctx context.Context, s *store, n int) error {
 	value := strings.Repeat(" ", fillerSize)
 	_, err := s.admins[n].Pipelined(ctx, func(all goredis.Pipeliner) error {
@@ -310,10 +310,10 @@ var fillerKeys = func() (keys []any) {
 // savedKey is a key as it was when it was saved.
 type savedKey struct {
 	name, data string
-	expires    int64 // in ms since 1970, or below 0
+	expires    int64 // in ms since 1970; below 0 if the key does not expire
 }
 
-// saveKeys remembers all keys of a server, one after the other.
+// saveKeys remembers all keys of server n. It reads them one after the other.
 func saveKeys(ctx context.Context, s *store, n int) error {
 	s.saved = nil
 	keys, err := scan(ctx, s.admins[n], "*")
@@ -325,8 +325,8 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 		if err != nil {
 			return err
 		}
-		// A key that has gone meanwhile is not saved, even if it exists again,
-		// because it would be restored without an expiry.
+		// A key that was gone when its expiry was read is not saved, even if it exists
+		// again, because it would be restored without an expiry.
 		const gone = -2
 		if data, err := s.admins[n].Dump(ctx, key).Result(); err == nil && expires != gone {
 			s.saved = append(s.saved, savedKey{key, data, expires})
@@ -335,7 +335,7 @@ func saveKeys(ctx context.Context, s *store, n int) error {
 	return nil
 }
 
-// restoreKeys replaces all keys by the saved ones. The server rejects keys that
+// restoreKeys replaces all keys by the saved keys. The server does not restore keys that
 // have expired since.
 func restoreKeys(ctx context.Context, s *store, n int) error {
 	err, failed := s.do(ctx, n, "FLUSHALL"), 0

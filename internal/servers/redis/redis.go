@@ -1,5 +1,5 @@
 // Package redis starts Redis servers, alone, with replicas, as a Cluster and
-// with Sentinel, and does to them what operators do.
+// with Sentinel. It changes or breaks them as operators do.
 package redis
 
 import (
@@ -12,7 +12,7 @@ import (
 // Cluster is the setting of a Redis Cluster. No paths lead to its nodes.
 const Cluster = "cluster"
 
-// Push is how a message of a channel to a subscriber begins.
+// Push is the beginning of every message that a server sends to a subscriber.
 const Push = "3\r\n$7\r\nmessage\r\n"
 
 // Kind is one Redis server, with or without a replica, or a Cluster.
@@ -58,8 +58,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 // StartStep starts some servers of an environment, or sends them commands.
 type StartStep func(ctx context.Context, e *servers.Environment, w servers.Requirements) error
 
-// Prepare makes an account for hosts, does the given steps, and sets e.Product
-// for servers that speak Redis's protocol.
+// Prepare chooses the hosts' account, does the given steps, which start Redis servers,
+// and sets e.Product for these servers.
 func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements, steps ...StartStep) error {
 	if err := e.Account(ctx, w); err != nil {
 		return err
@@ -77,8 +77,8 @@ func Prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// hostLines are part of every server's configuration. They let a replica be
-// served at once, and give hosts an account.
+// hostLines are part of every server's configuration. They make a server send its data
+// to a new replica at once, and give hosts an account.
 var hostLines = []string{"repl-diskless-sync-delay 0", "user " + servers.HostUser + " on >" + servers.HostPassword + " ~* &* +@all"}
 
 // StartServer is a step that starts one server.

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// startReplica starts a replica of the first server behind a link that can be
-// cut, and waits until the replica follows.
+// startReplica starts a replica, which follows the first server over the proxy e.Link, and
+// waits until the replica follows.
 func startReplica(ctx context.Context, e *servers.Environment, _ servers.Requirements) error {
 	link, err := inject.NewProxy(e.Servers[0].Addr())
 	if err != nil {
@@ -32,12 +32,12 @@ func startReplica(ctx context.Context, e *servers.Environment, _ servers.Require
 	return followClosely(ctx, server.Addr(), link.Addr())
 }
 
-// promote makes the server at addr a master, which takes writes.
+// promote makes the server at addr a master, which accepts writes.
 func promote(ctx context.Context, addr string) error {
 	return Do(ctx, addr, "REPLICAOF", "NO", "ONE")
 }
 
-// follow makes the server at addr a replica of the one at master.
+// follow makes the server at addr a replica of the server at the address in master.
 func follow(ctx context.Context, addr, master string) error {
 	host, port, err := net.SplitHostPort(master)
 	if err != nil {
@@ -49,10 +49,10 @@ func follow(ctx context.Context, addr, master string) error {
 	return awaitLink(ctx, addr)
 }
 
-// followClosely does what follow does, and returns when the master's writes
-// reach the replica. After a copy over the socket the master sends nothing until
-// the replica has acknowledged the copy, which it does once a second. A replica
-// that was promoted before that acknowledgement lacked the leases of 830 ms.
+// followClosely does what follow does, and returns when the master's writes reach the
+// replica. After it has sent a copy of its data, the master sends no writes until the
+// replica acknowledges the copy, up to a second later. A replica that was promoted before
+// its acknowledgement lacked all leases of the last 830 ms.
 func followClosely(ctx context.Context, addr, master string) error {
 	if err := follow(ctx, addr, master); err != nil {
 		return err
@@ -73,14 +73,14 @@ func followClosely(ctx context.Context, addr, master string) error {
 	})
 }
 
-// awaitLink returns when the replica at addr has a copy of its master's data.
+// awaitLink returns when the replica at addr has received a copy of its master's data.
 func awaitLink(ctx context.Context, addr string) error {
 	c := client(addr)
 	defer c.Close()
 	return servers.Retry(ctx, "the replica "+addr+" follows", func() error { return replicates(ctx, c, "master_link_status", "up") })
 }
 
-// replicates returns nil if the field name of a server's replication info has the value.
+// replicates returns nil if the field called name in a server's INFO replication has the value.
 func replicates(ctx context.Context, c *goredis.Client, name, value string) error {
 	info, err := c.InfoMap(ctx, "replication").Result()
 	if err == nil && info["Replication"][name] != value {
@@ -89,8 +89,8 @@ func replicates(ctx context.Context, c *goredis.Client, name, value string) erro
 	return err
 }
 
-// rejoin undoes the roles of a failover for the next round: the promoted server
-// follows the first server through the link again.
+// rejoin undoes a failover for the next round: the first server becomes the master, and the
+// promoted server follows it through the link again.
 func rejoin(ctx context.Context, e *servers.Environment) error {
 	first := e.Servers[0].Addr()
 	return errors.Join(
@@ -98,15 +98,15 @@ func rejoin(ctx context.Context, e *servers.Environment) error {
 		followClosely(ctx, e.Replica.Addr(), e.Link.Addr()))
 }
 
-// failOver makes the replica at to the master in place of the server at from,
-// by a planned failover: writes stall until the replica has all of them. by, a
-// Retarget or a Lead, leads the hosts to the new master.
+// failOver makes the replica at the address to the master, in place of the server at the
+// address from. The failover is planned: writes stall until the replica has all writes.
+// The function by, a Retarget or a Lead, leads the hosts to the new master.
 func failOver(ctx context.Context, e *servers.Environment, from, to string, by inject.Leading) error {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
 		return err
 	}
-	// A replica whose link is up counts as online for the master only some time later.
+	// The master regards a replica as online only some time after the replica's link is up.
 	err = servers.Retry(ctx, from+" hands over to "+to, func() error { return Do(ctx, from, "FAILOVER", "TO", host, port) })
 	if err != nil {
 		return err
@@ -117,14 +117,14 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 	return errors.Join(err, e.Lead(0, by, to), awaitLink(ctx, from))
 }
 
-// failForth returns a planned failover to the replica.
+// failForth returns a step that makes a planned failover to the replica.
 func failForth(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		return failOver(ctx, e, e.Servers[0].Addr(), e.Replica.Addr(), by)
 	}
 }
 
-// failBack returns a planned failover back to the first server.
+// failBack returns a step that makes a planned failover back to the first server.
 func failBack(by inject.Leading) servers.Step {
 	return func(ctx context.Context, e *servers.Environment, _ int) error {
 		first, second := e.Servers[0].Addr(), e.Replica.Addr()
@@ -138,11 +138,11 @@ func failBack(by inject.Leading) servers.Step {
 // sentinelMaster is the name of the master in Sentinel.
 const sentinelMaster = "main"
 
-// sentinelReplicas is one more than the number of replicas that faults let grants wait for.
+// sentinelReplicas is the number of replicas, one more than grants wait for in any fault.
 const sentinelReplicas = 2
 
-// startSentinel starts servers behind a Sentinel, which tells each client the
-// master, and makes another server the master when told to.
+// startSentinel starts servers and a Sentinel. The Sentinel tells clients which server
+// is the master, and makes another server the master when it is told to.
 func startSentinel(ctx context.Context, e *servers.Environment) error {
 	// The master serves a replica at once, instead of 5 s after the replica has asked.
 	o := &Options{Lines: []string{"repl-diskless-sync-delay 0"}}
@@ -167,7 +167,7 @@ func startSentinel(ctx context.Context, e *servers.Environment) error {
 	}
 	e.AtEnd(s.Close)
 	e.Config["address"], e.Config["sentinel_master"] = s.Addr(), sentinelMaster
-	// Sentinel takes 10 s to make an old master a replica.
+	// After a failover, Sentinel takes up to 10 s to make the old master a replica.
 	e.Ready = func(ctx context.Context) error { return awaitMaster(ctx, e, "", sentinelReplicas) }
 	return e.Ready(ctx)
 }
@@ -182,15 +182,15 @@ func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error 
 	if err != nil {
 		return err
 	}
-	// Sentinel looks at replicas every 10 s, and knows no suitable one before.
+	// Sentinel looks at replicas every 10 s, and knows no suitable replica before its first look.
 	if err := servers.Retry(ctx, "Sentinel begins", func() error { return s.Failover(ctx, sentinelMaster).Err() }); err != nil {
 		return err
 	}
 	return awaitMaster(ctx, e, before, sentinelReplicas-1)
 }
 
-// awaitMaster returns when Sentinel names a master other than before, and that
-// many replicas known to Sentinel follow the master.
+// awaitMaster returns when Sentinel names another master than the address before, and the
+// given number of replicas that Sentinel knows follow the named master.
 func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

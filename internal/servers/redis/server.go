@@ -14,7 +14,7 @@ import (
 // Fsync says how a Redis server writes its append-only file.
 type Fsync string
 
-// These are the variants. FsyncNone writes no file.
+// These are the values of Fsync. With FsyncNone the server writes no file.
 const (
 	FsyncNone     Fsync = ""
 	FsyncEverySec Fsync = "everysec"
@@ -28,7 +28,7 @@ type Options struct {
 	AppendFsync Fsync
 	// Password is the password of the default user. Default none.
 	Password string
-	// Lines are further lines of redis.conf, after ours. Of equal lines the last one counts.
+	// Lines are added to redis.conf after this package's lines. The last of equal lines counts.
 	Lines []string
 	// Args are further arguments of redis-server, such as "--sentinel".
 	Args []string
@@ -36,7 +36,7 @@ type Options struct {
 	// "env" with variables. Default none.
 	Wrap []string
 
-	ports *ports.Taken // see recipe
+	ports *ports.Taken // see [servers.Recipe]
 }
 
 // Start starts a redis-server, or the program that the environment variable
@@ -88,8 +88,8 @@ func (o Options) conf(dir string, port int) []byte {
 	return []byte(strings.Join(append(lines, o.Lines...), "\n") + "\n")
 }
 
-// answers reports whether Redis answers requests. A refusal because of a missing
-// password counts as an answer, but a refusal while the data are loaded does not.
+// answers reports whether a server answers requests. A refusal because of a missing
+// password counts as an answer, but a refusal while the server loads its data does not.
 var answers = servers.Answers("PING\r\n", func(reply string) bool {
 	return strings.HasPrefix(reply, "+PONG") || strings.HasPrefix(reply, "-NOAUTH")
 })
@@ -100,8 +100,8 @@ func Program() servers.Program {
 	return servers.Program{Name: program.Name, Path: path, Err: err}
 }
 
-// StartNodes starts count servers at the same time, each as [Start] does, and
-// returns when all answer. If one fails, the others are closed.
+// StartNodes starts count servers at the same time, each as [Start] does, and returns
+// when all servers answer. If a server fails, the other servers are closed.
 func StartNodes(ctx context.Context, count int, opts *Options) (servers.Nodes, error) {
 	return servers.StartNodes(count, func(int) (*servers.Server, error) { return Start(ctx, opts) })
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// store is the servers of one environment, as their operator sees them.
+// store gives operations access to the servers of one environment.
 type store struct {
 	*servers.Environment
-	// admins has one lasting connection to each server that hosts use. A server
-	// that takes no more connections still serves it.
+	// admins has a lasting connection to each server that hosts use. The connection
+	// works even when the server accepts no more connections.
 	admins []*goredis.Client
-	saved  []savedKey // to be restored
-	moving []slotMove // between nodes of a Cluster
+	saved  []savedKey // keys to be restored
+	moving []slotMove // moves of slots between nodes of a Cluster
 	began  []string   // the first rules of the hosts' account on each server
 }
 
@@ -52,7 +52,7 @@ func (s *store) do(ctx context.Context, n int, args ...any) error {
 	return nil
 }
 
-// beganAs has the settings that operations change, with their first values.
+// beganAs has the settings that operations change, and the values that they had at first.
 var beganAs = map[string]string{
 	"maxmemory": "0", "maxmemory-policy": "noeviction", "maxclients": "10000", "min-replicas-to-write": "0",
 }
@@ -75,7 +75,7 @@ func (s *store) Check(ctx context.Context) error {
 }
 
 func (s *store) serverHealthy(ctx context.Context, n int) error {
-	// A server has this account even if hosts have none.
+	// A server has this account even if hosts log in without it.
 	host := goredis.NewClient(&goredis.Options{Addr: s.Servers[n].Addr(), Username: servers.HostUser, Password: servers.HostPassword})
 	defer host.Close()
 	if err := host.Ping(ctx).Err(); err != nil {
@@ -113,8 +113,8 @@ func (s *store) rules(ctx context.Context, n int) (string, error) {
 	return all[i], nil
 }
 
-// agrees returns nil if node n of a Cluster reports that every slot is served
-// and none of its own is being moved.
+// agrees returns nil if node n of a Cluster reports that every slot is served, and that
+// no slot of the node is being moved.
 func (s *store) agrees(ctx context.Context, n int) error {
 	info, err := s.admins[n].ClusterInfo(ctx).Result()
 	if err != nil || !strings.Contains(info, "cluster_state:ok") {
@@ -140,8 +140,8 @@ func (s *store) admitted(ctx context.Context, n int) error {
 	return nil
 }
 
-// Left lists keys. Of servers that vote it lists only keys that are on a majority
-// of them or do not expire, because a release need not have reached every server.
+// Left lists keys. If the servers vote, it omits keys that expire and are not on a
+// majority of servers, because a release need not have reached every server.
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
 	on := map[string]int{}
 	for _, c := range s.admins {

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// nodes is the number of nodes, of which two may fail.
+	// nodes is the number of servers, of which two may fail.
 	nodes = 5
 	// quarantine is how long a node does not vote after a restart or a loss of
-	// its data, with leases of up to 10 s.
+	// its data, if leases last for up to 10 s.
 	quarantine = 11 * time.Second
 )
 
@@ -43,7 +43,7 @@ var Kind = &servers.Kind{
 		}
 		return redis.StartNodes(ctx, nodes, nil)
 	},
-	// The suite, too, shares the machine with the servers, so 50 ms would be too short.
+	// The conformance suite shares the machine with the servers, so 50 ms would be too short.
 	Durable:  driver.Config{"node_timeout": "200ms"},
 	Services: []string{"redlock1", "redlock2", "redlock3", "redlock4", "redlock5"},
 	Counter:  redis.Count,
@@ -54,18 +54,18 @@ var Kind = &servers.Kind{
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
 	// A node that has lost its data votes again after max_ttl. node_timeout is long,
-	// because the nodes share a machine with each other and with what harms them.
+	// because the nodes share one machine with each other and with this program.
 	e.Config["max_ttl"], e.Config["node_timeout"] = w.TTL.String(), "100ms"
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
 
-// oneOfSeveral adapts an operation on one node, because such an operation stops no host.
+// oneOfSeveral adapts an operation on one node, because the loss of one node stops no host.
 func oneOfSeveral(o *servers.Operation) {
 	o.Stops, o.StopsGrants, o.Settings = false, false, nil
 	if o.Forgets {
-		// If one more node cannot vote meanwhile, a majority remains; with two more it may not.
+		// If one more node cannot vote meanwhile, a majority remains. With two more it may not.
 		o.Recovers = quarantine
 	}
-	// Data that one node has lost do not matter, because the node does not vote then.
+	// Data lost by one node do not matter, because the node then does not vote for a while.
 	o.Makes = slices.DeleteFunc(slices.Clone(o.Makes), func(c claim.Condition) bool { return c == claim.DataLost })
 }
