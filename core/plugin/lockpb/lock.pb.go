@@ -1,81 +1,80 @@
-// The protocol between a host and its plugin, version 1: one unary call per
-// operation, for plugins in any language. Authors in Go need none of this; they
-// hand a driver.Spec to serve.Main.
+// This is version 1 of the protocol between a host and its plugin: one unary call
+// per operation, for plugins in any language. Authors in Go need not know it, because
+// they pass a driver.Spec to serve.Main.
 //
-// Version 2 is version 1 and a second socket, which takes most operations in
-// batches of frames: see data.md beside this file. A plugin that speaks it
-// speaks version 1 too, and the host picks.
+// Version 2 adds a second socket to version 1. The socket takes most operations, in
+// batches of frames: see data.md beside this file. A plugin for version 2 also speaks
+// version 1, and the host chooses the version.
 //
 // # Start
 //
-// The host starts the executable "lockplugin-NAME" without arguments, with a
-// scrubbed environment, standard input from /dev/null, and in a process group
-// of its own. The plugin
+// The host starts the executable "lockplugin-NAME" without arguments, with few
+// environment variables, with standard input from /dev/null, and in a new process
+// group. The plugin does this:
 //
-//  1. checks that LOCKBENCH_PLUGIN is "locks-by-plugin"; otherwise a person has
-//     started it: it says so on standard error and exits with status 1;
-//  2. ignores SIGPIPE, SIGINT, SIGTERM and SIGHUP: a terminal or a service
-//     manager signals the whole group, and locks must be released first;
-//  3. looks in PLUGIN_PROTOCOL_VERSIONS (a list by commas) for a version that
-//     it speaks; this file is version 1, with data.md it is version 2;
-//  4. listens on a unix socket in the directory PLUGIN_UNIX_SOCKET_DIR;
-//  5. prints one line on standard output, and nothing else ever:
+//  1. It checks that LOCKBENCH_PLUGIN is "locks-by-plugin". Otherwise a person has
+//     started it, so it says so on standard error and exits with status 1.
+//  2. It ignores SIGPIPE, SIGINT, SIGTERM and SIGHUP, because a terminal or a service
+//     manager signals the whole group, and locks must be released first.
+//  3. It looks in PLUGIN_PROTOCOL_VERSIONS, a list separated by commas, for a version
+//     that it speaks. This file is version 1. Together with data.md it is version 2.
+//  4. It listens on a unix socket in the directory PLUGIN_UNIX_SOCKET_DIR.
+//  5. It prints one line on standard output, and never anything else:
 //
 //     1|1|unix|/path/of/the/socket|grpc|CERTIFICATE
 //
-//     that is: 1 for the handshake itself, the protocol version, network,
-//     address, "grpc", and for mutual TLS the plugin's own certificate (DER in
-//     base64 without padding). When PLUGIN_CLIENT_CERT is set, the host wants
-//     mutual TLS: that is the only client certificate (PEM) to accept, and the
-//     plugin's is for the name "localhost". A plugin that cannot do this leaves
-//     CERTIFICATE empty, and its users set the option NoMTLS.
+//     The fields are: 1 for the version of the handshake, the protocol version, the
+//     network, the address, "grpc", and the plugin's certificate for mutual TLS (DER in
+//     base64 without padding). If PLUGIN_CLIENT_CERT is set, the host wants mutual TLS.
+//     The plugin then accepts only the client certificate in that variable (PEM), and
+//     its own certificate is for the name "localhost". A plugin without mutual TLS
+//     leaves CERTIFICATE empty, and its users set the option NoMTLS.
 //
-// Standard error is the log: lines of text, or JSON objects with "@level"
+// The plugin's log goes to standard error: lines of text, or JSON objects with "@level"
 // (trace, debug, info, warn, error), "@message" and any other keys.
 //
 // # Calls
 //
-// The host calls Configure once and first, and opens one Session and leaves it
-// open. All other calls may come at any time, from then on, concurrently. All
-// this must be done within the host's start timeout (5 s by default); Configure
-// therefore does not wait for the store.
+// The host first calls Configure, once. It then opens one Session and leaves the
+// Session open. From then on all other calls may come at any time, concurrently.
+// The start up to the Session must be done within the host's start timeout (5 s by
+// default), so Configure does not wait for the store.
 //
-// The meaning of each operation is that of the Go package core/driver, whose
-// rules "lockbench conform PATH" checks.
+// The Go package core/driver defines what each operation means. The command
+// "lockbench conform PATH" checks the rules of that package.
 //
-// Failures of an operation are answered in the reply's Error, never as a gRPC
-// status. A status means to the host that the plugin itself failed. Calls have
-// deadlines; when one passes or the host cancels, the plugin stops the
-// operation soon. Messages are at most 16 MiB.
+// A plugin reports the failure of an operation in the reply's Error, never as a gRPC
+// status. A gRPC status tells the host that the plugin has failed. Calls have deadlines.
+// When a deadline passes or the host cancels, the plugin soon stops the operation.
+// Messages are at most 16 MiB.
 //
 // # End
 //
-// Close: the plugin ends its connections without releasing leases, replies, and
-// exits with status 0 within a second.
+// After Close, the plugin ends its connections without releasing leases, replies,
+// and exits with status 0 within a second.
 //
-// Death of the host: its process id is in LOCKPLUGIN_HOST_PID, and in
-// LOCKPLUGIN_HOST_START when it started, field 22 of its /proc/PID/stat (unset
-// where there is none). A plugin for which that id is no process, or one of
-// another start, does not see its host, which may be in another PID namespace:
-// it never declares it dead. The host is dead when that process has ended, a
-// zombie too: pidfd_open(2) reports it at once. Where there is no such call, the
-// descriptor whose number is in LOCKPLUGIN_LIFELINE says when to look: it is the
-// read end of a pipe that only the host can write to, and never does. Its end
-// alone is no proof, and neither is a new parent process: that may have been a
-// wrapper between the host and the plugin. With the proof, and without a Close
-// before, the plugin stops waiting calls, lets acquires in flight end, releases every lease
-// that its host holds (OnHostDeath may say otherwise), withdraws the owners
-// that wait or whose acquire had an unknown outcome, removes the directory in
-// LOCKPLUGIN_DIR, and exits, all within about a second. What its host holds it
-// knows from TryAcquire, Renew, Batch, Release and Withdraw; a plugin that was
-// started again after a crash learns it from the first renewals.
+// The host can die. Its process id is in LOCKPLUGIN_HOST_PID. Its start time, field 22
+// of /proc/PID/stat, is in LOCKPLUGIN_HOST_START, which is unset on systems without
+// /proc. A plugin that finds no process with that id and start time cannot see its host,
+// which may be in another PID namespace, so it never declares the host dead. Otherwise
+// the host is dead when its process has ended, even while it is a zombie. pidfd_open(2)
+// reports the end at once. On systems without pidfd_open, the file descriptor whose
+// number is in LOCKPLUGIN_LIFELINE says when to look. It is the read end of a pipe to
+// which only the host could write, and the host never writes. The end of the pipe alone
+// does not prove the death. A new parent process does not prove it either, because the
+// old parent may have been a wrapper between host and plugin. When the host is dead and
+// has not called Close, the plugin stops waiting calls, lets acquires in flight end,
+// releases all leases of the host unless OnHostDeath says otherwise, withdraws owners that
+// wait or whose acquire had an unknown outcome, removes the directory LOCKPLUGIN_DIR, and
+// exits, all within about a second. It knows the host's leases from TryAcquire, Renew,
+// Batch, Release and Withdraw. A plugin restarted after a crash learns them from renewals.
 //
-// Loss of the host: when there has been no Session for five seconds since the
-// last one ended, or since the end of the pipe if there never was one, the host
-// has replaced this plugin or executed itself anew. The plugin removes the
-// directory and exits without releasing anything: the host may hold it all.
+// The host can be lost: it has replaced this plugin, or executed itself anew. The plugin
+// assumes this when there was no Session for five seconds since the last Session ended,
+// or since the end of the pipe if there was no Session at all. It removes the directory
+// and exits without releasing any lease, because the host may still hold all of them.
 //
-// A host kills its plugin as a process group, wrappers included.
+// A host kills its plugin as a process group, so wrappers end, too.
 
 // Code generated by protoc-gen-go. DO NOT EDIT.
 // versions:
@@ -105,16 +104,16 @@ type Error_Code int32
 const (
 	Error_OTHER       Error_Code = 0
 	Error_HELD        Error_Code = 1  // another owner holds the lock; holder says who
-	Error_NOT_HELD    Error_Code = 2  // that owner and token do not hold it; holder says who does
+	Error_NOT_HELD    Error_Code = 2  // the owner with that token does not hold the lock; holder says who does
 	Error_WITHDRAWN   Error_Code = 3  // the owner was withdrawn and is refused for good
 	Error_UNAVAILABLE Error_Code = 4  // no answer from the store: the outcome is unknown
-	Error_NOT_SENT    Error_Code = 5  // beside UNAVAILABLE: the store never saw the request, nor will
+	Error_NOT_SENT    Error_Code = 5  // beside UNAVAILABLE: the store has not got the request, and never will
 	Error_INVALID     Error_Code = 6  // the request itself is bad; nothing was sent
 	Error_DENIED      Error_Code = 7  // the store refuses this client for good
 	Error_CONFIG      Error_Code = 8  // the configuration is wrong
 	Error_UNSUPPORTED Error_Code = 9  // the backend does not have this capability
 	Error_CLOSED      Error_Code = 10 // the backend was closed
-	Error_PLUGIN_DIED Error_Code = 11 // what the backend kept in the process is gone
+	Error_PLUGIN_DIED Error_Code = 11 // the locks that the backend kept in its process are gone
 	Error_CANCELED    Error_Code = 12 // the operation was cancelled
 	Error_DEADLINE    Error_Code = 13 // the operation's deadline passed
 )
@@ -188,7 +187,7 @@ const (
 	Notice_UNKNOWN Notice_Kind = 0
 	Notice_LOST    Notice_Kind = 1 // the lease of name, owner and token is gone
 	Notice_DOWN    Notice_Kind = 2 // the store cannot be reached
-	Notice_UP      Notice_Kind = 3 // it can be reached again
+	Notice_UP      Notice_Kind = 3 // the store can be reached again
 )
 
 // Enum value maps for Notice_Kind.
@@ -292,8 +291,8 @@ func (Op_Kind) EnumDescriptor() ([]byte, []int) {
 // Error is why an operation failed.
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the error is: several codes can hold at once, none is an error that
-	// nobody treats specially.
+	// Several codes can apply to one error. An error without a code is an error that
+	// no caller treats specially.
 	Codes []Error_Code `protobuf:"varint,1,rep,packed,name=codes,proto3,enum=lockbench.plugin.v1.Error_Code" json:"codes,omitempty"`
 	// For people, in UTF-8, without secrets.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
@@ -354,21 +353,21 @@ func (x *Error) GetHolder() *Holder {
 	return nil
 }
 
-// Request is what the operations on one lock are asked with; each says above
-// which fields it reads.
+// Request is the request of every operation on one lock. The operations above say
+// which fields they read.
 type Request struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`         // 1 to 512 bytes, every character allowed, NUL too
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`         // 1 to 512 bytes; every character is allowed, even NUL
 	Owner string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`       // the random id of one grant, [A-Za-z0-9_-], at most 64
 	Label string                 `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`       // for people, at most 256 bytes
 	Value []byte                 `protobuf:"bytes,4,opt,name=value,proto3,oneof" json:"value,omitempty"` // at most 64 KiB; absent for a plain lock
-	Token uint64                 `protobuf:"varint,5,opt,name=token,proto3" json:"token,omitempty"`      // the number of the grant; 0 before it
+	Token uint64                 `protobuf:"varint,5,opt,name=token,proto3" json:"token,omitempty"`      // the number of the grant; 0 before the grant
 	// Nanoseconds for which the store keeps the lease, counted from when it
 	// handles the request.
 	TtlNs int64 `protobuf:"varint,6,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"`
-	// Nanoseconds for which the lock must stay taken. A plugin remembers, with
-	// TryAcquire and Renew, the instant at which this ends: when its host dies it
-	// releases with what is left of it.
+	// Nanoseconds for which the lock must stay taken. At TryAcquire and Renew a plugin
+	// notes the instant at which this time ends. When its host dies, the plugin releases
+	// the lock with the rest of this time as keep_ns.
 	KeepNs        int64 `protobuf:"varint,7,opt,name=keep_ns,json=keepNs,proto3" json:"keep_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -500,7 +499,7 @@ func (x *Reply) GetError() *Error {
 type GrantReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`  // absent: granted
-	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"` // higher than every earlier one of the name, below 2^53
+	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"` // higher than every earlier token of the name, below 2^53
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -549,7 +548,7 @@ func (x *GrantReply) GetToken() uint64 {
 	return 0
 }
 
-// Holder describes a held lock; when nobody holds it, it is absent.
+// Holder describes a held lock. It is absent when no owner holds the lock.
 type Holder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes, because a foreign client may have written anything.
@@ -558,7 +557,7 @@ type Holder struct {
 	Label         []byte `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
 	Value         []byte `protobuf:"bytes,4,opt,name=value,proto3,oneof" json:"value,omitempty"`
 	Token         uint64 `protobuf:"varint,5,opt,name=token,proto3" json:"token,omitempty"`              // 0 for a foreign holder
-	TtlNs         int64  `protobuf:"varint,6,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"` // what is left by the store's clock; negative: no end
+	TtlNs         int64  `protobuf:"varint,6,opt,name=ttl_ns,json=ttlNs,proto3" json:"ttl_ns,omitempty"` // the time left by the store's clock; negative: no end
 	Waiters       int64  `protobuf:"varint,7,opt,name=waiters,proto3" json:"waiters,omitempty"`          // in the store's queue; -1 when unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -703,12 +702,12 @@ func (x *ConfigureRequest) GetOnHostDeath() *OnHostDeath {
 	return nil
 }
 
-// OnHostDeath says what to do with the leases of a dead host. Empty: release
-// them at once.
+// OnHostDeath says what to do with the leases of a dead host. If it is empty, the
+// plugin releases them at once.
 type OnHostDeath struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Abandon       bool                   `protobuf:"varint,1,opt,name=abandon,proto3" json:"abandon,omitempty"`                // leave them to their TTL
-	DelayNs       int64                  `protobuf:"varint,2,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"` // release them that much later
+	DelayNs       int64                  `protobuf:"varint,2,opt,name=delay_ns,json=delayNs,proto3" json:"delay_ns,omitempty"` // release them after this time
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -918,7 +917,7 @@ func (x *CheckReply) GetProperties() *Properties {
 // Properties are the claims that a backend makes.
 type Properties struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // of the backend; the host opens no other
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`       // name of the backend; the host opens no other backend
 	Fencing        string                 `protobuf:"bytes,2,opt,name=fencing,proto3" json:"fencing,omitempty"` // strict, durable or quorum
 	Scope          string                 `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`     // shared, host
 	TtlMinNs       int64                  `protobuf:"varint,4,opt,name=ttl_min_ns,json=ttlMinNs,proto3" json:"ttl_min_ns,omitempty"`
@@ -929,8 +928,8 @@ type Properties struct {
 	Server         string                 `protobuf:"bytes,9,opt,name=server,proto3" json:"server,omitempty"`
 	SurvivesPlugin bool                   `protobuf:"varint,10,opt,name=survives_plugin,json=survivesPlugin,proto3" json:"survives_plugin,omitempty"`
 	Capabilities   []string               `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`                     // waiter, notifier, observer, watcher, batcher, admin
-	TimedTokens    bool                   `protobuf:"varint,12,opt,name=timed_tokens,json=timedTokens,proto3" json:"timed_tokens,omitempty"`   // tokens are the store's clock in microseconds
-	FirstSpanNs    int64                  `protobuf:"varint,13,opt,name=first_span_ns,json=firstSpanNs,proto3" json:"first_span_ns,omitempty"` // of a grant that the store makes to a waiter; 0: none
+	TimedTokens    bool                   `protobuf:"varint,12,opt,name=timed_tokens,json=timedTokens,proto3" json:"timed_tokens,omitempty"`   // tokens are times of the store's clock in microseconds
+	FirstSpanNs    int64                  `protobuf:"varint,13,opt,name=first_span_ns,json=firstSpanNs,proto3" json:"first_span_ns,omitempty"` // how long a store's grant to a waiter lasts; 0: no such grants
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1148,7 +1147,7 @@ func (x *InspectRequest) GetName() string {
 type InspectReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`   // the last message of a stream that failed
-	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"` // absent: nobody holds it
+	Holder        *Holder                `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"` // absent: no owner holds the lock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1252,9 +1251,9 @@ func (x *WaitRequest) GetMaxNs() int64 {
 type WaitReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Error *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
-	// A grant that the store made by itself: its token, 0 for none, how long after
-	// the plugin had read the request it sent the last sign of life that the store
-	// had seen by then (negative: before it), and for how long the store made it.
+	// These describe a grant that the store made while the owner waited: its token (0 for no
+	// grant), when the last sign of life that the store had seen was sent, counted from when
+	// the plugin had read the request (negative: before), and for how long the grant lasts.
 	Token         uint64 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
 	WaitedNs      int64  `protobuf:"varint,3,opt,name=waited_ns,json=waitedNs,proto3" json:"waited_ns,omitempty"`
 	SpanNs        int64  `protobuf:"varint,4,opt,name=span_ns,json=spanNs,proto3" json:"span_ns,omitempty"`
@@ -1582,7 +1581,7 @@ func (x *BatchRequest) GetOps() []*Op {
 
 type BatchReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // of the call as a whole; there are no results then
+	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // error of the whole call; there are then no results
 	Results       []*GrantReply          `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

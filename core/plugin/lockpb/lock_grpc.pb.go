@@ -1,81 +1,80 @@
-// The protocol between a host and its plugin, version 1: one unary call per
-// operation, for plugins in any language. Authors in Go need none of this; they
-// hand a driver.Spec to serve.Main.
+// This is version 1 of the protocol between a host and its plugin: one unary call
+// per operation, for plugins in any language. Authors in Go need not know it, because
+// they pass a driver.Spec to serve.Main.
 //
-// Version 2 is version 1 and a second socket, which takes most operations in
-// batches of frames: see data.md beside this file. A plugin that speaks it
-// speaks version 1 too, and the host picks.
+// Version 2 adds a second socket to version 1. The socket takes most operations, in
+// batches of frames: see data.md beside this file. A plugin for version 2 also speaks
+// version 1, and the host chooses the version.
 //
 // # Start
 //
-// The host starts the executable "lockplugin-NAME" without arguments, with a
-// scrubbed environment, standard input from /dev/null, and in a process group
-// of its own. The plugin
+// The host starts the executable "lockplugin-NAME" without arguments, with few
+// environment variables, with standard input from /dev/null, and in a new process
+// group. The plugin does this:
 //
-//  1. checks that LOCKBENCH_PLUGIN is "locks-by-plugin"; otherwise a person has
-//     started it: it says so on standard error and exits with status 1;
-//  2. ignores SIGPIPE, SIGINT, SIGTERM and SIGHUP: a terminal or a service
-//     manager signals the whole group, and locks must be released first;
-//  3. looks in PLUGIN_PROTOCOL_VERSIONS (a list by commas) for a version that
-//     it speaks; this file is version 1, with data.md it is version 2;
-//  4. listens on a unix socket in the directory PLUGIN_UNIX_SOCKET_DIR;
-//  5. prints one line on standard output, and nothing else ever:
+//  1. It checks that LOCKBENCH_PLUGIN is "locks-by-plugin". Otherwise a person has
+//     started it, so it says so on standard error and exits with status 1.
+//  2. It ignores SIGPIPE, SIGINT, SIGTERM and SIGHUP, because a terminal or a service
+//     manager signals the whole group, and locks must be released first.
+//  3. It looks in PLUGIN_PROTOCOL_VERSIONS, a list separated by commas, for a version
+//     that it speaks. This file is version 1. Together with data.md it is version 2.
+//  4. It listens on a unix socket in the directory PLUGIN_UNIX_SOCKET_DIR.
+//  5. It prints one line on standard output, and never anything else:
 //
 //     1|1|unix|/path/of/the/socket|grpc|CERTIFICATE
 //
-//     that is: 1 for the handshake itself, the protocol version, network,
-//     address, "grpc", and for mutual TLS the plugin's own certificate (DER in
-//     base64 without padding). When PLUGIN_CLIENT_CERT is set, the host wants
-//     mutual TLS: that is the only client certificate (PEM) to accept, and the
-//     plugin's is for the name "localhost". A plugin that cannot do this leaves
-//     CERTIFICATE empty, and its users set the option NoMTLS.
+//     The fields are: 1 for the version of the handshake, the protocol version, the
+//     network, the address, "grpc", and the plugin's certificate for mutual TLS (DER in
+//     base64 without padding). If PLUGIN_CLIENT_CERT is set, the host wants mutual TLS.
+//     The plugin then accepts only the client certificate in that variable (PEM), and
+//     its own certificate is for the name "localhost". A plugin without mutual TLS
+//     leaves CERTIFICATE empty, and its users set the option NoMTLS.
 //
-// Standard error is the log: lines of text, or JSON objects with "@level"
+// The plugin's log goes to standard error: lines of text, or JSON objects with "@level"
 // (trace, debug, info, warn, error), "@message" and any other keys.
 //
 // # Calls
 //
-// The host calls Configure once and first, and opens one Session and leaves it
-// open. All other calls may come at any time, from then on, concurrently. All
-// this must be done within the host's start timeout (5 s by default); Configure
-// therefore does not wait for the store.
+// The host first calls Configure, once. It then opens one Session and leaves the
+// Session open. From then on all other calls may come at any time, concurrently.
+// The start up to the Session must be done within the host's start timeout (5 s by
+// default), so Configure does not wait for the store.
 //
-// The meaning of each operation is that of the Go package core/driver, whose
-// rules "lockbench conform PATH" checks.
+// The Go package core/driver defines what each operation means. The command
+// "lockbench conform PATH" checks the rules of that package.
 //
-// Failures of an operation are answered in the reply's Error, never as a gRPC
-// status. A status means to the host that the plugin itself failed. Calls have
-// deadlines; when one passes or the host cancels, the plugin stops the
-// operation soon. Messages are at most 16 MiB.
+// A plugin reports the failure of an operation in the reply's Error, never as a gRPC
+// status. A gRPC status tells the host that the plugin has failed. Calls have deadlines.
+// When a deadline passes or the host cancels, the plugin soon stops the operation.
+// Messages are at most 16 MiB.
 //
 // # End
 //
-// Close: the plugin ends its connections without releasing leases, replies, and
-// exits with status 0 within a second.
+// After Close, the plugin ends its connections without releasing leases, replies,
+// and exits with status 0 within a second.
 //
-// Death of the host: its process id is in LOCKPLUGIN_HOST_PID, and in
-// LOCKPLUGIN_HOST_START when it started, field 22 of its /proc/PID/stat (unset
-// where there is none). A plugin for which that id is no process, or one of
-// another start, does not see its host, which may be in another PID namespace:
-// it never declares it dead. The host is dead when that process has ended, a
-// zombie too: pidfd_open(2) reports it at once. Where there is no such call, the
-// descriptor whose number is in LOCKPLUGIN_LIFELINE says when to look: it is the
-// read end of a pipe that only the host can write to, and never does. Its end
-// alone is no proof, and neither is a new parent process: that may have been a
-// wrapper between the host and the plugin. With the proof, and without a Close
-// before, the plugin stops waiting calls, lets acquires in flight end, releases every lease
-// that its host holds (OnHostDeath may say otherwise), withdraws the owners
-// that wait or whose acquire had an unknown outcome, removes the directory in
-// LOCKPLUGIN_DIR, and exits, all within about a second. What its host holds it
-// knows from TryAcquire, Renew, Batch, Release and Withdraw; a plugin that was
-// started again after a crash learns it from the first renewals.
+// The host can die. Its process id is in LOCKPLUGIN_HOST_PID. Its start time, field 22
+// of /proc/PID/stat, is in LOCKPLUGIN_HOST_START, which is unset on systems without
+// /proc. A plugin that finds no process with that id and start time cannot see its host,
+// which may be in another PID namespace, so it never declares the host dead. Otherwise
+// the host is dead when its process has ended, even while it is a zombie. pidfd_open(2)
+// reports the end at once. On systems without pidfd_open, the file descriptor whose
+// number is in LOCKPLUGIN_LIFELINE says when to look. It is the read end of a pipe to
+// which only the host could write, and the host never writes. The end of the pipe alone
+// does not prove the death. A new parent process does not prove it either, because the
+// old parent may have been a wrapper between host and plugin. When the host is dead and
+// has not called Close, the plugin stops waiting calls, lets acquires in flight end,
+// releases all leases of the host unless OnHostDeath says otherwise, withdraws owners that
+// wait or whose acquire had an unknown outcome, removes the directory LOCKPLUGIN_DIR, and
+// exits, all within about a second. It knows the host's leases from TryAcquire, Renew,
+// Batch, Release and Withdraw. A plugin restarted after a crash learns them from renewals.
 //
-// Loss of the host: when there has been no Session for five seconds since the
-// last one ended, or since the end of the pipe if there never was one, the host
-// has replaced this plugin or executed itself anew. The plugin removes the
-// directory and exits without releasing anything: the host may hold it all.
+// The host can be lost: it has replaced this plugin, or executed itself anew. The plugin
+// assumes this when there was no Session for five seconds since the last Session ended,
+// or since the end of the pipe if there was no Session at all. It removes the directory
+// and exits without releasing any lease, because the host may still hold all of them.
 //
-// A host kills its plugin as a process group, wrappers included.
+// A host kills its plugin as a process group, so wrappers end, too.
 
 // Code generated by protoc-gen-go-grpc. DO NOT EDIT.
 // versions:
@@ -125,51 +124,51 @@ const (
 type PluginClient interface {
 	// Configure opens the backend. A plugin answers it once.
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureReply, error)
-	// Session carries heartbeats: the plugin sends each one back at once, from a
-	// thread that no operation can hold up. A plugin that does not answer for
-	// some hundred milliseconds while it is stopped, or for seconds otherwise, is
-	// killed and started again.
+	// Session carries heartbeats. The plugin sends each heartbeat back at once, from a
+	// thread that no operation can hold up. The host kills and restarts a plugin that
+	// does not answer: after some hundred milliseconds if a signal has stopped the
+	// plugin's process, and otherwise after seconds.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Heartbeat, Heartbeat], error)
-	// Check asks the store in one round trip whether it would serve requests.
+	// Check asks the store in one round trip whether the store would serve requests.
 	Check(ctx context.Context, in *CheckRequest, opts ...grpc.CallOption) (*CheckReply, error)
-	// TryAcquire grants a lock or refuses it; it never waits. Reads name, owner,
-	// label, value, ttl_ns, keep_ns. Errors: HELD with the holder, WITHDRAWN,
+	// TryAcquire grants a lock or refuses it, and never waits. It reads name, owner,
+	// label, value, ttl_ns and keep_ns. Errors: HELD with the holder, WITHDRAWN,
 	// UNAVAILABLE.
 	TryAcquire(ctx context.Context, in *Request, opts ...grpc.CallOption) (*GrantReply, error)
-	// Renew lets a lease live for ttl_ns from now. Reads name, owner, token,
-	// ttl_ns, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
+	// Renew makes a lease last for ttl_ns from now. It reads name, owner, token,
+	// ttl_ns and keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Renew(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
-	// Release ends a lease, or shortens it to keep_ns if that is positive. Reads
-	// name, owner, token, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
+	// Release ends a lease, or shortens it to keep_ns if keep_ns is positive. It reads
+	// name, owner, token and keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Release(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
-	// Withdraw undoes whatever an owner's TryAcquire or Wait did, or may still do:
-	// the owner is refused for good. Reads name, owner. Errors: UNAVAILABLE.
+	// Withdraw undoes what an owner's TryAcquire or Wait did, or may still do. The store
+	// then refuses the owner for good. It reads name and owner. Errors: UNAVAILABLE.
 	Withdraw(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
 	// Inspect returns who holds a lock.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error)
-	// Proclaim replaces the published value. Reads name, owner, token, value.
+	// Proclaim replaces the published value. It reads name, owner, token and value.
 	// Errors: NOT_HELD, UNAVAILABLE.
 	Proclaim(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
-	// Wait ("waiter") returns when woken, when the lock is free, or after max_ns.
+	// Wait ("waiter") returns when the store wakes it or the lock is free, or after max_ns.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitReply, error)
-	// Notify ("notifier") sends a Reply as soon as it hears what happens to a lock, and
-	// soon after each of its leases that was ended, until the host cancels. The last
-	// message before a failure carries the error.
+	// Notify ("notifier") sends a Reply once it hears the changes of a lock, and then soon
+	// after the end of each of the lock's leases, until the host cancels. If it fails, its
+	// last message has the error.
 	Notify(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Reply], error)
 	// Observe ("observer") sends the present holder and then each change, until the
-	// host cancels. The last message before a failure carries the error. The host
-	// inspects where there is none.
+	// host cancels. If it fails, its last message has the error. Without this capability
+	// the host polls with Inspect.
 	Observe(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error)
 	// Watch ("watcher") sends lost leases and outages of the store.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchReply], error)
-	// Batch ("batcher") does many operations at once: one result for each op, in
-	// the same order. Ops on the same name are done in their order.
+	// Batch ("batcher") does many operations at once. It returns one result for each
+	// op, in the order of the ops. Ops on the same name are done in their order.
 	Batch(ctx context.Context, in *BatchRequest, opts ...grpc.CallOption) (*BatchReply, error)
 	// List ("admin") sends every held lock whose name starts with prefix.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InspectReply], error)
 	// Break ("admin") ends a lease by its token, whoever owns it.
 	Break(ctx context.Context, in *BreakRequest, opts ...grpc.CallOption) (*Reply, error)
-	// Close ends the backend; the process exits after the reply.
+	// Close ends the backend. The process exits after the reply.
 	Close(ctx context.Context, in *CloseRequest, opts ...grpc.CallOption) (*Reply, error)
 }
 
@@ -398,51 +397,51 @@ func (c *pluginClient) Close(ctx context.Context, in *CloseRequest, opts ...grpc
 type PluginServer interface {
 	// Configure opens the backend. A plugin answers it once.
 	Configure(context.Context, *ConfigureRequest) (*ConfigureReply, error)
-	// Session carries heartbeats: the plugin sends each one back at once, from a
-	// thread that no operation can hold up. A plugin that does not answer for
-	// some hundred milliseconds while it is stopped, or for seconds otherwise, is
-	// killed and started again.
+	// Session carries heartbeats. The plugin sends each heartbeat back at once, from a
+	// thread that no operation can hold up. The host kills and restarts a plugin that
+	// does not answer: after some hundred milliseconds if a signal has stopped the
+	// plugin's process, and otherwise after seconds.
 	Session(grpc.BidiStreamingServer[Heartbeat, Heartbeat]) error
-	// Check asks the store in one round trip whether it would serve requests.
+	// Check asks the store in one round trip whether the store would serve requests.
 	Check(context.Context, *CheckRequest) (*CheckReply, error)
-	// TryAcquire grants a lock or refuses it; it never waits. Reads name, owner,
-	// label, value, ttl_ns, keep_ns. Errors: HELD with the holder, WITHDRAWN,
+	// TryAcquire grants a lock or refuses it, and never waits. It reads name, owner,
+	// label, value, ttl_ns and keep_ns. Errors: HELD with the holder, WITHDRAWN,
 	// UNAVAILABLE.
 	TryAcquire(context.Context, *Request) (*GrantReply, error)
-	// Renew lets a lease live for ttl_ns from now. Reads name, owner, token,
-	// ttl_ns, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
+	// Renew makes a lease last for ttl_ns from now. It reads name, owner, token,
+	// ttl_ns and keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Renew(context.Context, *Request) (*Reply, error)
-	// Release ends a lease, or shortens it to keep_ns if that is positive. Reads
-	// name, owner, token, keep_ns. Errors: NOT_HELD, UNAVAILABLE.
+	// Release ends a lease, or shortens it to keep_ns if keep_ns is positive. It reads
+	// name, owner, token and keep_ns. Errors: NOT_HELD, UNAVAILABLE.
 	Release(context.Context, *Request) (*Reply, error)
-	// Withdraw undoes whatever an owner's TryAcquire or Wait did, or may still do:
-	// the owner is refused for good. Reads name, owner. Errors: UNAVAILABLE.
+	// Withdraw undoes what an owner's TryAcquire or Wait did, or may still do. The store
+	// then refuses the owner for good. It reads name and owner. Errors: UNAVAILABLE.
 	Withdraw(context.Context, *Request) (*Reply, error)
 	// Inspect returns who holds a lock.
 	Inspect(context.Context, *InspectRequest) (*InspectReply, error)
-	// Proclaim replaces the published value. Reads name, owner, token, value.
+	// Proclaim replaces the published value. It reads name, owner, token and value.
 	// Errors: NOT_HELD, UNAVAILABLE.
 	Proclaim(context.Context, *Request) (*Reply, error)
-	// Wait ("waiter") returns when woken, when the lock is free, or after max_ns.
+	// Wait ("waiter") returns when the store wakes it or the lock is free, or after max_ns.
 	Wait(context.Context, *WaitRequest) (*WaitReply, error)
-	// Notify ("notifier") sends a Reply as soon as it hears what happens to a lock, and
-	// soon after each of its leases that was ended, until the host cancels. The last
-	// message before a failure carries the error.
+	// Notify ("notifier") sends a Reply once it hears the changes of a lock, and then soon
+	// after the end of each of the lock's leases, until the host cancels. If it fails, its
+	// last message has the error.
 	Notify(*InspectRequest, grpc.ServerStreamingServer[Reply]) error
 	// Observe ("observer") sends the present holder and then each change, until the
-	// host cancels. The last message before a failure carries the error. The host
-	// inspects where there is none.
+	// host cancels. If it fails, its last message has the error. Without this capability
+	// the host polls with Inspect.
 	Observe(*InspectRequest, grpc.ServerStreamingServer[InspectReply]) error
 	// Watch ("watcher") sends lost leases and outages of the store.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchReply]) error
-	// Batch ("batcher") does many operations at once: one result for each op, in
-	// the same order. Ops on the same name are done in their order.
+	// Batch ("batcher") does many operations at once. It returns one result for each
+	// op, in the order of the ops. Ops on the same name are done in their order.
 	Batch(context.Context, *BatchRequest) (*BatchReply, error)
 	// List ("admin") sends every held lock whose name starts with prefix.
 	List(*ListRequest, grpc.ServerStreamingServer[InspectReply]) error
 	// Break ("admin") ends a lease by its token, whoever owns it.
 	Break(context.Context, *BreakRequest) (*Reply, error)
-	// Close ends the backend; the process exits after the reply.
+	// Close ends the backend. The process exits after the reply.
 	Close(context.Context, *CloseRequest) (*Reply, error)
 	mustEmbedUnimplementedPluginServer()
 }
