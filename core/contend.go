@@ -232,8 +232,7 @@ func (a *contender) discard(ctx context.Context) error {
 	return err
 }
 
-// ended returns the error for a ctx that has ended, and says for what answer of the store a
-// waited.
+// ended returns the error for an ended ctx, with the answer of the store because of which a waited.
 func (a *contender) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -249,8 +248,7 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere returns answer (a refusal or nil), or an error that says that this process holds the
-// lock.
+// heldHere returns answer, a refusal or nil, or an error that says that this process holds the lock.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer
