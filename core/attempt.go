@@ -14,7 +14,7 @@ import (
 // grant is the answer to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent: when the request was sent; if none was sent, the last sign of life before the grant
+	sent, got instant       // sent: when the request was sent, or the last sign of life before a grant without one
 	span      time.Duration // the store keeps the grant for at least this long after sent
 	epoch     uint64        // value of scheduler.epoch when the call began
 }

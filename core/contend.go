@@ -248,7 +248,7 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere returns answer, a refusal or nil, or an error that says that this process holds the lock.
+// heldHere returns answer, a refusal or nil, or an error saying that this process holds the lock.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer

@@ -148,7 +148,7 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		TLSConfig:        secure,
-		StartTimeout:     l.opts.StartTimeout + time.Second, // never reached: the ctx of launch ends before
+		StartTimeout:     l.opts.StartTimeout + time.Second, // not reached: ctx ends before
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir.path},
 		// This package returns or logs what go-plugin would log.

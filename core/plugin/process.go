@@ -193,8 +193,7 @@ func (p *process) receive(s wire.Session) {
 	}
 }
 
-// connectionError says how the process ended, if it ends within exitMoment, and otherwise wraps
-// err.
+// connectionError says how the process ended, if it ends within exitMoment, or else wraps err.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {

@@ -17,7 +17,7 @@ const (
 	ran                      // the function has run here
 	elsewhere                // another host has taken the tick
 	missed                   // this host has taken the tick, too late to run it
-	doubtful                 // this host may have taken the tick, or the store may have forgotten it
+	doubtful                 // this host may have taken the tick, or the store has forgotten it
 )
 
 // result is the outcome of an attempt to run a tick, with its details.

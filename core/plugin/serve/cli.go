@@ -93,7 +93,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	}
 	if f, ok := stdin.(*os.File); ok && len(args) == 0 {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return nil, refuse("no configuration") // reading from a terminal would wait
+			return nil, refuse("no configuration") // a terminal, from which reading would wait
 		}
 	}
 	if len(args) == 0 {

@@ -223,8 +223,7 @@ func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err e
 	return c, reads, nil
 }
 
-// noRoom returns nil if a request of kind k may be queued, else a channel closed when there is
-// room.
+// noRoom returns nil if a request of kind k may be queued, else a channel to wait for.
 func (l *Link) noRoom(k kind) <-chan struct{} {
 	if l.under.of[k] >= maxUnderWay {
 		return l.out.wait()
