@@ -277,8 +277,7 @@ func TestL7BackgroundReleaseEnds(t *testing.T) {
 	}
 }
 
-// TestL7NothingIsKeptOfReleases checks that a client keeps no lease that it released in the
-// background.
+// TestL7NothingIsKeptOfReleases checks that a client keeps no lease after a background release.
 func TestL7NothingIsKeptOfReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -359,7 +359,7 @@ func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{Late: 10 * time.Second}), w.host(Every(time.Minute), Options{Late: 10 * time.Second})
 		nothing := func(context.Context, Tick) error { return nil }
-		time.Sleep(time.Minute - time.Millisecond) // just before the tick, like a timer that fires early
+		time.Sleep(time.Minute - time.Millisecond) // just before the tick: a timer may fire early
 		if err := a.Once(t.Context(), nothing); err != nil {
 			t.Error(err)
 		}
