@@ -171,8 +171,8 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. The context ends after budget,
-// or a grace after ctx ended or the client began to close. Call its done at the end.
+// begin returns a context for one call to the backend. It ends after budget, or when grace
+// has passed since ctx ended or the client began to close. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }

@@ -262,7 +262,7 @@ func (c *Client) begin(op, name string) error {
 }
 
 // end finishes a public operation. It first ends the leases that ran out during the
-// operation, so that no lease still looks held when a call returns after its deadline (L3).
+// operation, so that no lease looks held when a call returns after the lease's deadline (L3).
 func (c *Client) end() {
 	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {

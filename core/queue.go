@@ -39,8 +39,8 @@ const (
 //     a higher grant number, and so a higher token than every hand-over before it.
 //   - Doubt. A lease whose renewal has failed, whose plugin or store is down, or whose client
 //     closes is not handed over but released in the store.
-//   - Loss. To the store, leases that follow each other are one lease. The answer
-//     to a renewal that was sent for one of them applies to the lease that has the
+//   - Loss. To the store, the leases under one grant are one lease. The answer to
+//     a renewal that was sent for one of them applies to the lease that has the
 //     lock when the answer comes. So does a notice of the backend, or a Break.
 //   - Death. Hand-overs do not change owner and grant, which the plugin knows. So if the host
 //     dies, the plugin releases the lock. A restarted plugin learns owner and grant from the
@@ -244,8 +244,8 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 	return stepRest
 }
 
-// stopWaiting ends the wait of a contender that gives up. It returns false if the
-// lock was handed to a before.
+// stopWaiting ends the wait of a contender that gives up. It returns false if a
+// has been handed the lock already.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()

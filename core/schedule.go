@@ -202,8 +202,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
-// due ends the leases whose time is over, and returns them. It also removes from the heap
-// and returns the leases that need attention within maxAhead, in the order of their times.
+// due ends the leases whose time is over (ended). It removes from the heap the leases that need
+// attention within maxAhead (soon), and returns these in the order of their times.
 func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease

@@ -53,7 +53,7 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is how long a case waits so that a waiter in the queue has begun to sleep there.
+// settles is how long a case waits for a waiter that is in the queue to begin to sleep there.
 const settles = 300 * time.Millisecond
 
 // queue starts a Wait of each of attempts in the background, one after another. woken returns the

@@ -30,7 +30,7 @@ func TestConformLoopback(t *testing.T) {
 	}
 }
 
-// TestStacksOfPlugin checks that a case that hangs shows the plugin's stacks, even if it is frozen.
+// TestStacksOfPlugin checks that a case that hangs shows the stacks even of a frozen plugin.
 func TestStacksOfPlugin(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)

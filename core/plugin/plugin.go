@@ -19,10 +19,10 @@ import (
 type Options struct {
 	// Config is the backend's configuration; [Describe] returns its keys.
 	Config driver.Config
-	// Path is the path of the binary, whose name may then be any name. If Path is
-	// "", Open looks for lockplugin-NAME in Dirs, beside the running executable, and
-	// in PATH, in this order. Open refuses a binary that any user of the machine
-	// could replace, or that is the plugin of another backend.
+	// Path is the path of the binary, which may have any name. If Path is "", Open
+	// looks for lockplugin-NAME in Dirs, beside the running executable, and in PATH,
+	// in this order. Open refuses a binary that any user of the machine could
+	// replace, or that is the plugin of another backend.
 	Path string
 	Dirs []string
 	// Checksums is the path of a file in the format of sha256sum. If it is set,

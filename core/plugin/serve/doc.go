@@ -1,6 +1,6 @@
 // Package serve turns a backend into a plugin. An author writes only a main function that calls
-// [Main]. The package implements the handshake, the protocol, the command line, and the release
-// of a dead host's locks, at once.
+// [Main]. The package implements the handshake, the protocol and the command line, and releases
+// a dead host's locks at once.
 //
 // # Where is what
 //

@@ -148,7 +148,7 @@ func (l *Link) Close() {
 }
 
 // call sends m and waits for its answer or the end of ctx. The caller must recycle the call that it
-// returns. The returned error is of the transport; an error of the plugin is in the answer.
+// returns. The returned error is a transport failure; an error of the plugin is in the answer.
 func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent(err)

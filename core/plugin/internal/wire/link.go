@@ -57,7 +57,7 @@ func NewUnary(conn grpc.ClientConnInterface) *Unary {
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		// If gRPC sent requests again, the host could not know whether a request was sent.
+		// If gRPC repeated requests, the host could not know whether a request was sent.
 		grpc.WithDisableRetry(),
 		grpc.WithIdleTimeout(0),
 	}
