@@ -82,8 +82,8 @@ func (c *Client) join(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The goroutines have been told to end, so join gives them this time even
-	// if ctx had ended before join was called.
+	// The goroutines have been told to end, so join gives them the time CleanupBudget, even if ctx
+	// had ended before the call.
 	timer := time.NewTimer(c.opts.CleanupBudget)
 	defer timer.Stop()
 	select {

@@ -140,8 +140,8 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// TestCloseWithRenewalsUnderWay checks that Close waits for renewals under way,
-// but after the end of ctx not for one lease after another.
+// TestCloseWithRenewalsUnderWay checks that Close waits for renewals under way, and that after the
+// end of ctx this takes no longer for many leases.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)

@@ -143,7 +143,7 @@ func tokenBugs() []bug {
 	}
 }
 
-// beginsAgain makes tokens begin at 1 when the store starts with its data, or without (keepData).
+// beginsAgain makes tokens begin at 1 at a start of the store with its data kept as keepData says.
 func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	return func(w *fixture) func(*calls) {
 		n := uint64(0)

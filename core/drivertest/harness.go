@@ -26,8 +26,8 @@ type Harness struct {
 	// two calls share one store if the backend runs in process, but in a plugin harness each call
 	// opens a separate store. When the case ends, the harness closes the backends of Open.
 	Open func(t T) driver.Backend
-	// Other is like Open, for another namespace of the same store: a name in one namespace is
-	// another lock than the same name in the other namespace. Nil if the backend has no namespaces.
+	// Other is like Open, for another namespace of the same store: the same name in both namespaces
+	// stands for two different locks. Nil if the backend has no namespaces.
 	Other func(t T) driver.Backend
 	// Denied is like Open, for a client that the server refuses, for example because
 	// of a wrong password or a missing right. Nil if no such client is known.

@@ -59,7 +59,7 @@ func (b *backend) process() *process {
 	return b.current
 }
 
-// live returns the plugin process to call, or while there is none, the error for a call.
+// live returns the plugin process to call, or the error for calls while there is no process.
 func (b *backend) live() (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

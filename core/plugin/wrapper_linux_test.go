@@ -90,8 +90,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 	}
 }
 
-// TestHostDeathBehindWrapper checks that a plugin that is not a child of
-// the host releases when the host dies.
+// TestHostDeathBehindWrapper checks that a plugin that is not a child of the host releases the
+// host's locks when the host dies.
 func TestHostDeathBehindWrapper(t *testing.T) {
 	for name, script := range map[string]string{"shell": "$plugin; exit $?", "session": "setsid --wait $plugin"} {
 		t.Run(name, func(t *testing.T) {

@@ -44,8 +44,8 @@ type Leader struct {
 	// TokenText is Token as text, for programs whose JSON numbers are exact only up to 2^53.
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
-	// Since is the time, by this host's clock, at which it first saw that leader, or
-	// first saw that there was no leader. Since is null before the store has answered.
+	// Since is when this host, by its clock, first saw that leader, or first saw that there was no
+	// leader. Since is null before the store has answered.
 	Since *time.Time `json:"since"`
 	// StaleSince is when this host could no longer reach the store, and Error says
 	// why. While StaleSince is set, the other fields describe the last known leader.

@@ -232,10 +232,10 @@ func (j *Job) mark(at time.Time) (*core.Lock, error) {
 // starts a program at each tick, such as cron or a systemd timer. If the next
 // tick is due within a tenth of Late, and within a second, Once waits for it.
 //
-// The error satisfies errors.Is(err, core.ErrHeld) if another host has the tick. The error
-// satisfies errors.Is(err, ErrLate) if it was too late for the last tick, or if the
-// previous run did not end in time. In both cases fn was not called. Any other error is
-// the error of fn, joined with the cause if its lease was lost, or the error of the store.
+// The error satisfies errors.Is(err, core.ErrHeld) if another host has taken the tick. The error
+// satisfies errors.Is(err, ErrLate) if it was too late for the last tick, or if the previous run
+// did not end in time. In both cases fn was not called. Any other error is the error of fn, joined
+// with the cause if its lease was lost, or the error of the store.
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {
 	at := j.due()
 	if at.IsZero() {

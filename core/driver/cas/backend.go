@@ -102,10 +102,10 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 // an error. If another client changes the record between the read and the write, change
 // reads it again and calls f again. It returns the Entry that Put returned.
 //
-// now is read before the record is written. So a lease that f finds expired has certainly
-// expired, and a lease whose end f sets lives at least as long as requested. The write succeeds
-// only if no client wrote after the read, so f's decision still holds then, with one exception:
-// a lease that f finds alive may have expired. Renew must take care of that.
+// The argument now is read from the clock before the record is written. So a lease that f finds
+// expired has certainly expired, and a lease whose end f sets lives at least as long as requested.
+// The write succeeds only if no client wrote after the read, so f's decision still holds then, with
+// one exception: a lease that f finds alive may have expired. Renew must take care of that.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
 		e, r, err := b.read(ctx, name)

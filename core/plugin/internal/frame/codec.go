@@ -19,8 +19,8 @@ const (
 	maxValue = 64 << 10
 	// maxShown bounds each text in a reply, because a text may come from any client of the store.
 	maxShown = 2 << 10
-	// maxShort replaces maxShown in a reply that would not fit a frame. With maxShort, even the
-	// reply to a batch fits in which each operation failed with an error of four texts.
+	// maxShort replaces maxShown in a reply that would not fit a frame. Then even the reply to a
+	// batch fits a frame if each operation failed with an error of four texts.
 	maxShort = 512
 	// maxFrame bounds the payload of one frame: what follows the length.
 	maxFrame = 4 << 20

@@ -106,7 +106,7 @@ func greet(conn *net.UnixConn, hosts []int) (string, error) {
 	return string(got), conn.SetReadDeadline(time.Time{})
 }
 
-// Close makes Serve cancel the requests under way and return. Close does not wait for that.
+// Close makes Serve cancel the requests under way and return. Close does not wait for Serve.
 func (l *Listener) Close() {
 	l.listener.Close()
 	l.close()

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Host has the calls of the protocol that do not go to the backend. The plugin process has them.
+// Host has the protocol's calls that do not go to the backend. The plugin process implements it.
 type Host interface {
 	// Configure opens the backend. Calls do not overlap, and after a call
 	// that succeeded there is no other call.
