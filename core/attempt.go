@@ -14,15 +14,15 @@ import (
 // grant is the answer to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent is when the request was sent, or the last sign of life before the store's own grant
+	sent, got instant       // sent: when the request was sent, or the last sign of life before a grant without one
 	span      time.Duration // the store keeps the grant for at least this long after sent
-	epoch     uint64        // scheduler.epoch when the call began
+	epoch     uint64        // value of scheduler.epoch when the call began
 }
 
-// ask asks the store once for the lock, in the name of a's owner.
+// ask asks the store once to grant the lock to a.owner.
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
-	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not early: an idle client may not have noticed a suspend yet
+	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not early: an idle client may have missed a suspend so far
 	call := c.calls.begin(ctx, acquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())
@@ -35,14 +35,14 @@ func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	return a.answered(ctx, g, err)
 }
 
-// acquireBudget bounds a TryAcquire for a lease of ttl: 10 ms to 3 s. A grant that
-// arrives after its TTL is useless.
+// acquireBudget returns how long a TryAcquire for a lease of ttl may take: ttl,
+// because a later grant would be useless, but at least 10 ms and at most 3 s.
 func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered turns the store's answer to the request of g into a lease. If err is not nil or the
-// grant is unusable, it sets a.answer instead, and a.expiresBy when the outcome is unknown.
+// answered turns the store's answer, the grant g or err, into a lease. Without a usable grant
+// it sets a.answer instead, and also a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -65,8 +65,8 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	return nil, err
 }
 
-// usable returns an error for a grant that no caller waits for any more, and for a grant
-// that came too late: counted from the sending of its request, it may have expired already.
+// usable returns an error for a grant that no caller waits for any more, and for a grant that
+// came too late: its time counts from the sending of the request and may be over already.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -80,9 +80,9 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	return nil
 }
 
-// clean withdraws a's owner before a asks with a new owner (K3), if the outcome of the last
-// acquire is unknown, or if the plugin process that put the owner into the store's queue has
-// died. A failed withdrawal is ignored once a grant to that owner would have expired.
+// clean withdraws a.owner and gives a a new owner (K3) if the outcome of the last acquire is
+// unknown, or if the plugin process that put a.owner into the store's queue has died. A
+// failed withdrawal is ignored once a grant to a.owner would have expired.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -98,8 +98,8 @@ func (a *contender) clean(ctx context.Context) error {
 	return nil
 }
 
-// giveUp undoes what a did in the store and returns err. If the store does
-// not confirm that, giveUp returns an IndeterminateError that wraps err (K3).
+// giveUp withdraws a.owner from the store and returns err. If a grant may be left because
+// the withdrawal failed, giveUp returns an IndeterminateError that wraps err (K3).
 func (a *contender) giveUp(ctx context.Context, err error) error {
 	if a.expiresBy == 0 && !a.queued {
 		return err
@@ -116,7 +116,7 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 		if !c.permanent(failed) && sleep(call, pause.next()) {
 			continue
 		}
-		if a.expiresBy == 0 { // only a place in the store's queue may be left, which expires by itself
+		if a.expiresBy == 0 { // at most a place in the store's queue is left, and that expires
 			return err
 		}
 		name, owner := a.lock.name, a.owner
@@ -136,16 +136,16 @@ const (
 	// grace is how long the client still waits for a call after its caller has given
 	// up. Most calls answer within the grace, and then there is nothing to withdraw.
 	grace = 50 * time.Millisecond
-	// tick is how often the deadlines of calls are checked. A call may end that
-	// much late.
+	// tick is how often the deadlines of calls are checked, so a call may end
+	// late by one tick.
 	tick = 10 * time.Millisecond
 )
 
-// calls ends the calls to the backend in time. calls gives each call a
-// context with a deadline, which outlives the caller's ctx by a grace.
+// calls ends each call to the backend in time: the call gets a context with
+// a deadline. That context ends a short time (grace) after the caller's ctx.
 //
 // Note: context.WithTimeout and context.AfterFunc do the same with less code.
-// Both took half of the processor time of an uncontended acquire, for timers
+// They took half of the processor time of an uncontended acquire, for timers
 // that hardly ever fire. Here one goroutine checks all calls every tick, and
 // sleeps when there are none.
 type calls struct {
@@ -153,14 +153,14 @@ type calls struct {
 
 	mu      sync.Mutex
 	first   *call
-	recent  bool // a call began since the last round
-	running bool // the goroutine was started
+	recent  bool // a call began since the last call of round
+	running bool // the goroutine that checks the calls was started
 	parked  bool // the goroutine waits for wake
 	over    bool // the client has closed: a new call is cancelled at once
 	wake    chan struct{}
 }
 
-// took records the duration of a request that did not wait in the store.
+// took records d, the duration of a request that the store answered without waiting.
 func (c *Client) took(d time.Duration) { c.rtt.Store(int64(d)) }
 
 // roundTrip returns the last duration that took has recorded, or 0.
@@ -171,20 +171,20 @@ func (cs *calls) init(c *Client) {
 	cs.wake = make(chan struct{}, 1)
 }
 
-// begin returns a context for one call to the backend. The context ends after budget,
-// or a grace after ctx ended or the client began to close. The caller must call done.
+// begin returns a context for one call to the backend. It ends after budget, or when grace
+// has passed since ctx ended or the client began to close. The caller must call done.
 func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: grace, closes: true}, budget)
 }
 
-// try returns a context for one try of a clean-up. The context ends after the clean-up
-// budget, or rest after ctx has ended. The closing of the client does not end it.
+// try returns a context for one try of a clean-up. The context ends after Options.CleanupBudget,
+// or after ctx has ended and the time rest has passed. The closing of the client does not end it.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }
 
 // cleanup returns a context for a clean-up that must be done although ctx
-// may have ended. Only the clean-up budget ends it.
+// may have ended. The context ends only after Options.CleanupBudget.
 func (cs *calls) cleanup(ctx context.Context) *call { return cs.try(ctx, cs.c.opts.CleanupBudget) }
 
 func (cs *calls) enter(k *call, budget time.Duration) *call {
@@ -246,8 +246,8 @@ func (cs *calls) run(ctx context.Context) {
 	}
 }
 
-// round cancels the calls whose deadline has passed. It returns false when no
-// call is left and none began since the last round: then the goroutine may park.
+// round cancels the calls whose deadline has passed. It returns false, and the
+// goroutine may park, when no call is left and no call began since the last round.
 func (cs *calls) round() bool {
 	now := cs.c.clock.early()
 	cs.mu.Lock()
@@ -266,7 +266,7 @@ func (cs *calls) round() bool {
 	return !cs.parked
 }
 
-// close cancels all calls under way, and every later call at once.
+// close cancels all calls under way, and makes begin cancel every later call at once.
 func (cs *calls) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

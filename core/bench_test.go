@@ -70,8 +70,8 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkHeld reports the memory that 10,000 held leases need, and the
-// time to renew all of them once.
+// BenchmarkHeld reports how much memory 10,000 held leases need, and how
+// long it takes to renew them once.
 func BenchmarkHeld(b *testing.B) {
 	const n = 10_000
 	c := openNothing(b)

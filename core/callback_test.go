@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// callbacks has, by kind of callback, a function that runs fn as one, under c's lock "jobs".
+// callbacks has, for each kind of callback, a function that runs fn as one, for c's lock "jobs".
 var callbacks = map[string]func(t *testing.T, c *Client, fn func(ctx context.Context, valid func() bool)) error{
 	"Do": func(t *testing.T, c *Client, fn func(context.Context, func() bool)) error {
 		return lockOf(t, c, "jobs", nil).Do(context.Background(), func(ctx context.Context, l *Lease) error {
@@ -52,8 +52,8 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// TestCloseWaitsForCallbacks checks that no other owner is granted the lock while
-// a callback works, however long the callback runs after Close has ended its ctx.
+// TestCloseWaitsForCallbacks checks that no other owner is granted the lock while a
+// callback works, however long the callback goes on after Close has ended its ctx.
 func TestCloseWaitsForCallbacks(t *testing.T) {
 	for name, run := range callbacks {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestCloseFromACallbackIsRefused(t *testing.T) {
 		if err := c.Close(ctx); !errors.Is(err, ErrInvalid) || !l.Valid() || ctx.Err() != nil {
 			t.Errorf("%v, valid %v, ctx %v", err, l.Valid(), ctx.Err())
 		}
-		return other.Close(ctx) // to another client this is an ordinary ctx
+		return other.Close(ctx) // for another client, the callback's ctx is an ordinary ctx
 	})
 	if err != nil {
 		t.Error(err)

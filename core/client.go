@@ -26,7 +26,7 @@ type Options struct {
 	// second the client asks Logger whether Debug is enabled. Default slog.Default().
 	Logger *slog.Logger
 	// OnEvent is called for each event, one at a time and in order, just after Logger.
-	// OnEvent and Logger run on the same goroutine, which only Close waits for, at its end.
+	// OnEvent and Logger run on one goroutine. Only Close waits for it, after all else.
 	// OnEvent may call every method, Close included. While OnEvent or Logger blocks, up to
 	// about 16,000 events wait. Further events are dropped and counted in Event.Dropped.
 	OnEvent func(Event)
@@ -81,7 +81,7 @@ type Client struct {
 	name     string // name of the backend
 	survives bool   // leases outlive the plugin process
 	opts     Options
-	invalid  error // what is wrong with the options
+	invalid  error // error in the options, nil if they are valid
 
 	clock   clock
 	events  emitter
@@ -91,18 +91,18 @@ type Client struct {
 	calls   calls
 	streams streams
 
-	// lifetime ends when Close begins, work when Close has released everything.
-	// Both contexts are the client's own and do not come from a caller.
+	// The context lifetime ends when Close begins. The context work ends when Close
+	// has released all leases. New makes them; they do not come from a caller.
 	lifetime, work       context.Context
 	endLifetime, endWork context.CancelFunc
 	started              sync.Once
 	spawning             sync.Mutex
 	ended                bool           // no goroutine may be spawned any more
-	background           sync.WaitGroup // goroutines that end with lifetime or work
+	background           sync.WaitGroup // goroutines that end with the context lifetime or work
 
 	served    atomic.Bool  // the store has answered an acquire or a check
 	waitsTold atomic.Int64 // instant from which a failed wait is reported again
-	rtt       atomic.Int64 // duration of the last request that did not wait in the store; see took
+	rtt       atomic.Int64 // duration of the last request without a wait in the store
 	closing   atomic.Bool
 	ops       atomic.Int64  // public calls under way
 	idle      chan struct{} // gets a signal when ops falls to zero while closing
@@ -141,9 +141,9 @@ func New(b driver.Backend, opts *Options) *Client {
 // Properties returns the claims that the backend makes, from memory.
 func (c *Client) Properties() Properties { return c.b.Properties() }
 
-// Check asks the store in one round trip whether it would serve requests. The
-// store must be reachable, accept the credentials, and have safe settings;
-// otherwise the error says what is wrong.
+// Check asks the store in one round trip whether it would serve requests. It
+// returns nil if the store is reachable, accepts the credentials, and has
+// safe settings. Otherwise the error says what is wrong.
 func (c *Client) Check(ctx context.Context) error {
 	return c.question(ctx, "check", "", func(ctx context.Context) error {
 		err := c.b.Check(ctx)
@@ -167,8 +167,8 @@ func (c *Client) question(ctx context.Context, op, name string, ask func(context
 	return c.wrap(op, clip(name), ask(ctx))
 }
 
-// Inspect returns the holder of the lock name, or the zero Holder if it is free.
-// It waits at most 5 s for the answer, as do Check, Break, Leader and Proclaim.
+// Inspect returns the holder of the lock called name, or the zero Holder if it is
+// free. It waits at most 5 s for the answer, as do Check, Break, Leader and Proclaim.
 func (c *Client) Inspect(ctx context.Context, name string) (Holder, error) {
 	return c.inspect(ctx, "inspect", name)
 }
@@ -220,10 +220,10 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 	}
 }
 
-// Break ends the lease of the lock name if it still belongs to the grant that has
-// this token. It still does after a hand-over inside its host, whichever caller has
-// the lock by then. Inspect returns the token. The error is a [*NotHeldError] if
-// that lease is over, and wraps ErrUnsupported if the backend cannot break leases.
+// Break ends the present lease of the lock called name if the store's grant for it
+// is the grant that token belongs to. Leases handed over inside one host share a
+// grant. Inspect returns the token. The error is a [*NotHeldError] if that grant is
+// over, and wraps ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
 		if err := checkName(name); err != nil {
@@ -247,7 +247,7 @@ func (c *Client) needAdmin() error {
 	return fmt.Errorf("%w: %s does not declare the capability %q", ErrUnsupported, c.name, driver.CapAdmin)
 }
 
-// begin starts a public operation. If it returns nil, the caller must call end.
+// begin starts a public operation. If begin returns nil, the caller must call end.
 func (c *Client) begin(op, name string) error {
 	c.ops.Add(1)
 	if c.closing.Load() {
@@ -261,8 +261,8 @@ func (c *Client) begin(op, name string) error {
 	return nil
 }
 
-// end finishes a public operation. end first ends the leases that ran out meanwhile,
-// so that no call returns after a deadline while the lease still looks held (L3).
+// end finishes a public operation. It first ends the leases that ran out during the
+// operation, so that no lease looks held when a call returns after the lease's deadline (L3).
 func (c *Client) end() {
 	c.expireDue()
 	if c.ops.Add(-1) == 0 && c.closing.Load() {
@@ -274,7 +274,7 @@ func (c *Client) end() {
 }
 
 // expireDue ends the leases that are overdue, and returns the present instant.
-// Methods that only read a lease call it instead of begin and end.
+// Methods that only read a lease call expireDue instead of begin and end.
 func (c *Client) expireDue() instant {
 	now := c.clock.now()
 	c.sched.sweep(now)
@@ -291,8 +291,8 @@ func (c *Client) start() {
 	})
 }
 
-// spawn runs f in a goroutine. f must return when c.lifetime or c.work has ended;
-// Close waits for it. spawn returns false when Close has already begun to wait.
+// spawn runs f in a goroutine that Close waits for. f must return when c.lifetime or
+// c.work has ended. If Close already waits, spawn does not run f and returns false.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()
 	defer c.spawning.Unlock()
@@ -319,7 +319,7 @@ func (c *Client) wrap(op, name string, err error) error {
 	return &Error{Op: op, Backend: c.name, Name: name, Err: err}
 }
 
-// sleep pauses for d. It returns false, at once, when ctx ends.
+// sleep pauses for d and returns true. When ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

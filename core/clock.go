@@ -16,8 +16,8 @@ func (i instant) add(d time.Duration) instant { return i + instant(d) }
 
 func (i instant) sub(j instant) time.Duration { return time.Duration(i - j) }
 
-// noise bounds the difference that two clocks may show when they are read
-// one after the other, without a suspend in between.
+// noise is the largest difference that two clocks may show without a
+// suspend, because they are read one after the other.
 const noise = time.Millisecond
 
 // clock is the only clock by which core decides anything. clock counts the
@@ -25,11 +25,11 @@ const noise = time.Millisecond
 // store meanwhile. Go's monotonic clock does not count that time.
 type clock struct {
 	base time.Time
-	// boot reads a clock that counts suspends. boot is nil when the system has none.
+	// boot reads a clock that counts suspends. boot is nil if the system has no such clock.
 	boot  func() (time.Duration, bool)
 	start time.Duration // boot's reading at base
-	// suspended is how far boot's clock has gone ahead of the monotonic
-	// clock, as last measured, in nanoseconds.
+	// suspended is the time in which the machine was suspended, in nanoseconds:
+	// how far boot's clock was ahead of the monotonic clock when last measured.
 	suspended atomic.Int64
 	// noted is the instant at which suspended last grew.
 	noted atomic.Int64
@@ -38,8 +38,8 @@ type clock struct {
 // init starts the clock at zero.
 func (c *clock) init(boot func() (time.Duration, bool)) {
 	c.base = time.Now()
-	// A time without a monotonic reading comes from a testing/synctest bubble,
-	// where time is not the kernel's and the machine never sleeps.
+	// Only in a testing/synctest bubble has c.base no monotonic reading. Time
+	// there does not come from the kernel, and the machine is never suspended.
 	if c.base == c.base.Round(0) {
 		return
 	}
@@ -53,9 +53,9 @@ func (c *clock) now() instant {
 	if c.boot == nil {
 		return instant(time.Since(c.base))
 	}
-	// Boot time is read first. If this thread pauses between the two readings,
-	// the pause then hides a suspend for one call. In the other order, the
-	// pause would be counted as a suspend for good.
+	// Boot time is read before monotonic time. A pause of this thread between
+	// the readings can then only hide a suspend, for one call. In the other
+	// order, the pause would be counted as a suspend for good.
 	total, ok := c.boot()
 	mono := time.Since(c.base)
 	if ok {
@@ -64,17 +64,17 @@ func (c *clock) now() instant {
 	return instant(mono).add(time.Duration(c.suspended.Load()))
 }
 
-// early is like now, but does not ask the kernel for new suspends, and so
-// is never later than now. It is safe only for the instant at which a
-// request is sent, because the deadline counts from it.
+// early is like now, but does not ask the kernel for new suspends, so it is
+// never later than now. Use it only for the instant at which a request is
+// sent: the deadline counts from there, so an early instant is safe.
 func (c *clock) early() instant {
 	return instant(time.Since(c.base)).add(time.Duration(c.suspended.Load()))
 }
 
-// sleptSince reports whether the machine may have been suspended between i and now. i
-// may have been computed from an age that another process measured. Such an age
-// counts no suspend. After a suspend, i would then be too late. The clocks are read
-// in the opposite order to now, so a pause may look like a suspend but hides none.
+// sleptSince reports whether the machine may have been suspended between i and now. If i
+// was computed from an age that another process measured, i is too late after a suspend,
+// because the age does not count it. sleptSince reads the two clocks in the opposite
+// order to now, so that a pause may look like a suspend but never hides a suspend.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false
@@ -91,15 +91,15 @@ func (c *clock) note(growth time.Duration) {
 		if growth < time.Duration(known)+noise {
 			return
 		}
-		c.noted.Store(int64(time.Since(c.base) + growth)) // first: a goroutine that sees the growth also sees its instant
+		c.noted.Store(int64(time.Since(c.base) + growth)) // first: a goroutine that sees suspended grow must see noted too
 		if c.suspended.CompareAndSwap(known, int64(growth)) {
 			return
 		}
 	}
 }
 
-// time converts an instant to a time that compares with time.Now as long as the machine
-// is not suspended again. time counts the suspends that a call of now has seen.
+// time converts an instant to a time that can be compared with time.Now until the next
+// suspend of the machine. It counts only suspends that a call of method now has noticed.
 func (c *clock) time(i instant) time.Time {
 	return c.base.Add(i.sub(0) - time.Duration(c.suspended.Load()))
 }

@@ -4,5 +4,5 @@ package core
 
 import "time"
 
-// bootTime has no clock to read: suspends are not counted on this system.
+// bootTime returns false: there is no clock to read, so suspends are not counted on this system.
 func bootTime() (time.Duration, bool) { return 0, false }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// fakeBoot is a clock that counts suspends. A test can set it ahead, as a suspend does.
+// fakeBoot is a clock that counts suspends. A test can move it forward, as a suspend does.
 type fakeBoot struct {
 	base   time.Time
-	ahead  atomic.Int64 // nanoseconds; a client's scheduler reads it too
+	ahead  atomic.Int64 // nanoseconds; atomic, because a client's scheduler also reads it
 	jitter time.Duration
 }
 
@@ -83,8 +83,8 @@ func TestL3SuspendedMachineFindsItsLeaseExpired(t *testing.T) {
 	}
 }
 
-// TestAcquireAfterSuspend checks that a suspend of an idle client's machine
-// before an acquire does not count as time that the acquire took.
+// TestAcquireAfterSuspend checks that time in which an idle client's machine was
+// suspended, before an acquire, does not count as time that the acquire took.
 func TestAcquireAfterSuspend(t *testing.T) {
 	f := newFake()
 	c, _ := open(t, f)

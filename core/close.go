@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// releasers is how many leases Close releases at the same time. releasers is
-// large because a lease that cannot be released blocks one of these places
-// until ctx ends, for example when a foreign transaction has locked its row.
+// releasers is how many leases Close releases at the same time. The number is
+// large because a release that hangs takes one of these places until ctx ends, for
+// example when a transaction of another program has locked the row of the lock.
 const releasers = 1024
 
 // Close stops campaigns and observers, ends the contexts of the callbacks of
 // Lock.Do, Lock.TryDo and Elector.Run and waits until they have returned, releases
 // every lease, and closes the backend. Calls that wait end with ErrClosed, and so
-// does every call after Close. Close may be called more than once. It must not be
-// called from such a callback, because it would wait for that callback. If it is
-// called with the callback's ctx, or a ctx derived from it, it closes nothing and
-// returns an error that wraps ErrInvalid. Nor may Healthy or the body of a loop
-// over List call Close: Close would wait for them until ctx ends.
+// does every call after Close. Close may be called more than once. A callback must
+// not call Close, because Close would wait for that callback. If Close gets the
+// callback's ctx, or a ctx derived from it, Close closes nothing and returns an
+// error that wraps ErrInvalid. Healthy and the body of a loop over List must not
+// call Close either: Close would wait for them until ctx ends.
 //
-// When ctx ends first, callbacks are no longer waited for, and their locks are
-// left to expire. While the backend does not answer, Close goes on trying to
-// release each lease, until ctx has ended and Options.CleanupBudget has passed
-// after that, or until the lease has expired. So pass a ctx that ends to
-// Close. The error says which lock could not be released.
+// When ctx ends, Close no longer waits for callbacks, and leaves their locks
+// to expire. While the backend does not answer, Close goes on trying to
+// release each lease until the lease has expired, or until
+// Options.CleanupBudget has passed after the end of ctx. So pass Close a ctx
+// that ends. The error says which lock could not be released.
 //
 // At its end Close waits until Logger and OnEvent have received every event.
 // It waits for at most Options.CleanupBudget, or only a moment if ctx has
@@ -59,7 +59,7 @@ func (c *Client) shutdown(ctx context.Context) error {
 	defer cancel()
 	failed := c.releaseAll(rctx)
 	err := c.drain(ctx)
-	failed = append(failed, c.releaseAll(rctx)...) // leases that were granted or resigned meanwhile
+	failed = append(failed, c.releaseAll(rctx)...) // leases granted or resigned since then
 	err = joinErrors(firstOf(failed), err)
 	c.stopSpawning()
 	c.abandon()
@@ -69,8 +69,8 @@ func (c *Client) shutdown(ctx context.Context) error {
 	return joinErrors(err, c.b.Close(ctx))
 }
 
-// join waits for the client's goroutines. These goroutines all end when the context work ends,
-// except a goroutine that is stuck in a health check, or in a backend that ignores its ctx.
+// join waits for the client's goroutines. All of them end when the context c.work ends, except
+// a goroutine that is stuck in a health check, or in a backend that ignores its ctx.
 func (c *Client) join(ctx context.Context) error {
 	joined := make(chan struct{})
 	go func() {
@@ -82,8 +82,8 @@ func (c *Client) join(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The goroutines have been told to end, so join waits for them even if ctx
-	// was dead from the start.
+	// The goroutines have been told to end, so join gives them the time CleanupBudget, even if ctx
+	// had ended before the call.
 	timer := time.NewTimer(c.opts.CleanupBudget)
 	defer timer.Stop()
 	select {
@@ -130,9 +130,9 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 	return failed
 }
 
-// finish tries clean-up k until it succeeds or its time is over, and then returns nil.
-// If ctx ends first, it returns k.err, the error with which the first try failed. The
-// caller of Release has already received that error, but the caller of Run has not.
+// finish tries the clean-up k until it succeeds or the grant has expired, and then returns
+// nil. If ctx ends first, it returns k.err, the error with which the first try failed. A
+// caller of Release has already received that error; a caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -150,7 +150,7 @@ func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	return nil
 }
 
-// firstOf returns the first error in failed, and says how many more locks have an error.
+// firstOf returns the first error in failed. If there are more, it adds for how many other locks.
 func firstOf(failed []*Error) error {
 	var first *Error
 	names := map[string]bool{}
@@ -187,8 +187,8 @@ func (c *Client) abandon() {
 	s.notify(left)
 }
 
-// callbackOf is the key under which the context of a callback carries its client,
-// so that Close can refuse a call from a callback, which would wait for itself.
+// callbackOf is the key of a value that marks the context of a callback of client c. Close
+// refuses such a context, because a callback that called Close would wait for itself.
 type callbackOf struct{ c *Client }
 
 // inCallback returns ctx for a callback of c.
@@ -205,8 +205,8 @@ func (c *Client) refuseCallback(ctx context.Context) error {
 }
 
 // serve marks l as a lease under which a callback works: Close does not release
-// l until the callback has returned. serve returns false when l is over
-// already, or Close has begun to release l; then the callback must not start.
+// l until the callback has returned. serve returns false, and the callback must
+// not start, if l is over already or Close has begun to release l.
 func (s *scheduler) serve(l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -140,8 +140,8 @@ func TestCloseOnAFrozenBackend(t *testing.T) {
 	})
 }
 
-// TestCloseWithRenewalsUnderWay checks that Close waits for renewals under way,
-// but that after the end of ctx these waits do not add up over the leases.
+// TestCloseWithRenewalsUnderWay checks that Close waits for renewals under way, and that after the
+// end of ctx this takes no longer for many leases.
 func TestCloseWithRenewalsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapBatcher)
@@ -168,7 +168,7 @@ func TestCloseWithRenewalsUnderWay(t *testing.T) {
 }
 
 // TestCloseTriesWhatOthersHoldUp checks that leases that cannot be released
-// do not prevent Close from releasing the others.
+// do not keep Close from releasing other leases.
 func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -203,7 +203,7 @@ func TestCloseTriesWhatOthersHoldUp(t *testing.T) {
 }
 
 // TestCloseReportsWhatRunLeft checks that Close returns the error of a release
-// by Run if the lock is still taken. Run itself does not return that error.
+// by Run if the lock is still taken. Run does not return that error.
 func TestCloseReportsWhatRunLeft(t *testing.T) {
 	for name, comesBack := range map[string]bool{"the store stays away": false, "the store comes back": true} {
 		t.Run(name, func(t *testing.T) {

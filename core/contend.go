@@ -15,24 +15,24 @@ import (
 // contender is one Acquire under way.
 type contender struct {
 	lock  *Lock
-	ctx   context.Context // the caller's, for its values in events
+	ctx   context.Context // ctx of the caller, for its values in events
 	began instant
 
 	owner     string
 	queued    bool    // owner has a place in the store's queue
-	epoch     uint64  // scheduler.epoch when owner last began to wait
+	epoch     uint64  // value of scheduler.epoch when owner last began to wait
 	expiresBy instant // when not zero, owner may have been granted the lock, at most until this instant
 	answer    error   // the last answer of the store
 	announced bool    // EventWaiting was emitted
-	denied    bool    // EventWaiting said that the store refuses this client
+	denied    bool    // an EventWaiting has said that the store refuses this client
 	poll      backoff
 	retry     backoff
-	ear       *ear // nil until the contender has asked to hear of releases
+	ear       *ear // the call of Notify that reports releases; nil until it was started
 
 	// Guarded by the queue's shard.
 	waits  bool          // the contender waits in this host's queue and may be handed the lock
 	lease  *Lease        // the lease that was handed over
-	signal chan struct{} // 1 slot; made when the contender first waits
+	signal chan struct{} // buffer of 1; made when the contender first waits
 }
 
 func newContender(ctx context.Context, l *Lock) *contender {
@@ -72,7 +72,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 			return lease, nil
 		}
 	}
-	// Only a call that has to wait pays for a context that Close can end.
+	// A context that Close can end costs time, so only a call that has to wait makes one.
 	wctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.c.lifetime, func() { cancel(ErrClosed) })
 	lease, err := a.contend(wctx)
@@ -85,7 +85,7 @@ func (l *Lock) acquire(ctx context.Context, op string) (*Lease, error) {
 	return nil, l.failed(ctx, op, a, a.giveUp(ctx, err))
 }
 
-// unaskable returns the error that makes it pointless to ask the store, or nil.
+// unaskable returns an error if it would be pointless to ask the store, and nil otherwise.
 func (l *Lock) unaskable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// failed emits EventAcquireFailed and returns err as the caller gets it. a is
-// nil if the store was not asked.
+// failed emits EventAcquireFailed and returns err as the Error for the
+// caller. a is nil if the store was not asked.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -141,7 +141,7 @@ func (l *Lock) refusal(ctx context.Context) error {
 	return fmt.Errorf("other callers of this host wait for it: %w", l.c.heldHere(l.name, &HeldError{Holder: h}))
 }
 
-// contend waits in this host and asks the store, in turns.
+// contend waits in this host's queue and asks the store, in turns, until a has a lease or ctx ends.
 func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	for {
 		if a.answer != nil {
@@ -177,16 +177,16 @@ func (a *contender) contend(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// waitsFirst reports whether a enters the store's queue before it asks for the lock. That is
-// so if other hosts wanted the lock recently: the store then grants the lock by itself to
-// the first in the queue, even if the lock is free. One request then does the work of two.
+// waitsFirst reports whether a enters the store's queue before it asks for the lock. It does
+// if other hosts wanted the lock recently: the store grants the lock to the first owner in
+// its queue, even if the lock is free, so one request does the work of two.
 func (a *contender) waitsFirst() bool {
 	c := a.lock.c
 	return c.b.waiter != nil && c.queues.wanted(a.lock.name, c.clock.early()) && c.b.Properties().FirstSpan > 0
 }
 
-// waitInHost waits for a lease handed over in this host. It returns nil, nil if a must ask the
-// store.
+// waitInHost waits until a lease is handed over to a in this host, and returns it. It returns
+// nil, nil if a must ask the store.
 func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 	insist := false
 	for {
@@ -197,7 +197,7 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 			return nil, nil
 		case stepTake:
 			return a.take(ctx)
-		case stepHead: // after maxAsk a asks all the same: the lease may have ended unknown to this host
+		case stepHead: // after maxAsk a asks the store: it may have ended the lease unnoticed
 			again = time.After(maxAsk)
 		}
 		a.tellWaiting(ErrHeld)
@@ -222,8 +222,8 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	return nil, joinErrors(over, a.discard(ctx))
 }
 
-// discard releases the lease that was handed over. If the release fails, a grant
-// may remain that the caller knows nothing of, so the error is then indeterminate.
+// discard releases the lease that was handed over. If the release fails, the lock may
+// stay taken although the caller has no lease, so the error is then indeterminate.
 func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
@@ -232,7 +232,7 @@ func (a *contender) discard(ctx context.Context) error {
 	return err
 }
 
-// ended returns the error for a ctx that has ended, with the answer because of which a waited.
+// ended returns the error for an ended ctx, with the answer of the store because of which a waited.
 func (a *contender) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -248,7 +248,7 @@ func (a *contender) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, answer)
 }
 
-// heldHere adds to answer, a refusal or nil, that this process holds the lock, if it does.
+// heldHere returns answer, a refusal or nil, or an error saying that this process holds the lock.
 func (c *Client) heldHere(name string, answer error) error {
 	if answer != nil && !errors.Is(answer, ErrHeld) {
 		return answer
@@ -261,8 +261,8 @@ func (c *Client) heldHere(name string, answer error) error {
 	return own.refusal(answer)
 }
 
-// tellWaiting emits EventWaiting once when a waits, and again when a store that
-// has served this client refuses it.
+// tellWaiting emits EventWaiting when a first waits, and once more if a store
+// that has served this client refuses it.
 func (a *contender) tellWaiting(err error) {
 	denied := refused(err)
 	news := !a.announced || denied && !a.denied
@@ -289,8 +289,8 @@ const (
 	// maxAsk is the longest time that the head of a queue waits before it
 	// asks the store again (K4).
 	maxAsk = time.Second
-	// waitSlack is how much longer than requested a wait may take. waitSlack bounds
-	// a wait that hangs, so that the head of the queue asks again in time (K4).
+	// waitSlack is how much longer than requested a wait in the store may take. Then
+	// it is given up as hung, so that the head of the queue asks again in time (K4).
 	waitSlack = time.Second
 	// A wake-up is spurious if the wait and the refusal after it together take less than
 	// spuriousWake plus two round trips to the store. A round trip counts as at most maxRTT.
@@ -302,12 +302,12 @@ const (
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
 	// wantedFor is how long a lock counts as wanted by other hosts after one of them held it.
 	wantedFor = time.Second
-	// tellEvery is how often a client reports at most that waiting fails.
+	// tellEvery is the shortest time between two reports of a client that waiting fails.
 	tellEvery = time.Minute
 )
 
 // await pauses between two requests to the store. It returns when the time named in the refusal is
-// over, or with asked true when the store has woken this owner or granted it the lock.
+// over. asked is true if the store has woken a.owner or granted it the lock before that.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -320,7 +320,7 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	}
 	a.retry.reset()
 	if c.queues.holder(a.lock.name) != nil {
-		return nil, false // this host holds the lock: waitInHost waits for the end of that lease
+		return nil, false // this host holds the lock, so waitInHost must wait
 	}
 	rest := maxAsk
 	if ttl := held.Holder.TTL; ttl > 0 {
@@ -334,20 +334,20 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 }
 
 // wait waits in the store's queue for at most rest. After a wake-up without a grant,
-// or with a doubtful grant, it asks the store. If the lock was not granted, lease is
-// nil and a.answer says why. asked is false if the wait itself failed.
+// or with a doubtful grant, wait asks the store. If the lock was not granted, lease
+// is nil and a.answer says why. asked is false if waiting in the queue failed.
 //
-// Note: a plugin that asked by itself after its wait would save one round trip between host and
-// plugin. But it would also ask for a frozen host, which would then hold the lock for the TTL.
+// Note: a plugin that asked the store without a request of the host would save one round trip
+// between host and plugin. But a host that is frozen would then get the lock, for the whole TTL.
 func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease, asked bool) {
 	c := a.lock.c
 	g := grant{epoch: c.sched.epoch.Load()}
 	if a.queued && a.epoch != g.epoch {
-		return nil, false // the old place must be withdrawn first
+		return nil, false // the place in the queue must be withdrawn before
 	}
 	a.queued, a.epoch = true, g.epoch
 	before := a.answer
-	began, at := c.clock.early(), time.Now() // in this order, so that instants counted from began are never too late
+	began, at := c.clock.early(), time.Now() // began first, so that instants counted from it are never too late
 	wctx, cancel := context.WithTimeout(ctx, rest+waitSlack)
 	own, err := c.b.Wait(wctx, a.request(), rest)
 	cancel()
@@ -372,7 +372,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 		}
 		return lease, true
 	case ctx.Err() != nil:
-		a.answer = before // the answer because of which it was waiting
+		a.answer = before // the store's answer because of which a waited
 	case !errors.Is(err, ErrHeld):
 	case !spurious:
 		a.poll.reset()
@@ -382,10 +382,10 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	return nil, true
 }
 
-// doubts reports whether g, a grant that the store made by itself, must be confirmed by a request.
-// began is when the wait that returned g began. g is doubtful if its renewal might come too late,
-// or if g.sent was computed across a suspend that the plugin's clock did not count. g is also
-// doubtful for a lock with AtLeast, which must stay taken even if the holder is lost.
+// doubts reports whether a request must confirm g, a grant that the store made while a.owner
+// waited in its queue. began is when that wait began. g is doubtful if its renewal might come too
+// late, if the machine may have been suspended since g.sent, unknown to the plugin's clock, or if
+// the lock has AtLeast: it must stay taken even if the holder is lost.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)
@@ -395,8 +395,8 @@ func (a *contender) doubts(g grant, began instant) bool {
 
 // failedWait pauses after a wait that failed with err. It reports whether it is
 // useless to ask the store: ctx has ended, or a.answer is permanent. A failed
-// wait returns no lease. If the store granted the lock by itself all the same,
-// the grant belongs to the same owner, which asks next or is withdrawn.
+// wait returns no lease. The store may still have granted the lock to a.owner,
+// but a.owner asks again next or is withdrawn.
 func (a *contender) failedWait(ctx context.Context, rest time.Duration, err error) bool {
 	c := a.lock.c
 	switch {
@@ -416,7 +416,7 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 }
 
 // tellWaitFailed reports a failed wait, at most once in tellEvery for all waiters of the client. It
-// reports nothing at first: a wait that fails because the plugin or store was lost fails only once.
+// skips the first few failures, because a wait that lost its plugin or store fails only once.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()

@@ -43,7 +43,7 @@ func (r *recorder) kinds(name string) []EventKind {
 	return out
 }
 
-// last returns the last event of the lock name.
+// last returns the last event of the lock called name.
 func (r *recorder) last(t *testing.T, name string) Event {
 	t.Helper()
 	r.mu.Lock()
@@ -64,7 +64,7 @@ func (r *recorder) want(t *testing.T, name string, kinds ...EventKind) {
 	}
 }
 
-// open returns a client on b, closed at the end of the test, and a recorder of its events.
+// open returns a client on b, which is closed when the test ends, and a recorder of its events.
 func open(t testing.TB, b driver.Backend) (*Client, *recorder) {
 	rec := &recorder{}
 	c := New(b, &Options{

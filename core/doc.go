@@ -2,12 +2,12 @@
 // backend, with all the waiting, renewing and deadlines that they need.
 //
 // A [Client] stands for one backend in one host. [Client.Lock] names a lock,
-// [Lock.Acquire] returns a [Lease], and the client renews it until it is
-// released or lost. A lease is lost at its deadline at the latest, by the clock
-// of this process, whatever the backend does: watch [Lease.Done], or work under
-// [Lease.Context]. A lease that is valid is no proof that a later write is safe:
-// the process can be paused after its last look at the clock. Only [Lease.Token]
-// protects against that, if the resource that is written to checks it.
+// [Lock.Acquire] returns a [Lease], and the client renews it until it is released or
+// lost. A lease is lost at its deadline at the latest, by the clock of this process,
+// whatever the backend does: watch [Lease.Done], or work under [Lease.Context]. A
+// lease that is valid is no proof that a later write is safe: the process can be
+// paused after its last look at the clock. Only [Lease.Token] protects against such
+// a pause, if the resource that is written to checks the token.
 //
 // [Client.Elector] elects a leader. A leader is the holder of a lease with a
 // value: a lock and an election of one name are the same lock.
@@ -24,7 +24,7 @@
 //   - contend.go: one acquire from its first request to its lease, with all its pauses
 //   - notify.go: how a contender hears of releases where the store has no queue
 //   - attempt.go: one request: its context and end, and its withdrawal if the outcome is unknown
-//   - token.go: the backend as core calls it, with its grant numbers made into tokens
+//   - token.go: the backend as core calls it, with the grant numbers turned into tokens
 //   - clock.go, clock_linux.go, clock_other.go: instants that count suspends; when a lease ends
 //   - lease.go: the Lease and its contexts
 //   - schedule.go: the time of every lease: which renewals are due, which leases are over
@@ -32,7 +32,7 @@
 //   - release.go: Release, and the clean-up that continues after a failed Release
 //   - close.go: Close, and the callbacks that it waits for
 //
-// Beside it:
+// Beside the acquire:
 //
 //   - elector.go: the Elector and its Term
 //   - observe.go: what observers of an election see, by one stream for each name

@@ -18,7 +18,7 @@ type ElectorOptions struct {
 }
 
 // Elector is an election: at most one of all candidates for a name is the
-// leader. Elector holds nothing itself and needs no closing.
+// leader. An Elector keeps nothing open and needs no closing.
 type Elector struct {
 	c    *Client
 	lock *Lock
@@ -28,8 +28,8 @@ type Elector struct {
 // candidate a chance. The pause is random, between half of betweenTerms and all of it.
 const betweenTerms = 100 * time.Millisecond
 
-// Elector returns the election of that name. It checks the name and the
-// options as [Client.Lock] does, and sends nothing.
+// Elector returns the election called name. It checks name and opts as
+// [Client.Lock] does, and sends nothing.
 func (c *Client) Elector(name string, opts *ElectorOptions) (*Elector, error) {
 	if err := c.begin("elector", name); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func (e *Elector) Name() string { return e.lock.name }
 func (e *Elector) Backend() string { return e.c.name }
 
 // Campaign waits until this candidate is the leader, ctx ends, or an error
-// shows that waiting cannot help; errors are those of [Lock.Acquire]. The term
-// does not end with ctx: call Resign.
+// shows that waiting cannot help. It returns the same errors as
+// [Lock.Acquire]. The end of ctx does not end the term; call Resign for that.
 func (e *Elector) Campaign(ctx context.Context) (*Term, error) {
 	if err := e.c.begin("campaign", e.lock.name); err != nil {
 		return nil, err
@@ -85,9 +85,9 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 // only then is the term resigned, so that no successor leads while fn still runs. A
 // lost term, and one that reached MaxHold, is left to expire (E2).
 //
-// The error satisfies errors.Is for ctx.Err() when ctx has ended. Before
-// that, Run returns only for an error that makes campaigning pointless, such
-// as ErrClosed. If fn panics, the term is resigned before the panic goes on.
+// When ctx has ended, Run returns an error for which errors.Is(err, ctx.Err()) is
+// true. Before that, Run returns only for an error that makes campaigning pointless,
+// such as ErrClosed. If fn panics, the term is resigned before the panic goes on.
 func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 	if err := e.c.begin("run", e.lock.name); err != nil {
 		return err
@@ -132,8 +132,8 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 		stop()
 		term.stop(ErrReleased)
 		if term.lease.Err() == nil {
-			// EventReleased reports a failure. Close returns it too, unless the janitor
-			// has released the lock before or the lock has expired.
+			// EventReleased reports a failed release. Close reports it too, unless the
+			// lock has expired or was released in the background by then.
 			_ = term.lease.Release(ctx)
 		}
 		s.served(term.lease)
@@ -178,22 +178,22 @@ func (t *Term) Token() uint64 { return t.lease.Token() }
 // the callback has returned, so that the callback can finish its work as the leader.
 func (t *Term) Valid() bool { return t.lease.Valid() }
 
-// Deadline returns when the term ends unless it is renewed; see [Lease.Deadline].
+// Deadline returns the time at which the term ends unless it is renewed; see [Lease.Deadline].
 func (t *Term) Deadline() time.Time { return t.lease.Deadline() }
 
 // Err returns nil until Context has ended, and then the cause; see [Lease.Err].
-// A voluntary end is ErrReleased, although the leadership is held until the
-// callback of Elector.Run has returned.
+// After a voluntary end Err returns ErrReleased, although the leadership is
+// held until the callback of Elector.Run has returned.
 func (t *Term) Err() error {
 	t.lease.c.expireDue()
 	return context.Cause(t.ctx)
 }
 
 // Proclaim replaces the published value, at most 64 KiB, if the term is still held.
-// The error satisfies errors.Is(err, ErrNotHeld) if it is not. After an error that
-// wraps ErrUnavailable it is unknown which value is published: the request may
-// still arrive within the term, even after a later Proclaim that succeeded. A
-// caller that publishes again should put a sequence number into the value.
+// If the term is over, the error satisfies errors.Is(err, ErrNotHeld). After an error
+// that wraps ErrUnavailable it is unknown which value is published: the request may
+// still arrive within the term, even after a later Proclaim that succeeded. A caller
+// that publishes again should put a sequence number into the value.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	l := t.lease
 	return l.c.question(ctx, "proclaim", l.lock.name, func(ctx context.Context) error {
@@ -208,9 +208,9 @@ func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	})
 }
 
-// Resign ends the term: it cancels the term's context and releases the
-// leadership, with the errors of [Lease.Release]. In a callback of Elector.Run
-// it returns nil at once, and Run resigns when the callback has returned.
+// Resign ends the term: it cancels the term's context and releases the leadership.
+// It returns the same errors as [Lease.Release]. In a callback of Elector.Run it
+// returns nil at once, and Run resigns when the callback has returned.
 func (t *Term) Resign(ctx context.Context) error {
 	t.stop(ErrReleased)
 	if t.run {

@@ -39,7 +39,7 @@ func TestE1RunCampaignsAgain(t *testing.T) {
 					t.Error(err)
 				}
 				<-term.Context().Done()
-			case 3: // fn returns by itself
+			case 3: // fn returns although its term goes on
 			case 4:
 				cancel()
 				<-term.Context().Done()
@@ -55,7 +55,7 @@ func TestE1RunCampaignsAgain(t *testing.T) {
 		if owner := f.owner("jobs"); owner != "" {
 			t.Errorf("still held by %q", owner)
 		}
-		// E4: exactly one start and one stop per term.
+		// E4: exactly one call of fn for each term.
 		rec.want(t, "jobs", EventAcquired, EventLost, EventAcquired, EventReleased,
 			EventAcquired, EventReleased, EventAcquired, EventReleased)
 	})
@@ -234,9 +234,9 @@ func TestE3NewestWins(t *testing.T) {
 	}
 	cases := []struct {
 		name string
-		read []driver.Holder // reported and read one by one
-		seen []driver.Holder // then reported without being read
-		want ChangeKind      // kind of the change that is then read; 0 for none
+		read []driver.Holder // holders that are reported and read one by one
+		seen []driver.Holder // holders that are then reported, and not read
+		want ChangeKind      // kind of the change that is read after that; 0 for none
 		last uint64
 	}{
 		{"elected then updated", nil, []driver.Holder{held(5, "a"), held(5, "b")}, Elected, 5},

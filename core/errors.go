@@ -17,25 +17,25 @@ var (
 	ErrNotHeld     = driver.ErrNotHeld     // the lease is gone; see NotHeldError
 	ErrUnavailable = driver.ErrUnavailable // the store or the plugin did not answer; trying again may help
 	ErrInvalid     = driver.ErrInvalid     // the request is bad; nothing was sent
-	ErrDenied      = driver.ErrDenied      // the store refuses this client; if it has served the client before, perhaps only for a while
+	ErrDenied      = driver.ErrDenied      // the store refuses this client, perhaps only for a while if it has served it before
 	ErrConfig      = driver.ErrConfig      // the backend's configuration is wrong
 	ErrUnsupported = driver.ErrUnsupported // the backend does not have this capability
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
 // ErrReentrant means that the caller holds the lock already: ctx ends with a lease of that
-// very lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context].
-// Locks are not reentrant, so waiting could only end with that lease. Comes with ErrHeld.
+// very lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks
+// are not reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
 //
-// A ctx that context.WithoutCancel made from one of these, and that got its
-// own end later, looks the same. Such a ctx is also refused while the lease
-// lives. Work that goes on after the lease needs a ctx from elsewhere.
+// A ctx made from one of these by context.WithoutCancel and then by context.WithTimeout,
+// for example, looks the same, and is also refused while the lease lives. Work that goes
+// on after the lease needs a ctx that was not made from the lease's ctx.
 var ErrReentrant = errors.New("lock is held by its caller")
 
-// HeldError says who holds a lock, and for how much longer if that is known.
+// HeldError names the holder of a lock, and says for how much longer it is held if that is known.
 type HeldError = driver.HeldError
 
-// NotHeldError says that a lease is gone, and who holds the lock now if that is known.
+// NotHeldError says that a lease is gone, and names the present holder of the lock if it is known.
 type NotHeldError = driver.NotHeldError
 
 // Holder describes a held lock; the zero Holder means that the lock is free.
@@ -51,12 +51,12 @@ var ErrUnreleased = errors.New("work is done, but its lock may still be taken")
 // Causes say why a lease or term ended. Lease.Err, Term.Err and context.Cause
 // return them. Test with errors.Is; [CauseName] names them.
 var (
-	// ErrReleased: this process released the lease, or began to release it.
+	// ErrReleased: this process has released the lease or has begun to do so.
 	ErrReleased = errors.New("lease was released")
 	// ErrExpired: the deadline passed without a renewal, because this process
 	// was stopped, its machine was suspended, or the lock has NoRenew.
 	ErrExpired = errors.New("lease expired")
-	// ErrTaken: another owner holds the lock.
+	// ErrTaken: another owner holds the lock now.
 	ErrTaken = errors.New("lease was taken by another owner")
 	// ErrRevoked: the lease vanished from the store before its end: an
 	// operator broke it, or the store lost data.
@@ -72,8 +72,8 @@ var (
 	ErrMaxHold = errors.New("lease was held for its longest time")
 )
 
-// causeNames are in the order in which CauseName tests them: a cause may wrap
-// the last error of the backend, which must therefore come later in the list.
+// causeNames lists the causes in the order in which CauseName tests them. A cause may wrap an error
+// of the backend, which must therefore stand after that cause.
 var causeNames = []struct {
 	cause error
 	name  string
@@ -88,9 +88,9 @@ var causeNames = []struct {
 	{ErrPluginDied, "plugin died"},
 }
 
-// CauseName returns the name of the cause for which a lease ended:
+// CauseName returns the name of err as the cause of a lease's end:
 // "released", "expired", "taken", "revoked", "unreachable", "plugin died",
-// "unhealthy" or "max hold". It returns "" for nil and for any other error.
+// "unhealthy" or "max hold". It returns "" if err is nil or not such a cause.
 func CauseName(err error) string {
 	for _, c := range causeNames {
 		if errors.Is(err, c.cause) {
@@ -118,7 +118,7 @@ func (e *Error) Error() string {
 
 // cause returns the text of Err without the parts that e itself prints. A backend's error names
 // the backend, the operation and the lock ("redis: acquire \"jobs\": ..."), because a backend
-// may be used without this package. This package may have put words of its own before that.
+// may be used without this package. This package may have put other words before them.
 func (e *Error) cause() string {
 	said, rest := "", once(e.Err.Error())
 	for {
@@ -143,8 +143,8 @@ func (e *Error) cause() string {
 	}
 }
 
-// once returns text with each kind of failure named only once. It omits the text
-// of ErrNotSent, because only programs need to know that a request was not sent.
+// once returns text, in which the words of ErrUnavailable and of ErrDenied may be repeated,
+// with each of them only once. It omits the text of ErrNotSent, which only programs need.
 func once(text string) string {
 	text = strings.ReplaceAll(text, driver.ErrNotSent.Error()+": ", "")
 	for _, kind := range []error{ErrUnavailable, ErrDenied} {
@@ -162,8 +162,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // not be found out. Such an error is an [*IndeterminateError].
 var ErrIndeterminate = errors.New("outcome is unknown")
 
-// IndeterminateError says that the acquire or release that failed may have
-// left the lock taken, and until when.
+// IndeterminateError says that an acquire or release has failed, that the
+// lock may be taken because of that, and until when.
 type IndeterminateError struct {
 	// FreeAt is the latest time at which the possible grant has expired, by
 	// the clock of this process. Compare it with time.Now.
@@ -175,7 +175,7 @@ func (e *IndeterminateError) Error() string {
 	return fmt.Sprintf("%v, free at the latest at %s: %v", ErrIndeterminate, e.FreeAt.Format(timeOfDay), e.Err)
 }
 
-// timeOfDay is how errors show a time.
+// timeOfDay is the format of times in the texts of errors.
 const timeOfDay = "15:04:05.000"
 
 // Is makes errors.Is(err, ErrIndeterminate) true.
@@ -191,15 +191,15 @@ func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
 
-// noteServed records that the store has served this client, if err, the answer to an acquire or a
-// check, shows it.
+// noteServed takes the answer to an acquire or a check. It records that the store has served this
+// client, if err shows that.
 func (c *Client) noteServed(err error) {
 	if (err == nil || errors.Is(err, ErrHeld)) && !c.served.Load() {
 		c.served.Store(true)
 	}
 }
 
-// refused reports whether the store, or the plugin, refuses this client.
+// refused reports whether err means that the store or the plugin refuses this client.
 func refused(err error) bool { return errors.Is(err, ErrDenied) || errors.Is(err, ErrConfig) }
 
 // final reports whether err will stay the same, whatever happens to the store.
@@ -207,7 +207,7 @@ func final(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }
 
-// definite reports whether err leaves no doubt that its acquire granted nothing.
+// definite reports whether err proves that the acquire which returned it has granted nothing.
 func definite(err error) bool {
 	return errors.Is(err, ErrHeld) || errors.Is(err, driver.ErrNotSent) ||
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)

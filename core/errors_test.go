@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// An error names backend, operation and lock only once, whatever the text of its cause is.
+// An error names backend, operation and lock only once, whatever its cause says.
 func TestErrorSaysWhatFailedOnce(t *testing.T) {
 	down := errors.New(`redis: acquire "jobs": dial tcp: refused`)
 	for _, c := range []struct {

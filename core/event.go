@@ -14,15 +14,15 @@ import (
 type EventKind int
 
 // The kinds of events. Each lease has exactly one EventAcquired, and one EventReleased or
-// EventLost. An attempt on an open client that returns no lease has one EventAcquireFailed. If
-// events are dropped, the end of a lease is dropped only if its EventAcquired was dropped too.
+// EventLost. An attempt on an open client that returns no lease has one EventAcquireFailed. The
+// event of a lease's end is dropped only if its EventAcquired was dropped too.
 const (
 	EventAcquired      EventKind = iota + 1 // a lock was granted; Took is the time since Acquire was called
 	EventWaiting                            // an Acquire began to wait, or a store that has served the client now refuses it; Err says why
 	EventRenewed                            // a lease was renewed; Took is the round trip
 	EventSuspect                            // a renewal failed, or the backend is down; Err says why
 	EventLost                               // a lease was lost; Err is the cause
-	EventReleased                           // a lease was released; Err is set when that could not be confirmed
+	EventReleased                           // a lease was released; Err is set if that was not confirmed
 	EventPluginDown                         // the plugin process ended
 	EventPluginUp                           // a new plugin process serves
 	EventAcquireFailed                      // Acquire, TryAcquire or Campaign returned Err; Took is the time since the call
@@ -40,7 +40,7 @@ var eventNames = []string{
 // String returns the kind in lower-case words, such as "plugin down".
 func (k EventKind) String() string { return nameOf(eventNames, k) }
 
-// nameOf returns the name at index k of names, or "unknown". The first index in use is 1.
+// nameOf returns the name at index k of names, or "unknown". Index 0 is not used.
 func nameOf[K ~int](names []string, k K) string {
 	if k < 1 || int(k) >= len(names) {
 		return "unknown"
@@ -94,10 +94,10 @@ type emitter struct {
 	on    func(Event)
 	queue *deliver.Queue[Event]
 
-	// routine is whether the logger enables Debug. routine is stored because the logger
-	// is code of the application and may block, so the hot path must not call it.
+	// routine says whether the logger enables Debug. The answer is stored, because the
+	// logger is code of the application and may block, so the hot path must not call it.
 	routine atomic.Bool
-	askAt   atomic.Int64 // when to ask the logger again; never while a call of it is under way
+	askAt   atomic.Int64 // instant of the next call of Enabled; never during a call
 
 	unlogged uint64 // events dropped and not logged yet; only deliver uses this field
 }
@@ -113,7 +113,7 @@ func (e *emitter) wants(kind EventKind) bool {
 	return e.on != nil || e.routine.Load() || kind.level() > slog.LevelDebug
 }
 
-// ask asks the logger again whether Debug is enabled, about once in levelEvery.
+// ask asks the logger whether Debug is enabled, if its last answer is older than levelEvery.
 func (e *emitter) ask(now instant) {
 	at := e.askAt.Load()
 	if e.on != nil || int64(now) < at || !e.askAt.CompareAndSwap(at, math.MaxInt64) {
@@ -125,15 +125,15 @@ func (e *emitter) ask(now instant) {
 	}()
 }
 
-// add queues an event, and reports whether it will be delivered. It never
-// waits, and may be called with the client's locks held.
+// add queues an event, and reports whether the event will be delivered. add
+// never blocks, and may be called while mutexes of the client are held.
 func (e *emitter) add(ev Event) bool {
 	return e.wants(ev.Kind) && e.queue.Add(e.complete(ev), 1)
 }
 
-// addEnd queues the event of a lease's end. The event is never dropped if known is true, which
-// means that the event of the grant was queued: a reader that counts both kinds must not count an
-// ended lease as held.
+// addEnd queues the event of a lease's end. known says that the event of the grant was queued.
+// The event of the end is then never dropped, because a reader that counts grants and ends must
+// not count an ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind) {
 		e.queue.Force(e.complete(ev), 1)
@@ -152,7 +152,7 @@ func (e *emitter) complete(ev Event) Event {
 
 func (e *emitter) deliver(ev Event, dropped uint64) {
 	if own := (callbackOf{e.c}); ev.Context.Value(own) != nil {
-		// Close must not refuse a call from OnEvent: it does not wait for OnEvent as for a
+		// OnEvent may call Close, because Close does not wait for OnEvent as for a
 		// callback.
 		ev.Context = context.WithValue(ev.Context, own, nil)
 	}

@@ -20,7 +20,7 @@ import (
 
 // blocker has a slog handler and an OnEvent, which both block until shut is closed.
 type blocker struct {
-	shut    chan struct{} // closed to open it
+	shut    chan struct{} // closed by the test to end the blocking
 	blocked chan struct{} // closed when the first goroutine blocks
 	once    sync.Once
 
@@ -193,7 +193,7 @@ func TestOnEventThatEndsItsGoroutine(t *testing.T) {
 }
 
 // panicking is an environment variable of the process that
-// TestPanicInACallbackEndsTheProcess starts. panicking says which callback panics.
+// TestPanicInACallbackEndsTheProcess starts. Its value says which callback panics.
 const panicking = "LOCKBENCH_TEST_PANIC"
 
 type panicHandler struct{ blocker }
@@ -208,7 +208,7 @@ func TestPanicInACallbackEndsTheProcess(t *testing.T) {
 		}
 		c := New(newFake(), opts)
 		acquire(t, lockOf(t, c, "a", nil))
-		time.Sleep(time.Minute) // the process must end before
+		time.Sleep(time.Minute) // the process must end before that
 		return
 	}
 	for _, which := range []string{"logger", "OnEvent"} {

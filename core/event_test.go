@@ -36,7 +36,7 @@ func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
 		}
 		close(g.shut)
 		synctest.Wait()
-		acquire(t, l) // its event is the next one that fits
+		acquire(t, l) // its event is the next event for which there is room
 		synctest.Wait()
 
 		open := map[string]bool{}
@@ -61,7 +61,7 @@ func TestDroppedEventsAreToldAndEndsAreNot(t *testing.T) {
 				return true
 			})
 		}
-		// The events are EventOpened, two for each lease, and that of the last acquire.
+		// The events are EventOpened, two for each lease, and the event of the last acquire.
 		if all := uint64(1 + 2*100 + 2*cycles + 1); dropped == 0 || told+dropped != all || logged != dropped {
 			t.Errorf("%d events told, %d dropped, %d by the log; want %d in all", told, dropped, logged, all)
 		}

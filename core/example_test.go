@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// client returns a client on store. Programs get their backend from
+// client returns a client on store. Programs open their backend with
 // plugin.Open; these examples use a store in memory.
 func client(store *memory.Store, label string) *core.Client {
 	return core.New(store.Open(), &core.Options{Label: label, Logger: slog.New(slog.DiscardHandler)})
@@ -103,7 +103,7 @@ func ExampleElector_Run() {
 	// true
 }
 
-// Operators see who holds what, and may end a lease by its token.
+// Operators see which client holds a lock, and may end its lease by the token.
 func ExampleClient_Break() {
 	ctx := context.Background()
 	store := memory.NewStore()

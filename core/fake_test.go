@@ -13,13 +13,13 @@ import (
 // it fail before it reaches the store, or replace its reply.
 type fake struct {
 	props driver.Properties
-	// before runs before a call reaches the store; an error fails the call.
+	// before runs before a call reaches the store. If it returns an error, the call fails.
 	before func(ctx context.Context, op string, r driver.Request) error
-	// after runs when the store has done a call; an error replaces the answer.
+	// after runs when the store has executed a call. Its error, if any, replaces the answer.
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
-	// own is how long a grant lives that the store makes to a waiter by itself. age is the age of
-	// the waiter's last sign of life at that grant. If own is zero, the store only wakes waiters.
+	// own is how long a grant to a waiter without an acquire lives; age is the age of the waiter's
+	// last sign of life at that grant. If own is zero, the store only wakes waiters.
 	own, age time.Duration
 
 	mu        sync.Mutex
@@ -39,7 +39,7 @@ type asked struct {
 type grantOf struct {
 	r       driver.Request
 	expires time.Time
-	own     bool // the store made the grant by itself, and it is not confirmed
+	own     bool // the store made the grant without an acquire, and no request has confirmed it
 }
 
 func newFake(capabilities ...driver.Capability) *fake {
@@ -53,7 +53,7 @@ func newFake(capabilities ...driver.Capability) *fake {
 	}
 }
 
-// do runs one call: first before, then store, which is the store's part, then after.
+// do runs one call: f.before, then the function store, which is the store's part, then f.after.
 func (f *fake) do(ctx context.Context, op string, r driver.Request, store func() error) error {
 	f.mu.Lock()
 	f.calls = append(f.calls, asked{op, r.Name, time.Now()})
@@ -308,7 +308,7 @@ func (f *fake) Break(ctx context.Context, name string, token uint64) error {
 	})
 }
 
-// times returns when an operation was called.
+// times returns the times at which an operation was called.
 func (f *fake) times(op string) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()

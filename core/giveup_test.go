@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestK3CancelLeavesNothing cancels an acquire at many points of time while
-// a slow store answers, and checks that nothing is left in the store.
+// TestK3CancelLeavesNothing cancels an acquire at many moments while a slow
+// store answers, and checks that no grant is left in the store.
 func TestK3CancelLeavesNothing(t *testing.T) {
 	for _, capabilities := range [][]driver.Capability{nil, {driver.CapWaiter}} {
 		for at := time.Duration(0); at <= 130*time.Millisecond; at += 5 * time.Millisecond {
@@ -147,7 +147,7 @@ func TestK3JanitorEnds(t *testing.T) {
 }
 
 // A store that needs seconds for each request is slow, not broken. A waiter keeps its place in the
-// queue, and its first acquire after the holder's end is granted.
+// queue, and its first acquire after the end of the holder's lease is granted.
 func TestK4SlowStoreServesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter)

@@ -13,14 +13,14 @@ import (
 
 const (
 	ownSpan = 500 * time.Millisecond
-	ownAge  = 100 * time.Millisecond // age of the sign of life at the grant
+	ownAge  = 100 * time.Millisecond // age of the waiter's last sign of life at the grant
 )
 
 // untilFirst is the time from a grant by the store to the first renewal.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
-// granted makes the store by itself grant a waiter of c a lock that another
-// owner has released. It returns the waiter's lease.
+// granted makes the store grant a lock, which another owner has released,
+// to a waiter of c without an acquire. It returns the waiter's lease.
 func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	t.Helper()
 	f.steal("a")
@@ -43,8 +43,8 @@ func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	return <-back
 }
 
-// withOwn runs a test with a store that grants by itself, and whose renewals
-// take 10 ms.
+// withOwn runs a test with a store that grants to waiters without an
+// acquire. Its renewals take 10 ms.
 func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)
@@ -61,8 +61,8 @@ func withOwn(t *testing.T, test func(t *testing.T, f *fake, c *Client)) {
 }
 
 // TestOwnGrant checks that the waiter sends no acquire. Until a renewal is
-// confirmed, the lease's deadline is that of the first span, counted from the
-// sign of life. That renewal is sent when a third of the time left has passed.
+// confirmed, the lease's deadline is the end of the first span, counted from the
+// sign of life. The renewal is sent when a third of the time left has passed.
 func TestOwnGrant(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -119,8 +119,8 @@ func TestOwnGrantIsLost(t *testing.T) {
 }
 
 // TestOwnGrantReleased checks that an early release needs no renewal. A
-// later release must not overtake the first renewal. With Keep, that renewal
-// would otherwise lengthen the lease that the release has shortened.
+// later release must not overtake the first renewal: that renewal, arriving
+// later, would lengthen a lease that a release with Keep has shortened.
 func TestOwnGrantReleased(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)
@@ -145,8 +145,8 @@ func TestOwnGrantReleased(t *testing.T) {
 	})
 }
 
-// TestOwnGrantThatIsAskedFor covers grants that core must confirm by an acquire: too little of them
-// is left, or the lock has AtLeast, for which it must stay taken even if this machine is lost.
+// TestOwnGrantThatIsAskedFor covers grants that core must confirm by an acquire: too little time is
+// left, or the lock has AtLeast and must stay taken even if this machine is lost.
 func TestOwnGrantThatIsAskedFor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		age, atLeast time.Duration
@@ -261,8 +261,8 @@ func TestOwnGrantAtTheEndOfCtx(t *testing.T) {
 }
 
 // TestOwnGrantOverASuspend covers a sign of life that was sent before the
-// machine was suspended, and a Wait that began after the suspend. Counted back
-// from that Wait, the grant would seem younger by the length of the suspend.
+// machine was suspended, and a Wait that began after the suspend. By its age,
+// which does not count the suspend, the sign of life would seem too recent.
 func TestOwnGrantOverASuspend(t *testing.T) {
 	f := newFake(waiting...)
 	f.own, f.age = ownSpan, 100*time.Millisecond
@@ -283,8 +283,8 @@ func TestOwnGrantOverASuspend(t *testing.T) {
 	}
 }
 
-// TestOwnGrantFarAway checks that the first renewal may take all of the time left, if that is
-// at least twice the duration of the last acquire. If less time is left, core sends an acquire.
+// TestOwnGrantFarAway checks that the first renewal may take all the time left, if that is at
+// least twice the duration of the last acquire. If less time is left, core sends an acquire.
 func TestOwnGrantFarAway(t *testing.T) {
 	for _, tc := range []struct {
 		rtt, renewal time.Duration
@@ -339,8 +339,8 @@ func TestOwnGrantReleasedInDoubt(t *testing.T) {
 	})
 }
 
-// TestWaitsFirst checks that a waiter calls Wait before TryAcquire if another host had
-// the lock recently and the store grants by itself. Otherwise it calls TryAcquire first.
+// TestWaitsFirst checks that a waiter calls Wait before TryAcquire if another host had the lock
+// recently and the store grants to waiters. In other cases it calls TryAcquire before Wait.
 func TestWaitsFirst(t *testing.T) {
 	for _, tc := range []struct {
 		span, pause time.Duration

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// handoverBugs are bugs of a hand-over, or of a grant that the store makes by itself. Each bug
-// replaces one condition of this package or, if does is set, one statement. The test caught fails.
+// handoverBugs are bugs of a hand-over, or of a grant without an acquire. Each bug replaces one
+// condition of this package or, if does is set, one statement. The test caught must fail.
 var handoverBugs = []struct {
 	name, file, right, wrong string
 	does                     bool
@@ -182,7 +182,7 @@ var handoverBugs = []struct {
 }
 
 // TestHandoverBugsAreCaught builds this package once, with a switch for
-// each planted bug. For each bug it runs the test that must catch it.
+// each planted bug. For each bug it runs the test that must fail.
 func TestHandoverBugsAreCaught(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "core.test")
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", plantBugs(t), "-o", binary, ".")

@@ -34,8 +34,8 @@ func TestSuspendInAStreak(t *testing.T) {
 	})
 }
 
-// TestLossInAStreak checks that the loss of the host's grant ends the lease
-// that has the lock by then, whichever way this host learns of the loss.
+// TestLossInAStreak checks that the loss of the host's grant ends the present
+// lease under that grant, in whichever way this host learns of the loss.
 func TestLossInAStreak(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lose  func(t *testing.T, f *fake, l *Lease)
@@ -90,7 +90,7 @@ func TestLossInAStreak(t *testing.T) {
 }
 
 // TestPluginDeathInAStreak checks that a lock is not handed over while the plugin
-// is down, and that the new plugin learns of the lease that has the lock by then.
+// is down, and that the new plugin learns of the lease that then has the lock.
 func TestPluginDeathInAStreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWaiter, driver.CapWatcher)
@@ -158,7 +158,7 @@ func TestRenewalUnderWayAtAHandOver(t *testing.T) {
 }
 
 // TestHealthAtAHandOver checks that the health of the previous holder does
-// not affect the next one.
+// not affect the next holder.
 func TestHealthAtAHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -19,7 +19,7 @@ const (
 	Held     State = iota + 1 // granted, and the last renewal succeeded
 	Suspect                   // a renewal failed or the backend is down; still held until the deadline
 	Released                  // this process released the lease
-	Lost                      // the lease ended otherwise; Err says why
+	Lost                      // the lease ended without a release; Err says why
 )
 
 // String returns the state in lower case.
@@ -36,7 +36,7 @@ type Lease struct {
 	done  chan struct{}
 
 	alive    atomic.Bool  // the lease has not ended, and no release has begun
-	deadline atomic.Int64 // instant at which the last confirmed request was sent, plus span, minus drift
+	deadline atomic.Int64 // instant: last confirmed request sent, plus span, minus drift
 
 	since  instant // when the answer with the grant arrived
 	keepBy instant // when AtLeast is over
@@ -48,16 +48,16 @@ type Lease struct {
 	cancels    []*leaseCtx   // contexts that end with the lease
 	index      int           // index of the lease in the scheduler's heap, -1 when it is not there
 	next       instant       // when the scheduler has to look at this lease
-	span       time.Duration // how long the last confirmed request lets the lease live: the TTL, or less before the first renewal
+	span       time.Duration // time for which the last confirmed request keeps the lease: TTL, or less before the first renewal
 	endAt      instant       // when the lease is lost unless it is renewed
 	due        instant       // planned time of the next renewal
 	expiresBy  instant       // latest time at which the store lets the lease expire
 	renewal    *renewalBatch // the renewal under way
-	again      bool          // renew once more when the renewal under way is over
+	again      bool          // the lease must be renewed again after the renewal under way
 	suspectErr error         // why the lease is suspect
 	freeing    bool          // a Release is under way
 	freed      chan struct{} // made by a second Release to wait for the first
-	doubt      error         // why the outcome of a release that was sent is unknown
+	doubt      error         // error because of which the outcome of a release is unknown
 	pending    bool          // the janitor goes on trying to release the lease
 	gone       bool          // the store has confirmed that the lease is over
 	stopped    bool          // EventReleased or EventLost was emitted
@@ -65,7 +65,7 @@ type Lease struct {
 	leaving    bool          // Close is about to release the lease
 	known      bool          // EventAcquired was not dropped
 
-	ctx context.Context // ctx of the acquire, whose values go into events; nil once stopped
+	ctx context.Context // ctx of the acquire, for its values in events; nil once stopped is true
 }
 
 // leaseCtx is one context made by Lease.Context.
@@ -74,15 +74,15 @@ type leaseCtx struct {
 	cancel context.CancelCauseFunc
 }
 
-// end cancels the context. Cancelling calls Done and Value of the parent last,
-// and these may block, because the parent may be a type of the application.
-// The context is over before those calls, and end does not wait for them.
+// end cancels the context. After that, context.CancelCauseFunc calls methods
+// of the parent, which may block because the parent may be a type of the
+// application. So end waits only until the context is over.
 func (e *leaseCtx) end(cause error) {
 	go e.cancel(cause)
 	<-e.ctx.Done()
 }
 
-// newLease makes a lease for contender a, with no deadline and not in the scheduler yet.
+// newLease makes a lease for contender a. It sets no deadline and does not tell the scheduler.
 func newLease(a *contender, owner string, g grant) *Lease {
 	o := &a.lock.opts
 	l := &Lease{
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 	return l
 }
 
-// extend sets the lease's times after a request whose span began between sent and got.
+// extend sets the lease's times. The store keeps it for span, from an instant between sent and got.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -104,8 +104,8 @@ func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.expiresBy = max(l.expiresBy, got.add(span))
 }
 
-// short reports whether the store made the grant by itself, for less than
-// the TTL, and no renewal has been confirmed yet.
+// short reports whether the store granted the lock for less than the TTL, as it does
+// without a request while the owner waits, and no renewal has been confirmed yet.
 func (l *Lease) short() bool { return l.span < l.lock.opts.TTL }
 
 // Name returns the name of the lock.
@@ -114,16 +114,16 @@ func (l *Lease) Name() string {
 	return l.lock.name
 }
 
-// Owner returns the random id of the store's grant. The lease keeps it when
-// the lock is handed over inside this host.
+// Owner returns the random id of the store's grant. All leases that are
+// handed over inside this host under one grant have the same id.
 func (l *Lease) Owner() string {
 	l.c.expireDue()
 	return l.owner
 }
 
-// Token returns the fencing token. The token is higher than the token of every earlier
-// grant of this name, to the extent that Properties().Fencing claims. Send it with
-// every write, and let the resource refuse a token lower than a token that it has seen.
+// Token returns the fencing token. It is higher than the token of every earlier grant of
+// this lock; Properties().Fencing says how far the backend guarantees that. Send the token
+// with every write, and let the resource refuse a token lower than one that it has seen.
 func (l *Lease) Token() uint64 {
 	l.c.expireDue()
 	return l.token
@@ -132,8 +132,8 @@ func (l *Lease) Token() uint64 {
 // Deadline returns when the lease ends unless it is renewed. The deadline is the instant
 // before the last confirmed request was sent, plus the TTL, minus an allowance for clock
 // drift. The allowance is a hundredth of the TTL plus 2 ms, and at most a tenth of the
-// TTL. A store may grant a lock to a waiter by itself, for about 100 ms. Such a lease
-// gets its TTL when its first renewal is confirmed, one round trip later. Compare
+// TTL. A store may grant a lock to a waiter without a request, for about 100 ms. The lease
+// then gets its TTL when its first renewal is confirmed, one round trip later. Compare
 // Deadline with time.Now. After the lease has ended, Deadline returns the last deadline.
 func (l *Lease) Deadline() time.Time {
 	l.c.expireDue()
@@ -141,7 +141,7 @@ func (l *Lease) Deadline() time.Time {
 }
 
 // Valid reports whether the lease is held right now. Valid reads the clock,
-// and so returns false at once if the process was paused past the deadline.
+// so it returns false at once after a pause of the process past the deadline.
 func (l *Lease) Valid() bool {
 	now := l.c.expireDue()
 	return l.alive.Load() && now < instant(l.deadline.Load())
@@ -149,8 +149,8 @@ func (l *Lease) Valid() bool {
 
 // Done returns a channel that is closed when the lease ends: when it is lost, which is
 // at its deadline at the latest (L3), or when Release is called. Timers stand still
-// while the machine is suspended. After a suspend, the first call of this package
-// notices that a lease has ended; without a call, it is noticed within a second.
+// while the machine is suspended. So after a suspend, a lease that is over ends with
+// the next call of this package, and without any call within a second.
 func (l *Lease) Done() <-chan struct{} {
 	l.c.expireDue()
 	return l.done
@@ -228,8 +228,8 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 	}
 }
 
-// refusal returns the error for another acquire of this host while l is held. The error
-// has the holder from the store's answer, or what l knows if the store was not asked.
+// refusal returns the error for another acquire of this host while l is held. The holder
+// in the error comes from the store's answer, or from l if the store was not asked.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

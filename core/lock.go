@@ -14,18 +14,18 @@ import (
 // LockOptions of a Lock. Nil and zero fields mean the defaults.
 type LockOptions struct {
 	// TTL is how long the store keeps the lock after the last renewal. TTL is also how
-	// long others wait after this host has vanished together with its plugin. TTL must be
-	// within the bounds of the backend's Properties, and is never rounded. Default 10s.
+	// long other hosts wait when this host has vanished together with its plugin. TTL must
+	// be within the bounds of the backend's Properties, and is never rounded. Default 10s.
 	TTL time.Duration
 	// RenewEvery is the interval between renewals. RenewEvery must be less than TTL/2. Default
 	// TTL/3.
 	RenewEvery time.Duration
 	// NoRenew makes leases of a fixed length. Such leases are not renewed, and are
 	// lost at their deadline. The deadline counts from the sending of the request
-	// for the grant. If the store made the grant by itself, the deadline counts
-	// from the sending of the first request after that. If AtLeast equals TTL, the
-	// lock stays taken for that time whatever happens to this process, and only
-	// [Client.Break] with the lease's token ends it sooner, from any host.
+	// for the grant. If the store granted the lock to a waiter without a request,
+	// it counts from the first request after that. If AtLeast equals TTL, the lock
+	// stays taken for that time whatever happens to this process. Only
+	// [Client.Break] with the lease's token, on any host, can end it sooner.
 	// RenewEvery and Healthy must not be set together with NoRenew. Default false.
 	NoRenew bool
 	// AtLeast keeps the lock taken for this long after its grant, even if it is
@@ -33,18 +33,18 @@ type LockOptions struct {
 	// not make a scheduled job run once: a host that is paused for longer than
 	// AtLeast runs the job again. Package core/tick prevents that. Default 0.
 	AtLeast time.Duration
-	// MaxHold ends a lease after this time, with cause ErrMaxHold, as a
-	// safeguard against a holder that hangs but renews. Default 0, no limit.
+	// MaxHold ends a lease after this time, with cause ErrMaxHold. It is a safeguard
+	// against a holder that hangs while its lease is renewed. Default 0, no limit.
 	MaxHold time.Duration
-	// Healthy is asked before each renewal, from a goroutine of the client. An
-	// error loses the lease, with cause ErrUnhealthy. Healthy should return
-	// soon after its ctx ends. Default nil, which means always healthy.
+	// Healthy is asked before each renewal, from a goroutine of the client. If it
+	// returns an error, the lease is lost with cause ErrUnhealthy. Healthy should
+	// return soon after its ctx ends. Default nil, which means always healthy.
 	Healthy func(context.Context) error
 	// ReleaseInBackground makes Do and TryDo return when the release has begun,
 	// one round trip before the store has confirmed it. The lease is over by
-	// then. Close waits for the release. If the process ends before the release
-	// does, the plugin releases the lock. Only EventReleased reports that the
-	// release failed. Default false.
+	// then. Close waits for the release. If the process ends before that, the
+	// plugin releases the lock. Only EventReleased reports that the release
+	// failed. Default false.
 	ReleaseInBackground bool
 	// Value is published with the lock, at most 64 KiB. Default none.
 	Value []byte
@@ -56,20 +56,20 @@ const (
 	maxValue   = 64 << 10
 )
 
-// Lock is one name on one backend, with options. Lock holds nothing itself and
+// Lock is one name on one backend, with options. A Lock keeps nothing open and
 // needs no closing. Any number of leases may be acquired through it, one after
-// the other. Goroutines of one host that wait for the same name are served in
-// the order in which they came.
+// another. Goroutines of one host that wait for one name get the lock in the
+// order in which they began to wait.
 type Lock struct {
 	c        *Client
 	name     string
 	opts     LockOptions
-	election bool // an election: observers look for the holder in the store
+	election bool // the lock of an election, whose observers look for the holder in the store
 }
 
-// Lock returns the lock of that name. A name is valid UTF-8 of 1 to 512
-// bytes, with any character allowed, and is case-sensitive. For a bad name or
-// option the error wraps ErrInvalid and names the bounds. Lock sends nothing.
+// Lock returns the lock called name. A name is 1 to 512 bytes of valid UTF-8,
+// may contain any character, and is case-sensitive. For a bad name or option
+// the error wraps ErrInvalid and names the bounds. Lock sends nothing.
 func (c *Client) Lock(name string, opts *LockOptions) (*Lock, error) {
 	if err := c.begin("lock", name); err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func (c *Client) lock(op, name string, opts *LockOptions) (*Lock, error) {
 	return l, nil
 }
 
-// inherits reports whether l may take over a lease that was made with the options of from. The
-// store and the plugin keep from's TTL, value and AtLeast.
+// inherits reports whether a lease acquired through from may be handed over to a caller of l.
+// The store and the plugin keep the TTL, value and AtLeast of from.
 func (l *Lock) inherits(from *Lock) bool {
 	return l.opts.TTL == from.opts.TTL && l.opts.AtLeast == 0 && l.plain() && from.plain()
 }
@@ -119,7 +119,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// fill fills in defaults and checks every option against the others and
+// fill sets defaults, and checks every option against the other options and
 // against the bounds of the backend (K7).
 func (o *LockOptions) fill(p driver.Properties) error {
 	byDefault := o.TTL == 0
@@ -177,15 +177,15 @@ func (l *Lock) Name() string { return l.name }
 // backend that refuses this client but has served the client before: servers are
 // read-only in a failover, and passwords are rotated (K8). [Client.Check] says why.
 //
-// Locks are not reentrant: a goroutine that acquires a lock that it holds waits
-// for itself. The error is [ErrReentrant] if ctx shows that. ctx shows that if
-// it comes from Do, TryDo, Run or [Lease.Context] for this lock of this client.
+// Locks are not reentrant: a goroutine that acquires a lock that it holds waits for
+// itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the
+// lock: if ctx comes from Do, TryDo, Run or [Lease.Context] for this lock of this client.
 //
-// The error is an [*Error]. When ctx has ended, the error satisfies errors.Is
-// for ctx.Err(), and also says what Acquire was waiting for. After an error
-// the caller owns nothing, unless the error is an [*IndeterminateError]: then
-// the store may keep a grant until the time that the error names. Cleaning up
-// takes at most Options.CleanupBudget after ctx has ended.
+// The error is an [*Error]. When ctx has ended, errors.Is(err, ctx.Err()) is
+// true, and the error also says what Acquire was waiting for. After an error
+// the caller does not hold the lock. But if the error is an
+// [*IndeterminateError], the lock may stay taken until the time that the error
+// names. Cleaning up takes at most Options.CleanupBudget after ctx has ended.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -194,15 +194,15 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 	return l.acquire(ctx, "acquire")
 }
 
-// TryAcquire asks the store once and never waits for the lock (K2). If another owner holds it, even
-// in this host, the error satisfies errors.Is(err, ErrHeld) and is a [*HeldError] for errors.As. If
-// the store does not answer, the error wraps ErrUnavailable and the attempt has been undone; if it
-// could not be undone, the error is an [*IndeterminateError]. If the store refuses this client,
-// which may also happen for a while in a failover, the error wraps ErrDenied. While the store is
-// silent, TryAcquire takes at most 3 s, or less if the TTL is shorter or ctx ends before. Undoing
-// the attempt then takes at most Options.CleanupBudget (1 s by default). With a bound below 3 s,
-// TryAcquire would fail whenever a connection is lost and made anew. A job that runs every second
-// should pass a ctx that ends after a second.
+// TryAcquire asks the store once and never waits for the lock (K2). If another owner holds the
+// lock, even in this host, the error satisfies errors.Is(err, ErrHeld), and errors.As finds a
+// [*HeldError]. If the store does not answer, TryAcquire undoes the attempt and the error wraps
+// ErrUnavailable; if it cannot undo the attempt, the error is an [*IndeterminateError]. If the
+// store refuses this client, which may also happen for a while in a failover, the error wraps
+// ErrDenied. While the store is silent, TryAcquire takes at most 3 s; less if the TTL is shorter
+// or ctx ends. Undoing the attempt then takes at most Options.CleanupBudget (1 s by default). A
+// lower bound would make TryAcquire fail whenever a lost connection has to be replaced. A job that
+// runs every second should pass a ctx that ends after a second.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := l.c.begin("acquire", l.name); err != nil {
 		return nil, err
@@ -218,21 +218,21 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 //
 // The error joins fn's error, the cause if the lease was lost before fn
 // returned, and the error of the release unless ReleaseInBackground is set.
-// The error wraps ErrClosed if Close did not wait until fn had returned;
-// then, too, the lock is left to expire. An error that satisfies
-// errors.Is(err, [ErrUnreleased]) concerns the release alone: fn has returned
-// nil while it held the lease, and must not run again because of that error.
+// If Close did not wait until fn had returned, the error wraps ErrClosed, and
+// the lock is left to expire. If errors.Is(err, [ErrUnreleased]) is true,
+// only the release has failed: fn has returned nil while it held the lease,
+// and must not run again because of that error.
 func (l *Lock) Do(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.acquire(ctx, "acquire") })
 }
 
-// TryDo is Do with TryAcquire: it does not wait. When another owner holds the lock it
-// returns an error that satisfies errors.Is(err, ErrHeld), without running fn. When ctx
-// shows that the caller itself holds the lock, that error is [ErrReentrant] as well.
+// TryDo is like Do, but acquires with TryAcquire and so does not wait. When another owner holds
+// the lock, TryDo does not run fn and returns an error that satisfies errors.Is(err, ErrHeld).
+// When ctx shows that the caller holds the lock, the error also wraps [ErrReentrant].
 //
-// While the store is silent, fn starts as late as TryAcquire may return.
-// TryDo itself may then return as late as [Lease.Release] would: when the
-// lease is over, or Options.CleanupBudget after ctx has ended.
+// While the store is silent, TryDo waits for the acquire as long as TryAcquire
+// does, and after fn for the release as long as [Lease.Release] does: until
+// the lease is over, or until Options.CleanupBudget after the end of ctx.
 func (l *Lock) TryDo(ctx context.Context, fn func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, fn, func() (*Lease, error) { return l.tryAcquire(ctx) })
 }
@@ -266,7 +266,7 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 			<-lease.Done()
 		case lost == nil:
 			err = afterWork(err, lease.Release(ctx))
-		case errors.Is(lost, ErrClosed) || !errors.Is(lost, ErrReleased): // fn may release it itself
+		case errors.Is(lost, ErrClosed) || !errors.Is(lost, ErrReleased): // fn may release lease
 			err = joinErrors(err, c.wrap("hold", l.name, lost))
 		}
 		c.sched.served(lease)
@@ -276,12 +276,12 @@ func (l *Lock) run(ctx context.Context, lease *Lease, fn func(context.Context, *
 		if c.closing.Load() {
 			return c.wrap("acquire", l.name, ErrClosed)
 		}
-		return nil // lost at once; the cause says why
+		return nil // lost before fn could start; the cause says why
 	}
 	return fn(fctx, lease)
 }
 
-// afterWork joins the error of a function under a lock and the error of the release.
+// afterWork joins the errors of a function under a lock (work) and of the release (release).
 func afterWork(work, release error) error {
 	if work == nil && release != nil && !errors.Is(release, ErrNotHeld) {
 		return fmt.Errorf("%w: %w", ErrUnreleased, release)
@@ -289,28 +289,28 @@ func afterWork(work, release error) error {
 	return joinErrors(work, release)
 }
 
-// leasesOf is the key under which a context carries the leases of a client that it ends
-// with. leasesOf is there to refuse an acquire that could only wait for its own caller.
+// leasesOf is the key of the leases of client c with whose end a context ends. By these
+// leases an acquire that would wait for its own caller is recognized and refused.
 type leasesOf struct{ c *Client }
 
-// holding is a lease in a context. outer is the lease of the context that this one was made from.
+// holding is a lease in a context; outer is the lease in the context that it was made from.
 type holding struct {
 	lease *Lease
 	outer *holding
 }
 
-// holding returns ctx as a context that ends with l.
+// holding returns ctx with l added to the leases with whose end it ends.
 func (l *Lease) holding(ctx context.Context) context.Context {
 	key := leasesOf{l.c}
 	outer, _ := ctx.Value(key).(*holding)
 	return context.WithValue(ctx, key, &holding{l, outer})
 }
 
-// refuseReentry returns an error when ctx ends with a lease of the lock name. A ctx that never
-// ends is not refused: it may carry the values of such a context and yet outlive the lease.
+// refuseReentry returns an error if ctx ends with a lease of the lock called name. A ctx that
+// never ends is not refused: it may carry the values of such a context but outlive the lease.
 //
-// Note: a ctx from context.WithoutCancel that was later given another end may
-// outlive the lease too. Such a ctx cannot be distinguished, and is refused.
+// Note: a ctx from context.WithoutCancel that was later given another end may outlive the
+// lease too. It is refused all the same, because it looks like a ctx that ends with the lease.
 func (c *Client) refuseReentry(ctx context.Context, name string) error {
 	h, _ := ctx.Value(leasesOf{c}).(*holding)
 	for ; h != nil && ctx.Done() != nil; h = h.outer {

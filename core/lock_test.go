@@ -226,7 +226,7 @@ func TestDoRunsUnderTheLease(t *testing.T) {
 	})
 }
 
-// Do's error distinguishes failed work from an unconfirmed release, and joins both.
+// Do's error distinguishes failed work from an unconfirmed release, and can say both.
 func TestDoTellsWorkFromRelease(t *testing.T) {
 	failed := errors.New("failed")
 	for name, down := range map[string]error{

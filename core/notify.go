@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// ear is one call of Notify, for a contender whose store has no queue to wait in.
+// ear is a call of Notify, which reports releases of a lock in a store that has no queue.
 type ear struct {
-	woken chan struct{} // 1 slot
+	woken chan struct{} // buffer of 1; gets a value for each callback
 	hears atomic.Bool
 	over  chan struct{} // closed when Notify has returned err
 	err   error
 }
 
-// listen starts a call of Notify, which lasts until ctx ends. It returns nil if the client closes.
+// listen starts a call of Notify, which lasts until ctx ends. If the client closes, it returns nil.
 func (a *contender) listen(ctx context.Context) *ear {
 	e := &ear{woken: make(chan struct{}, 1), over: make(chan struct{})}
 	c, name := a.lock.c, a.lock.name
@@ -33,11 +33,11 @@ func (a *contender) listen(ctx context.Context) *ear {
 	return e
 }
 
-// pause waits until it may help to ask the store again, for at most rest. pause
-// ends when a release is reported or, as long as Notify has not called back yet,
-// after a pause that grows. Notify would miss a release between the refusal and
-// its first callback, so the first callback also wakes a. The contender asks once
-// after each wake-up, so a burst of callbacks cannot make it ask without limit.
+// pause waits for at most rest until it may help to ask the store again. It ends
+// when Notify calls back, or, until the first callback, after a pause that grows
+// with each call. The first callback means that Notify now listens. It wakes a,
+// because Notify missed any release before that. The contender asks once after
+// each wake-up, so many callbacks at once lead to few requests.
 func (a *contender) pause(ctx context.Context, rest time.Duration) {
 	if a.ear == nil && a.lock.c.b.notifier != nil {
 		a.ear = a.listen(ctx)

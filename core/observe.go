@@ -33,11 +33,11 @@ type Change struct {
 	Err    error     // Stale: why the store cannot be reached
 }
 
-// Observe watches the election without being a candidate (E3). The first Change
-// is the present state. A newer Change replaces one that is not read yet, so a
-// slow reader gets only the latest Change. The kind of a Change fits the Change
-// that was read before it, and tokens never fall. When the store cannot be
-// reached, the reader gets a Change of kind Stale, and observing goes on.
+// Observe watches the election without being a candidate (E3). The first Change is
+// the present state. A newer Change replaces a Change that is not read yet, so a
+// slow reader gets only the latest Change. The kind of a Change says what differs
+// from the Change that was read before it. Tokens never fall. When the store cannot
+// be reached, the reader gets a Change of kind Stale, and observing goes on.
 //
 // Observers of one name in a client share one stream, so together they cost
 // the store as much as one observer.
@@ -64,7 +64,7 @@ func (e *Elector) Observe(ctx context.Context) <-chan Change {
 // observer is one call of Observe. The mutex of its stream guards its fields.
 type observer struct {
 	out  chan Change
-	from uint64 // the first run of the stream that began after this observer joined
+	from uint64 // number of the first run of the stream that begins after this observer has joined
 	sent Change // the last change that was put into out
 	read Change // the last change that is known to have been read
 
@@ -72,7 +72,7 @@ type observer struct {
 	stale   bool
 }
 
-// see handles a holder that the stream reports.
+// see records the holder h that the stream reports.
 func (o *observer) see(h Holder) {
 	if h.Token != 0 && h.Token < o.highest {
 		return // older than a holder that was already reported
@@ -90,11 +90,11 @@ func (o *observer) lose(err error) {
 	}
 }
 
-// put makes ch the newest change and removes an unread one. If ch has no
-// kind, put derives it from the last change that was read.
+// put makes ch the newest change and removes the previous change if it is unread.
+// If ch has no kind, put derives the kind from the last change that was read.
 func (o *observer) put(ch Change) {
 	select {
-	case <-o.out: // unread
+	case <-o.out: // the previous change is unread
 	default:
 		o.read = o.sent
 	}
@@ -109,7 +109,7 @@ func (o *observer) put(ch Change) {
 	o.out <- ch
 }
 
-// kindAfter returns the kind of the change from before to leader h, or 0 if nothing has changed.
+// kindAfter returns the kind of the change from before to leader h, or 0 if they are the same.
 func kindAfter(before Change, h Holder) ChangeKind {
 	was := before.Leader
 	same := was.Held() && was.Owner == h.Owner && was.Token == h.Token
@@ -126,31 +126,31 @@ func kindAfter(before Change, h Holder) ChangeKind {
 	return 0
 }
 
-// streams holds the calls of the driver's Observe that are under way, one for each name.
+// streams holds the stream of each name that is observed.
 type streams struct {
 	mu     sync.Mutex
 	byName map[string]*stream
 }
 
-// stream runs the driver's Observe for all observers of a name. A new run begins
-// for an observer that joins later, because an observer's first change must be
-// the state of the store after its call of Observe (E3), not an earlier state.
+// stream runs the driver's Observe for all observers of a name. When another observer
+// joins, the stream calls Observe anew (a new run), because an observer's first change
+// must be the state of the store after it has joined (E3), not an earlier state.
 type stream struct {
 	c      *Client
 	name   string
 	cancel context.CancelFunc
 	over   chan struct{} // closed when the stream has ended
-	kick   chan struct{} // ends the pause after a failed run; 1 slot
+	kick   chan struct{} // ends the pause after a failed run; buffer of 1
 
 	mu        sync.Mutex
 	observers map[*observer]struct{}
 	round     uint64             // number of the run under way
-	wanted    uint64             // the first run that began after every observer joined
+	wanted    uint64             // number of the run that the newest observer needs
 	seen      bool               // the run has reported a holder
 	end       context.CancelFunc // ends the run
 }
 
-// join adds o to the stream of name. It returns nil when the client closes.
+// join adds o to the stream of name. If the client closes, join returns nil.
 func (ss *streams) join(c *Client, name string, o *observer) *stream {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -207,7 +207,7 @@ func (s *stream) leave(o *observer) {
 	}
 }
 
-// forget must be called with ss.mu held.
+// forget removes s from ss. The caller must hold ss.mu.
 func (ss *streams) forget(s *stream) {
 	if ss.byName[s.name] == s {
 		delete(ss.byName, s.name)
@@ -249,7 +249,7 @@ func (s *stream) begin(end context.CancelFunc) {
 	s.seen, s.end = false, end
 }
 
-// see handles a holder that the driver reports.
+// see passes a holder that the driver reports to the observers.
 func (s *stream) see(h driver.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *stream) see(h driver.Holder) {
 	}
 }
 
-// lose records that the driver cannot reach the store.
+// lose tells the observers that the driver cannot reach the store.
 func (s *stream) lose(err error) {
 	if err == nil {
 		return

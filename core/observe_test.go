@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestE3ObserversShare checks that 20 observers of a name cost the store as
-// much as one, and that each gets the changes that a single observer would get.
+// TestE3ObserversShare checks that 20 observers of a name cost the store as much as one, and that
+// each gets the same changes as a single observer.
 func TestE3ObserversShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -55,7 +55,7 @@ func TestE3ObserversShare(t *testing.T) {
 		if twenty := cost(); twenty > one+1 || one == 0 {
 			t.Errorf("20 observers ask %d times in 10s, one alone %d times", twenty, one)
 		}
-		idle := e.Observe(ctx) // this channel is never read, which must not delay other observers
+		idle := e.Observe(ctx) // idle is never read, which must not delay other observers
 		term, err := e.Campaign(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -123,8 +123,8 @@ func TestE3LostQuestion(t *testing.T) {
 	})
 }
 
-// TestE3FirstIsPresent checks that the first change of an observer that joins others
-// is the state after its call of Observe, however long ago the others got a change.
+// TestE3FirstIsPresent checks that the first change of an observer that joins a stream is
+// the state after its call of Observe, however long ago earlier observers got a change.
 func TestE3FirstIsPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -8,48 +8,48 @@ import (
 	"time"
 )
 
-// A host's turn with a lock ends when it has handed the lock over minStreak times
-// without asking the store and the store's grant is minStreakTime old. Other hosts
-// then get their turn in the store (K5). Without minStreakTime, a host whose
-// goroutines hold the lock for microseconds would ask the store for every ninth lease.
+// A host's turn with a lock ends when the host has handed the lock over minStreak
+// times without asking the store, and the store's grant is minStreakTime old. Then it
+// is the turn of other hosts (K5). Without minStreakTime, a host whose goroutines hold
+// the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
 )
 
 // queues holds the goroutines of this host that want a lock: one queue for each name,
-// first come, first served. Only the head of a queue contends in the store (K5).
-// While a lease of this host is live, the head waits for the end of that lease. When
-// that lease is released, the head gets the lock without a request: the next [Lease]
-// has the same owner and the same grant in the store, and a higher token.
+// first come, first served. Only the head of a queue asks the store (K5). While this
+// host has a live lease, the head waits for the end of that lease. When that lease is
+// released, the head gets the lock without a request: the next [Lease] has the same
+// owner and the same grant in the store, and a higher token.
 //
 // A hand-over gives the same guarantees as a release and a grant in the store:
 //
-//   - One holder. The previous lease is over, its Done closed and its contexts
-//     ended, in the same critical section of the scheduler's mutex in which the
-//     next lease begins. All code that ends, renews or loses a lease holds that
-//     mutex and so finds exactly one of the two leases.
-//   - Deadlines. The next lease keeps the deadline of the previous one: counted from
-//     the sending of the last request that the store has confirmed for this grant,
-//     or of the sign of life before a grant that the store made by itself. Only a
-//     renewal moves the deadline. The deadline is compared with a clock that counts
-//     suspends, so no caller is handed a lease that expired while this process or
-//     machine stalled, nor a lease that will expire soon.
+//   - One holder. The previous lease ends (its Done is closed, its contexts
+//     end) and the next lease begins while the scheduler's mutex is held. All
+//     code that ends, renews or loses a lease holds that mutex, and so finds
+//     exactly one of the two leases.
+//   - Deadlines. The next lease keeps the deadline of the previous lease. It counts
+//     from the last confirmed request for this grant, or from the last sign of life
+//     before a grant that the store made without a request. Only a renewal moves the
+//     deadline. The clock counts suspends, so no caller is handed a lease that
+//     expired while this process or machine stood still, nor a lease that will
+//     expire soon.
 //   - Tokens rise. Each hand-over adds one to the token. A later grant of the store has
 //     a higher grant number, and so a higher token than every hand-over before it.
-//   - Doubt. A lease whose renewal has failed, or whose plugin or store is down, is not handed
-//     over but released in the store. The same holds for a lease of a client that closes.
-//   - Loss. To the store, leases that follow each other are one lease. The answer
-//     to a renewal that was sent for one of them applies to the lease that has the
-//     lock by then. A notice of the backend or a Break also applies to that lease.
-//   - Death. The plugin knows owner and grant, which stay the same: if the host dies
-//     between hand-overs, the plugin releases the lock. A restarted plugin learns owner
-//     and grant from the first renewal. A lock with AtLeast, which the plugin must know
-//     too, or with a value, which others read in the store, is not handed over.
+//   - Doubt. A lease whose renewal has failed, whose plugin or store is down, or whose client
+//     closes is not handed over but released in the store.
+//   - Loss. To the store, the leases under one grant are one lease. The answer to
+//     a renewal that was sent for one of them applies to the lease that has the
+//     lock when the answer comes. So does a notice of the backend, or a Break.
+//   - Death. Hand-overs do not change owner and grant, which the plugin knows. So if the host
+//     dies, the plugin releases the lock. A restarted plugin learns owner and grant from the
+//     first renewal. Locks with AtLeast are not handed over, because the plugin must know
+//     that time too, nor locks with a value, because other hosts read the value in the store.
 //
-// A hand-over omits one thing: the store is not asked between two holders of one host.
+// A hand-over lacks one thing: the store is not asked between two holders of one host.
 // If the lease was broken or taken in the store, the backend's watch or the next
-// renewal reports that, as it would if one goroutine held the lock for all that time.
+// renewal reports that, as if one goroutine had held the lock all the time.
 type queues struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -58,20 +58,20 @@ type queues struct {
 type shard struct {
 	mu     sync.Mutex
 	names  map[string]*queue  // only names that have a head or a holder
-	others map[string]instant // for some locks, until when other hosts are assumed to want them
+	others map[string]instant // until when other hosts are assumed to want a lock, by its name
 }
 
-// mostOthers is how many names the map others of a shard may hold.
+// mostOthers is how many names the map shard.others may hold.
 const mostOthers = 64
 
 // queue is the queue of one name. The shard's mutex guards the queue, and
-// also the fields of contender whose comment says so.
+// the fields of contender under "Guarded by the queue's shard".
 type queue struct {
 	head   *contender
 	rest   []*contender
 	holder *Lease  // the live lease of this host, or a lease whose end is not announced yet
-	since  instant // time of the store's grant under which holder has the lock
-	streak int     // number of hand-overs under that grant
+	since  instant // time of the store's grant to which holder belongs
+	streak int     // number of hand-overs since that grant
 }
 
 func (q *queues) init() {
@@ -119,9 +119,9 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted makes lease the holder of its name, and removes its contender
-// (nil for a TryAcquire) from the queue. It returns the previous holder, or
-// nil: the grant proves that the previous lease is gone.
+// granted makes lease the holder of its name, and removes a from the queue;
+// a is nil for a TryAcquire. It returns the previous holder, if any,
+// because the grant proves that this holder's lease is gone.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -136,8 +136,8 @@ func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	return before
 }
 
-// pass hands lease's lock to the head, if the head waits for that and this host's turn is not
-// over. It reports whether it did. succeed must make the head's lease and end lease.
+// pass hands the lock of lease to the head, if the head waits for that and this host's turn is
+// not over, and reports whether it did. succeed must end lease and return the head's new lease.
 func (q *queues) pass(lease *Lease, now instant, succeed func(*contender) *Lease) bool {
 	s := q.shard(lease.lock.name)
 	s.mu.Lock()
@@ -162,8 +162,7 @@ func (e *queue) othersTurn(now instant) bool {
 	return e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime
 }
 
-// ended records that lease, which is over, holds nothing. It wakes the head, which may ask the
-// store.
+// ended records that lease is over, and wakes the head, which may then ask the store.
 func (q *queues) ended(lease *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -180,7 +179,7 @@ func (q *queues) ended(lease *Lease) {
 	s.drop(name, e)
 }
 
-// want records that other hosts are assumed to want the lock name until the given instant.
+// want records that other hosts are assumed to want the lock called name until the instant until.
 func (q *queues) want(name string, until instant) {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -191,7 +190,7 @@ func (q *queues) want(name string, until instant) {
 	s.others[name] = until
 }
 
-// wanted reports whether other hosts are assumed to want the lock name.
+// wanted reports whether other hosts are assumed to want the lock called name.
 func (q *queues) wanted(name string, now instant) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -199,7 +198,7 @@ func (q *queues) wanted(name string, now instant) bool {
 	return now < s.others[name]
 }
 
-// holder returns the live lease of this host, or nil.
+// holder returns this host's live lease of the lock called name, or nil.
 func (q *queues) holder(name string) *Lease {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -215,14 +214,14 @@ type step int
 
 const (
 	stepAsk  step = iota // ask the store
-	stepHead             // wait for the lease of this host to end, as the head
+	stepHead             // wait, as the head, for this host's lease to end
 	stepRest             // wait to become the head
 	stepTake             // take the lease that was handed over
 )
 
-// nextStep returns what a must do next. A contender that must wait gets a
-// signal when its next step has changed, and may be handed the lock. If
-// insist is true, the head asks the store although this host holds the lock.
+// nextStep returns what a must do next. A contender that must wait may be
+// handed the lock, and gets a signal when its next step has changed. If
+// insist is true, the head asks the store even if this host holds the lock.
 func (q *queues) nextStep(a *contender, insist bool) step {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -245,8 +244,8 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 	return stepRest
 }
 
-// stopWaiting ends the wait of a contender that gives up. It returns false if the
-// lock was handed to the contender before that.
+// stopWaiting ends the wait of a contender that gives up. It returns false if a
+// has been handed the lock already.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -286,9 +285,9 @@ func (e *queue) remove(a *contender) {
 	}
 }
 
-// handOver ends l and passes its grant in the store to the goroutine of this
-// host that has waited longest (K5). If l must be released in the store
-// instead, handOver does nothing and returns false; see [queues].
+// handOver ends l and passes the store's grant to the goroutine of this host
+// that has waited longest (K5). If l cannot be handed over, see [queues],
+// handOver does nothing and returns false: l must be released in the store.
 func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,8 +312,8 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 }
 
 // successor makes the lease that a gets after l. The new lease takes over l's
-// deadline and a renewal of l that is under way. If none is under way and the
-// last confirmed request is minStreakTime old, the new lease is renewed at once.
+// deadline, and the renewal of l if one is under way. Otherwise, if the last
+// confirmed request is minStreakTime old, the new lease is renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}
 	g.token++

@@ -15,8 +15,8 @@ import (
 
 var waiting = []driver.Capability{driver.CapWaiter}
 
-// lineUp starts n goroutines, one after the other, that acquire l. The
-// function that it returns waits for them and returns the order of the grants.
+// lineUp starts n goroutines, one after another, that acquire l. The function
+// that it returns waits for these goroutines and returns the order of the grants.
 func lineUp(t *testing.T, l *Lock, n int, hold time.Duration) func() []int {
 	var (
 		mu    sync.Mutex
@@ -80,7 +80,7 @@ func TestK5OtherHostGetsItsTurn(t *testing.T) {
 			owners = map[string]bool{} // owners of the other host
 		)
 		f.before = func(_ context.Context, op string, r driver.Request) error {
-			if op == "acquire" && r.TTL == defaultTTL { // makes this host slower than the other
+			if op == "acquire" && r.TTL == defaultTTL { // this host is slower than the other host
 				time.Sleep(time.Millisecond)
 			}
 			if r.TTL == time.Second {
@@ -121,7 +121,7 @@ func TestLostLeaseLetsTheNextOneAsk(t *testing.T) {
 		first := acquire(t, l)
 		wait := lineUp(t, l, 1, 0)
 		began := time.Now()
-		f.forget("a") // as an operator does; this host would learn of it from its next renewal
+		f.forget("a") // as Break would; this host would learn of that from its next renewal
 		wait()
 		if took := time.Since(began); took > maxAsk {
 			t.Errorf("the waiter asked again after %v", took)
@@ -139,8 +139,8 @@ func (e eager) Wait(ctx context.Context, r driver.Request, _ time.Duration) (dri
 	return driver.Grant{}, e.do(ctx, "wait", r, func() error { return nil })
 }
 
-// A Wait that returns again and again without a reason must not make the
-// waiter ask as fast as the store answers, however long a round trip takes.
+// Even if Wait returns again and again without a reason, the waiter must
+// not ask as fast as the store answers, however long a round trip takes.
 func TestK4WokenForNothingDoesNotSpin(t *testing.T) {
 	for _, tc := range []struct{ wait, acquire time.Duration }{
 		{0, 0}, {0, 3 * time.Millisecond}, {3 * time.Millisecond, 3 * time.Millisecond}, {0, 20 * time.Millisecond},
@@ -220,7 +220,7 @@ func failedWait(t *testing.T, failure error) {
 	}
 }
 
-// TestPlaceOfADeadPlugin checks that a dead plugin's owner is withdrawn and a new one waits.
+// TestPlaceOfADeadPlugin checks that a dead plugin's owner is withdrawn and a new owner waits.
 func TestPlaceOfADeadPlugin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(append(waiting, driver.CapWatcher)...)

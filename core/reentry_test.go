@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// reentries returns all ways to acquire l with a ctx.
+// reentries returns a function for each way to acquire l with a ctx.
 func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context) error {
 	e, err := c.Elector(l.Name(), nil)
 	if err != nil {
@@ -25,7 +25,7 @@ func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context
 	}
 }
 
-// An acquire that could only wait for its own caller is refused at once, in
+// An acquire that would wait for its caller is refused at once, in
 // whichever way the caller holds the lock and acquires it again.
 func TestReentryIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestReentryIsRefused(t *testing.T) {
 		under := func(ctx context.Context, _ *Lease) error { refused(ctx); return nil }
 		for _, do := range []func(context.Context, func(context.Context, *Lease) error) error{
 			l.Do, l.TryDo,
-			func(ctx context.Context, fn func(context.Context, *Lease) error) error { // under another lock
+			func(ctx context.Context, fn func(context.Context, *Lease) error) error { // holding another lock
 				return l.Do(ctx, func(ctx context.Context, _ *Lease) error { return lockOf(t, c, "b", nil).Do(ctx, fn) })
 			},
 		} {

@@ -17,23 +17,23 @@ import (
 // Release tries until the store has confirmed the release, until
 // Options.CleanupBudget has passed after the end of ctx, or until the lease has
 // expired in the store. After an error the client goes on trying in the
-// background until the lease has expired, or until Close. The error is an
+// background, until the lease has expired or Close is called. The error is an
 // [*IndeterminateError] if a request may have reached the store. Otherwise the
 // lock is still taken, and the error wraps ErrUnavailable or the reason for which
-// the store refuses. Either error says when the lock is free at the latest. An
-// error that satisfies errors.Is(err, ErrNotHeld) means that the lease had been
-// lost before. As a [*NotHeldError] it says which owner holds the lock now.
+// the store refuses. Both kinds of error say when the lock is free at the latest.
+// If errors.Is(err, ErrNotHeld) is true, the lease had been lost before, and a
+// [*NotHeldError] may name the present owner.
 //
 // A goroutine of the same client that waits for the lock gets it at once, without asking
 // the store. There are two exceptions: it is the turn of other hosts, or the lease is in
-// doubt. After such a hand-over Release returns nil whatever happened to ctx.
+// doubt. After such a hand-over Release returns nil even if ctx has ended.
 func (l *Lease) Release(ctx context.Context) error {
 	l.c.ops.Add(1) // begin is not called, because a lease may be released while Close waits
 	defer l.c.end()
 	return l.c.wrap("release", l.lock.name, l.release(ctx, l.c.opts.CleanupBudget))
 }
 
-// release tries to release l until ctx has ended and rest has passed after that.
+// release tries to release l until the time rest has passed after the end of ctx.
 func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	if l.c.sched.handOver(ctx, l) {
 		return nil
@@ -54,11 +54,11 @@ func (l *Lease) release(ctx context.Context, rest time.Duration) error {
 	return l.c.sched.endRelease(ctx, l, doubt, err, took)
 }
 
-// drainRenewal waits until the renewal f is over. It waits for at most half of the clean-up
-// budget, to leave the rest for the release. If rest is 0, it returns when ctx ends.
+// drainRenewal waits until the renewal f is over, but for at most half of the clean-up
+// budget, so that time for the release is left. If rest is 0, it also returns when ctx ends.
 func (c *Client) drainRenewal(ctx context.Context, f *renewalBatch, rest time.Duration) {
 	gone := ctx.Done()
-	if rest > 0 { // rest is not less than half of the budget
+	if rest > 0 { // the timer ends the wait before rest is over
 		gone = nil
 	}
 	timer := time.NewTimer(c.opts.CleanupBudget / 2)
@@ -94,9 +94,9 @@ func (l *Lease) releaseAgain(ctx context.Context) error {
 
 var errBusy = errors.New("another release of it is under way")
 
-// beginRelease ends l for this process. It returns the renewal of l that is
-// under way, or nil, for which the caller must wait. It returns false when l
-// is released already, or when another Release of l has not ended in time.
+// beginRelease ends l for this process. It returns the renewal of l that is under
+// way, if any; the caller must wait for that renewal. It returns false when l is
+// released already, or when another Release of l has not ended in time.
 func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*renewalBatch, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	pause := backoff{from: minRetry, to: retryTo}
 	for sleep(rctx, pause.next()) && c.clock.now() < l.over() {
 		call := c.calls.try(rctx, 0)
-		err = c.b.Release(call, l.request(c.clock.early())) // a new request: less of AtLeast is left
+		err = c.b.Release(call, l.request(c.clock.early())) // new, because less of AtLeast is left
 		call.done()
 		if doubt == nil {
 			doubt = doubtOf(err)
@@ -213,8 +213,8 @@ func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error)
 	return doubt, err
 }
 
-// doubtOf returns err if it leaves the outcome of a release unknown. It
-// returns nil for an answer of the store, and for a request that was not sent.
+// doubtOf returns err if the outcome of a release is unknown after it. It
+// returns nil if err is an answer of the store, or if the request was not sent.
 func doubtOf(err error) error {
 	if err == nil || errors.Is(err, ErrNotHeld) || definite(err) {
 		return nil
@@ -229,8 +229,8 @@ func (l *Lease) over() instant {
 	return l.expiresBy
 }
 
-// withGrace returns a context with the values of ctx. The returned context
-// ends rest after ctx has ended, or when the client has closed.
+// withGrace returns a context with the values of ctx. The returned context ends when
+// the time rest has passed after the end of ctx, or when the client has closed.
 func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -248,8 +248,8 @@ func (c *Client) withGrace(ctx context.Context, rest time.Duration) (context.Con
 }
 
 // janitor continues clean-ups after their callers have received an error. janitor
-// tries each clean-up until it succeeds, until the grant has expired anyway, or
-// until the client closes. Close takes over the clean-ups that are left.
+// tries each clean-up until it succeeds, until the grant has expired, or until
+// the client closes. Close continues the clean-ups that are left.
 type janitor struct {
 	c       *Client
 	mu      sync.Mutex
@@ -259,9 +259,9 @@ type janitor struct {
 
 type cleanup struct {
 	name  string                          // name of the lock
-	until instant                         // when the grant or lease has expired, and needs no clean-up
+	until instant                         // when the grant or lease has expired and needs no clean-up
 	try   func(ctx context.Context) error // tries once, and returns nil when there is nothing left to do
-	err   error                           // the error that the caller got
+	err   error                           // the error that the caller of Acquire or Release got
 }
 
 // janitorPause is how long the janitor waits before it tries again.
@@ -292,9 +292,9 @@ func (j *janitor) run() {
 	}
 }
 
-// round tries the pending clean-ups, and stops at the first one that fails,
-// because the others would most likely get no answer either. It returns
-// false when no clean-up is left.
+// round tries the pending clean-ups. It stops when a clean-up fails,
+// because the other clean-ups would most likely get no answer either. It
+// returns false when no clean-up is left.
 func (j *janitor) round(ctx context.Context) bool {
 	for k := j.first(); k != nil && ctx.Err() == nil; k = j.first() {
 		if j.c.clock.now() < k.until {
@@ -310,8 +310,8 @@ func (j *janitor) round(ctx context.Context) bool {
 	return false
 }
 
-// first returns the first clean-up and moves it to the end of the list, so that one that
-// always fails delays no other. If none is left, it returns nil and the janitor ends.
+// first returns the first clean-up and moves it to the end of the list, so that a clean-up that
+// always fails does not delay others. If none is left, it returns nil and the janitor ends.
 func (j *janitor) first() *cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()

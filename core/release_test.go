@@ -106,7 +106,7 @@ func TestL7ReleaseOfALostLeaseTellsWhoHoldsIt(t *testing.T) {
 }
 
 func TestL7FailedReleaseCanBeRetried(t *testing.T) {
-	for _, done := range []bool{false, true} { // whether the store did it and only the reply was lost
+	for _, done := range []bool{false, true} { // whether the store did it and lost the reply
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
 			c, rec := open(t, f)
@@ -148,8 +148,8 @@ func (f *fake) away(d time.Duration, err error) {
 
 var errNotSent = fmt.Errorf("%w: %w", ErrUnavailable, driver.ErrNotSent)
 
-// TestL7ReleaseTriesAsLongAsItsContextLives checks that after an outage of
-// 2.2 s the lock is released, and not kept for the whole TTL.
+// TestL7ReleaseTriesAsLongAsItsContextLives checks that the lock is
+// released after an outage of 2.2 s, and not only at the end of the TTL.
 func TestL7ReleaseTriesAsLongAsItsContextLives(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, c *Client, l *Lease) error{
 		"Release": func(ctx context.Context, _ *Client, l *Lease) error { return l.Release(ctx) },
@@ -228,7 +228,7 @@ func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 				if took > 1600*time.Millisecond || !errors.Is(err, down) {
 					t.Errorf("%s: %v after %v, with a ctx of 500ms and a budget of 1s", name, err, took)
 				}
-				// The outcome is known if a request was not sent or was refused.
+				// The outcome is known if no request was sent, or if the store has refused.
 				if unknown := down == errDown; errors.Is(err, ErrIndeterminate) != unknown {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -247,7 +247,7 @@ func TestL7ReleaseGoesOnInTheBackground(t *testing.T) {
 	}
 }
 
-// TestL7BackgroundReleaseEnds checks that it ends with the TTL, or when Close has done it.
+// TestL7BackgroundReleaseEnds checks that the tries end with the TTL, or when Close has released.
 func TestL7BackgroundReleaseEnds(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestL7BackgroundReleaseEnds(t *testing.T) {
 	}
 }
 
-// TestL7NothingIsKeptOfReleases covers releases that were done in the background.
+// TestL7NothingIsKeptOfReleases checks that a client keeps no lease after a background release.
 func TestL7NothingIsKeptOfReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -307,7 +307,7 @@ func TestL7NothingIsKeptOfReleases(t *testing.T) {
 	})
 }
 
-// TestL7ReleaseDoesNotWaitForAnother checks that its wait ends with its own ctx.
+// TestL7ReleaseDoesNotWaitForAnother checks that a second Release of a lease ends with its ctx.
 func TestL7ReleaseDoesNotWaitForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

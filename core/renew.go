@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxRenewers is how many renewals of one batch are under way at the
-	// same time if the backend cannot batch.
+	// same time if the backend cannot renew many leases in one call.
 	maxRenewers = 32
 	minRetry    = 5 * time.Millisecond
 	maxRetry    = 500 * time.Millisecond
@@ -23,19 +23,19 @@ const (
 // renewalBatch is one call, or one round of calls, that renews leases.
 type renewalBatch struct {
 	leases  []*Lease
-	left    time.Duration               // time left of the lease that ends first
+	left    time.Duration               // time until the first of the leases ends
 	short   bool                        // all leases of the batch are short, see Lease.short
-	healthy func(context.Context) error // the health check of its only lease; nil if none must be called
+	healthy func(context.Context) error // the health check of the only lease; nil if none must be called
 	done    chan struct{}
 
 	// Guarded by the scheduler's mutex.
-	asking bool // the health check has not answered
-	sent   bool // the requests were sent; a lease that is handed over is then replaced by its successor
+	asking bool // the health check was called and has not returned
+	sent   bool // the requests were sent; a hand-over now puts the next lease in place of the lease
 }
 
-// renew renews the leases of f and records the results. The backend gets a third of the time left,
-// so that a hung plugin is found, and can be replaced, while its leases live (L8). For short leases
-// it gets all of that time: they would not outlive a new plugin, but the store may be far away.
+// renew renews the leases of f and records the results. The call may take a third of the time left,
+// so that a hung plugin is replaced while its leases live (L8). For short leases it may take all of
+// that time, because they end before a new plugin serves, and the store may be far away.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -53,7 +53,7 @@ func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	}
 }
 
-// send removes the leases that are over from f, and returns the requests for the others.
+// send removes the leases that are over from f, and returns the requests for the remaining leases.
 func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 	sent = s.c.clock.early()
 	for _, l := range f.leases {
 		reqs = append(reqs, l.request(sent))
-		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // an answer may move expiresBy further
+		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // the answer may move expiresBy again
 	}
 	return sent, reqs
 }
@@ -87,7 +87,7 @@ func (s *scheduler) mark(f *renewalBatch, asking bool) {
 	f.asking = asking
 }
 
-// renew sends the renewals reqs, in one call if the backend can, and returns each result.
+// renew sends the renewals reqs, in one call if the backend can, and returns the error of each.
 func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	errs := make([]error, len(reqs))
 	if len(reqs) == 1 {
@@ -102,7 +102,7 @@ func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	return errs
 }
 
-// atOnce calls f for 0 to n-1, with at most most calls at the same time.
+// atOnce calls f(0) to f(n-1). Never more calls than the parameter most are under way at once.
 func atOnce(most, n int, f func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -165,7 +165,7 @@ func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.notify(ended)
 }
 
-// verdict returns the cause for which l is lost after the answer err, or nil if l is still held.
+// verdict returns the cause of l's loss if the answer err means that l is lost, and nil otherwise.
 func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	var notHeld *NotHeldError
 	switch {
@@ -182,8 +182,8 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 }
 
 // renewed records a renewal of l that succeeded. The next renewal is due one interval
-// after the time for which this renewal was planned, so that delays do not add up. For a
-// short lease the event has no Slack, because the lease has not had its whole TTL yet.
+// after the time for which this renewal was planned, so that delays do not add up. The
+// event for a short lease has no Slack, because that lease has not had its whole TTL yet.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	if !l.short() {
@@ -208,7 +208,7 @@ func (s *scheduler) suspect(l *Lease, err error) {
 	}
 }
 
-// watch listens to the backend's notices until the client has closed.
+// watch receives the backend's notices until the client has closed.
 func (c *Client) watch() {
 	pause := backoff{from: retryFrom, to: retryTo}
 	for {
@@ -239,7 +239,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down makes every lease suspect, or lost if the plugin died and leases do not outlive it.
+// down makes every lease suspect. If the plugin died and leases do not outlive it, they are lost.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {
@@ -267,8 +267,8 @@ func (s *scheduler) down(n driver.Notice) {
 	s.notify(ended)
 }
 
-// up renews every lease at once: a lease may have been lost meanwhile, and a
-// new plugin process does not know yet what this host holds (L8).
+// up renews every lease at once after the backend was down: leases may have been lost
+// during that time, and a new plugin process does not know yet what this host holds (L8).
 func (s *scheduler) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,8 +297,8 @@ func (s *scheduler) revoked(n driver.Notice) {
 	})
 }
 
-// loseGrant ends the lease that this host now has under the grant to which token belongs.
-// find is called with s.mu held. find returns the cause, or nil to keep the lease.
+// loseGrant ends this host's present lease under the grant to which token belongs, for the cause
+// that find returns. If find returns nil, the lease is kept. s.mu is held while find is called.
 func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error) {
 	s.mu.Lock()
 	l := s.c.queues.holder(name)
@@ -315,9 +315,9 @@ func (s *scheduler) loseGrant(name string, token uint64, find func(*Lease) error
 	}
 }
 
-// notHeld ends l, or the lease that has followed l by a hand-over, if err
-// wraps ErrNotHeld. It compares owners, because the token does not identify
-// a grant: a store that has lost its data may mint the same token again.
+// notHeld ends l, or the lease to which l was handed over, if err wraps
+// ErrNotHeld. It compares owners, because a token does not identify a
+// grant: a store that has lost its data may give out the same token again.
 func (c *Client) notHeld(l *Lease, err error) {
 	if !errors.Is(err, ErrNotHeld) {
 		return

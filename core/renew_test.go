@@ -163,7 +163,7 @@ func TestL5RenewalsShareACall(t *testing.T) {
 				t.Fatalf("lease %d: %v", i, l.Err())
 			}
 		}
-		// 18 rounds of 1000 renewals: at most 4 windows of 100 ms each, 256 renewals a call.
+		// 18 rounds of 1000 renewals: at most 4 windows of 100 ms a round, 256 renewals a call.
 		if calls := f.count("batch") + f.count("renew"); calls > 18*8 {
 			t.Errorf("%d calls for %d renewals", calls, 18*n)
 		}
@@ -223,7 +223,7 @@ func TestL8CallGetsAThirdOfWhatIsLeft(t *testing.T) {
 			t.Errorf("%d tries before the deadline, want more than 4", len(budgets))
 		}
 		for _, b := range budgets {
-			if b > 9*time.Second*2/9+100*time.Millisecond { // at the first renewal, at most 2/3 and a tenth are left
+			if b > 9*time.Second*2/9+100*time.Millisecond { // at the first renewal, about 2/3 of the TTL is left
 				t.Errorf("a renewal was given %v", b)
 			}
 		}
@@ -255,7 +255,7 @@ func TestL8UpRenewsWhatIsBeingRenewedOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(driver.CapWatcher)
 		f.after = func(_ context.Context, op string, _ driver.Request) error {
-			if op == "renew" { // the plugin process that answers then dies
+			if op == "renew" { // the plugin process dies after its answer
 				time.Sleep(time.Second)
 			}
 			return nil
@@ -292,7 +292,7 @@ func TestL8GrantOfADeadPluginIsLost(t *testing.T) {
 		f := newFake(driver.CapWatcher)
 		f.props.SurvivesPlugin = false
 		f.after = func(_ context.Context, op string, _ driver.Request) error {
-			if op == "acquire" { // the plugin dies after its answer, which the host reads later
+			if op == "acquire" { // the plugin dies before the host reads its answer
 				f.notices <- driver.Notice{Kind: driver.NoticeDown, Plugin: true}
 				time.Sleep(time.Millisecond)
 			}
@@ -360,12 +360,12 @@ func TestLostCauses(t *testing.T) {
 	}
 }
 
-// A lease that is released at once is over before the scheduler's goroutine, which
-// it has woken, can look at it. The next such lease must not wake the goroutine.
+// A lease that is released at once is over before the scheduler's goroutine, which it
+// has woken, can look at it. The next lease of that kind must not wake the goroutine.
 func TestSchedulerSleepsWhileLeasesComeAndGo(t *testing.T) {
 	c, _ := open(t, newFake())
 	s := &c.sched
-	s.running = true // there is no goroutine: the test itself calls step
+	s.running = true // no goroutine is started: the test calls step
 	for range 2 {
 		s.step()
 	}

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxSleep bounds how long the scheduler relies on one timer: timers
-	// stand still while the machine is suspended, but leases expire.
+	// maxSleep is how long the scheduler relies on one timer at most, because
+	// timers stand still while the machine is suspended, and leases do not.
 	maxSleep = time.Second
-	// maxAhead is how much earlier than planned a renewal may be sent together with a
-	// renewal that is due. A renewal may also be early by at most an eighth of its interval.
+	// maxAhead is how much earlier than planned a renewal may be sent, to share a call with
+	// a renewal that is due. It may also be at most an eighth of its interval early.
 	maxAhead = 100 * time.Millisecond
 	// maxBatch is how many renewals are sent in one call at most.
 	maxBatch = 256
-	// pauseThreshold is how late the scheduler must be before it blames a missed
-	// deadline on a pause of the process instead of the backend.
+	// pauseThreshold is how long after a deadline the scheduler must run to conclude that the
+	// process was paused. If it runs earlier, the silent backend is the cause of the loss.
 	pauseThreshold = 500 * time.Millisecond
 )
 
@@ -32,8 +32,8 @@ const (
 // goroutines send the renewals, many in one call (L5).
 type scheduler struct {
 	c *Client
-	// earliest is an instant before which no lease ends. earliest may be too early
-	// but never too late. With it, every call can check cheaply for overdue leases.
+	// earliest: no lease ends before this instant. It may be too early but never
+	// too late. With it, every call can check cheaply for overdue leases.
 	earliest atomic.Int64
 	// epoch counts how often the plugin has died.
 	epoch atomic.Uint64
@@ -41,8 +41,8 @@ type scheduler struct {
 	mu      sync.Mutex // also guards the mutable fields of every Lease
 	leases  leaseHeap
 	running bool
-	wakeAt  instant // when the goroutine next looks at the leases by itself
-	empty   bool    // there was no lease when the goroutine last looked, and none was granted since
+	wakeAt  instant // when the goroutine next looks at the leases, unless it is woken before
+	empty   bool    // the goroutine found no lease when it last looked, and none was granted since
 	wake    chan struct{}
 	batches sync.WaitGroup
 }
@@ -54,12 +54,12 @@ func (s *scheduler) init(c *Client) {
 	s.earliest.Store(int64(never))
 }
 
-// add makes l, which was just granted to a, the holder of its name and
-// begins to renew it.
+// add makes l the holder of its name and begins to renew it. l is the lease
+// of the grant g to a.
 func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	s.mu.Lock()
 	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
-		s.finish(before, Lost, ErrRevoked) // the store grants no lock while before is live
+		s.finish(before, Lost, ErrRevoked) // the new grant proves that the store has ended before
 	}
 	admitted := s.admit(l, g, a.began)
 	s.mu.Unlock()
@@ -68,12 +68,12 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	}
 }
 
-// admit puts l into the scheduler. It returns false if l ended before its grant was known:
-// the plugin died and its leases with it, or the client closed without waiting for this call.
+// admit puts l into the scheduler. It returns false if l was over before its grant was known: the
+// plugin has died and its leases with it, or the client has closed without waiting for this call.
 func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
-	// The first renewal is up to a tenth early, so that leases that were
-	// granted together do not stay together for ever.
+	// The first renewal is early by up to a tenth of the interval, so that leases
+	// that were granted at the same time are not renewed at the same time for ever.
 	early := time.Duration(mrand.Int64N(int64(every/10) + 1))
 	switch {
 	case l.short():
@@ -99,12 +99,12 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	return true
 }
 
-// firstPause returns how long after now a short lease is first renewed. The
-// lease is renewed when a third of its remaining time has passed, so that a
-// lease that is released soon costs no renewal. But at least two round trips,
-// as long as the last one, must fit into the time left. Until a renewal is
-// confirmed, the deadline is that of the short span. The holder need not wait
-// for it: the store keeps owner and token for the whole span.
+// firstPause returns how long after now a short lease is first renewed: when
+// a third of its remaining time has passed, so that a lease that is released
+// soon costs no renewal. If two round trips as long as the last would not fit
+// into the time left by then, the pause is shorter. The holder need not wait
+// for the renewal, because the store keeps owner and token for the whole
+// short span, after which the deadline lies then.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
@@ -133,14 +133,14 @@ func (s *scheduler) replan(l *Lease) {
 	s.rouse(l.next)
 }
 
-// watchEnd makes sure that sweep does not miss the end of l.
+// watchEnd lowers s.earliest if necessary, so that sweep does not miss the end of l.
 func (s *scheduler) watchEnd(l *Lease) {
 	if int64(l.endAt) < s.earliest.Load() {
 		s.earliest.Store(int64(l.endAt))
 	}
 }
 
-// rouse wakes the goroutine if it would sleep past next.
+// rouse wakes the scheduler's goroutine if it would sleep past next.
 func (s *scheduler) rouse(next instant) {
 	if next >= s.wakeAt {
 		return
@@ -181,7 +181,7 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	now := s.c.clock.now()
 	s.c.events.ask(now)
 	ended, soon := s.due(now)
-	if len(soon) > 0 && soon[0].next <= now { // otherwise the timer was early, or a lease is new
+	if len(soon) > 0 && soon[0].next <= now { // if not, the timer was early or a lease is new
 		batches = s.group(soon, now)
 	}
 	for _, l := range soon {
@@ -192,8 +192,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 		s.wakeAt = never
 		return ended, batches, time.Hour
 	}
-	// When the last lease has gone, the goroutine sleeps maxSleep once more before it lets
-	// a new lease wake it. Otherwise, where leases come and go, each lease would wake it.
+	// After the last lease is gone, the goroutine sleeps once more for maxSleep, and a new
+	// lease does not wake it. Without that, each lease would wake it where leases come and go.
 	s.empty = len(s.leases) == 0
 	s.wakeAt = now.add(maxSleep)
 	if !s.empty {
@@ -202,8 +202,8 @@ func (s *scheduler) step() (ended []*Lease, batches []*renewalBatch, pause time.
 	return ended, batches, max(s.wakeAt.sub(now), 0)
 }
 
-// due ends the leases whose time is over. It removes from the heap the leases that
-// need attention within maxAhead, and returns them in the order of their times.
+// due ends the leases whose time is over (ended). It removes from the heap the leases that need
+// attention within maxAhead (soon), and returns these in the order of their times.
 func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 	for len(s.leases) > 0 && s.leases[0].next <= now.add(maxAhead) {
 		l := s.leases[0].lease
@@ -225,10 +225,10 @@ func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 // ahead returns how long before its planned time l may be renewed together with others.
 func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
 
-// group groups the leases that may be renewed now into batches. The leases of a batch have
-// about the same time left, because the call gets a third of the shortest time. A lease
-// with a health check gets its own batch, because the check may take long. The health
-// check of a short lease is not called, because its holder may not have started work yet.
+// group puts the leases that may be renewed now into batches. The leases of a batch have about
+// the same time left, because their call may take a third of the shortest time left. A lease
+// with a health check is alone in its batch, because the check may take long. The health check
+// of a short lease is not called, because the holder may not have started work yet.
 func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	var batches []*renewalBatch
 	open := map[int]*renewalBatch{}
@@ -274,12 +274,12 @@ func (s *scheduler) sweep(now instant) {
 	for _, l := range ended {
 		s.finish(l, Lost, l.overdue(now))
 	}
-	s.earliest.Store(int64(first)) // last, so that a caller that finds it passed waits for this sweep
+	s.earliest.Store(int64(first)) // after the ends: a caller that reads the old value waits for mu
 	s.mu.Unlock()
 	s.notify(ended)
 }
 
-// overdue returns the cause for which l is lost at its deadline.
+// overdue returns the cause of the loss of l at its deadline.
 func (l *Lease) overdue(now instant) error {
 	switch {
 	case l.renewal != nil && l.renewal.asking:
@@ -292,8 +292,8 @@ func (l *Lease) overdue(now instant) error {
 	return ErrExpired
 }
 
-// because adds the text of detail to a cause. It does not wrap detail, so that
-// errors.Is finds only the cause and not the last error of the backend.
+// because adds the text of detail, the backend's last error, to cause. It does
+// not wrap detail, so that errors.Is finds only cause.
 func because(cause, detail error) error {
 	if detail == nil || errors.Is(detail, cause) {
 		return cause
@@ -301,7 +301,7 @@ func because(cause, detail error) error {
 	return fmt.Errorf("%w: %v", cause, detail)
 }
 
-// lose ends l for cause, unless l has ended already.
+// lose ends l with that cause, unless l has ended already.
 func (s *scheduler) lose(l *Lease, cause error) {
 	s.mu.Lock()
 	alive := l.alive.Load()
@@ -315,7 +315,7 @@ func (s *scheduler) lose(l *Lease, cause error) {
 }
 
 // finish ends a live lease: it closes Done, ends the lease's contexts, and removes it
-// from the heap. The caller must hold mu, and must call notify afterwards without mu.
+// from the heap. The caller must hold mu, and must call notify after it has unlocked mu.
 func (s *scheduler) finish(l *Lease, state State, cause error) {
 	l.alive.Store(false)
 	l.state, l.err = state, cause
@@ -332,7 +332,7 @@ func (s *scheduler) finish(l *Lease, state State, cause error) {
 	}
 }
 
-// stop emits ev, the event of the end of l. No event of l follows.
+// stop emits ev, which reports the end of l. It is the last event of l.
 func (s *scheduler) stop(l *Lease, ev Event) {
 	l.stopped, l.ctx = true, nil
 	s.c.events.addEnd(ev, l.known)
@@ -348,8 +348,8 @@ func (s *scheduler) notify(ended []*Lease) {
 // leaseHeap is a heap of leases by next.
 type leaseHeap []leaseEntry
 
-// leaseEntry holds a copy of the lease's next. When leases are compared, most of them are no
-// longer in the processor's caches, and reading next from the lease would have to fetch it.
+// leaseEntry holds a copy of the lease's field next. The heap compares many leases, and to read
+// next in each lease would be slow, because most of them are not in the processor's caches.
 type leaseEntry struct {
 	next  instant
 	lease *Lease
@@ -379,13 +379,13 @@ func (h *leaseHeap) Pop() any {
 	return l
 }
 
-// moved puts l, whose next has changed, in its place.
+// moved puts l in its place after its field next has changed.
 func (h *leaseHeap) moved(l *Lease) {
 	(*h)[l.index].next = l.next
 	heap.Fix(h, l.index)
 }
 
-// reorder puts all leases in their places after their next has changed.
+// reorder puts all leases in their places after the field next of many has changed.
 func (h *leaseHeap) reorder() {
 	for i := range *h {
 		(*h)[i].next = (*h)[i].lease.next

@@ -15,7 +15,7 @@ import (
 )
 
 // TestStressOneHolderAtATime makes goroutines of three hosts compete for a few locks and give up at
-// random moments. The store is slow, loses requests and replies, and is down at times.
+// random moments. The store is slow, loses requests and replies, and is sometimes down.
 func TestStressOneHolderAtATime(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -83,8 +83,8 @@ func stress(t *testing.T, seed uint64) {
 	}
 }
 
-// useOnce tries to acquire l for a random time, and fails the test if it overlaps with another
-// holder.
+// useOnce tries to acquire l for a random time, and fails the test if there is another holder
+// at the same time.
 func useOnce(t *testing.T, l *Lock, holder *atomic.Pointer[Lease]) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(4000))*time.Millisecond)
 	defer cancel()

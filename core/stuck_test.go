@@ -33,7 +33,7 @@ func (c *stuckContext) Err() error            { c.pass(); return c.Context.Err()
 func (c *stuckContext) Value(key any) any     { c.pass(); return c.Context.Value(key) }
 
 // TestL3StuckContextsHoldNothingUp makes contexts of the application block while
-// their leases are renewed and end, and checks that nothing else is delayed.
+// their leases are renewed and end, and checks that other leases are not delayed.
 func TestL3StuckContextsHoldNothingUp(t *testing.T) {
 	const ttl = 2 * time.Second
 	for name, end := range map[string]func(*fake, *Lease){

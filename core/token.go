@@ -10,10 +10,10 @@ import (
 )
 
 // A token is made of two numbers. The high bits are the number of the store's
-// grant. The low bits are the number of the hand-over inside this host: 0 for
-// the lease that the store granted, and one more for each later lease under the
-// same grant. So each lease has a higher token than the lease before it, and
-// the store's next grant, to any host, has a higher token than all of them.
+// grant. The low bits count the hand-overs inside the host: 0 for the lease
+// that the store granted, and one more for each later lease under the same
+// grant. So each lease has a higher token than the lease before it, and the
+// store's next grant, to any host, has a higher token than all of them.
 const (
 	handoverBits = 10
 	maxHandovers = 1<<handoverBits - 1
@@ -27,7 +27,7 @@ const (
 // that were handed over inside one host under one grant have the same number.
 func GrantNumber(token uint64) uint64 { return token >> handoverBits }
 
-// errGrantNumber means that the grant will be withdrawn and that it is useless to ask again.
+// errGrantNumber is the error for a grant number that is too large. To ask again is useless.
 var errGrantNumber = errors.New("the backend is broken: a grant number is not below 2^53")
 
 // tokenBackend is the backend as the rest of core sees it. A backend knows only
@@ -51,7 +51,7 @@ func (e tokenBackend) TryAcquire(ctx context.Context, r driver.Request) (uint64,
 	return e.numbered(number, err)
 }
 
-// Wait must not be called if e.waiter is nil.
+// Wait waits in the store's queue. It must not be called if e.waiter is nil.
 func (e tokenBackend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	g, err := e.waiter.Wait(ctx, r, max)
 	g.Token, err = e.numbered(g.Token, err)
@@ -100,7 +100,7 @@ func (e tokenBackend) Watch(ctx context.Context, emit func(driver.Notice)) error
 	})
 }
 
-// Batch modifies ops.
+// Batch also modifies ops: it converts the tokens in them to grant numbers.
 func (e tokenBackend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	for i := range ops {
 		ops[i].Token = GrantNumber(ops[i].Token)
@@ -141,7 +141,7 @@ func translateError(err error) error {
 	return err
 }
 
-// translatedError is an error of the backend in which errors.As finds a holder with the token
+// translatedError wraps an error of the backend. errors.As finds in it a holder with the token
 // that users see. The backend's error is not modified, because other callers may have it too.
 type translatedError struct {
 	error

@@ -7,7 +7,7 @@ import (
 )
 
 // WaiterOf returns b's [Waiter], or nil if b's properties do not declare it. A type
-// assertion alone proves nothing, because the plugin client has every method.
+// assertion is not enough, because the plugin client has the methods of all capabilities.
 func WaiterOf(b Backend) Waiter { return capabilityOf[Waiter](b, CapWaiter) }
 
 // NotifierOf returns b's [Notifier], or nil if b's properties do not declare it.
@@ -37,7 +37,7 @@ func capabilityOf[P any](b Backend, capability Capability) P {
 	return p
 }
 
-// ObserverOf returns b's [Observer], or one that polls b if b's properties do not declare it.
+// ObserverOf returns b's [Observer]. If b's properties do not declare it, the Observer polls b.
 func ObserverOf(b Backend) Observer {
 	if o := capabilityOf[Observer](b, CapObserver); o != nil {
 		return o
@@ -45,16 +45,16 @@ func ObserverOf(b Backend) Observer {
 	return asking{b}
 }
 
-// asking is an Observer that polls, for a backend without the capability.
+// asking is an Observer that polls lock, for a backend that is no Observer.
 type asking struct{ lock Lock }
 
 const (
 	askEvery = 100 * time.Millisecond
-	// askFor bounds one Inspect, because a request that is lost with its server is never answered.
+	// askFor bounds one Inspect, because a server that dies never answers its requests.
 	askFor = 2 * time.Second
 )
 
-// Observe inspects name every askEvery, or sooner if the holder's TTL ends sooner.
+// Observe calls Inspect for name every askEvery, or sooner if the holder's TTL ends sooner.
 func (a asking) Observe(ctx context.Context, name string, emit func(Holder)) error {
 	var last Holder
 	for first := true; ; first = false {

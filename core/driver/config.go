@@ -10,10 +10,10 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// CheckConfig returns cfg with defaults filled in. If cfg is wrong, it returns an error
-// that wraps [ErrConfig] and names an unknown key and keys similar to it, a missing
-// required key, or the key of a value that has the wrong type. The error shows no value,
-// and no unknown key that is similar to no key, because either may be a misplaced secret.
+// CheckConfig returns cfg with defaults filled in. If cfg is wrong, the error wraps [ErrConfig]
+// and names an unknown key and similar known keys, a missing required key, or the key of a value
+// of the wrong type. The error shows no value, because it may be a secret, and an unknown key only
+// if a known key is similar, because it may be a misplaced secret.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
 	names := make([]string, 0, len(s.Keys))
@@ -43,7 +43,7 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	return out, nil
 }
 
-// errNothing is the error for a list that consists only of commas and blanks.
+// errNothing is the error for a value of type list that has only commas and blanks.
 var errNothing = errors.New("nothing is listed")
 
 func (k Key) check(v string) error {
@@ -69,26 +69,26 @@ func (k Key) check(v string) error {
 	return fmt.Errorf("%s is not a valid %s", k.Name, k.Type)
 }
 
-// Int returns the value of an int key, or 0 if it is empty.
+// Int returns the value of the int key called name, or 0 if the value is empty.
 func (c Config) Int(name string) int {
 	n, _ := strconv.Atoi(c[name])
 	return n
 }
 
-// Bool returns the value of a bool key, or false if it is empty.
+// Bool returns the value of the bool key called name, or false if the value is empty.
 func (c Config) Bool(name string) bool {
 	b, _ := strconv.ParseBool(c[name])
 	return b
 }
 
-// Duration returns the value of a duration key, or 0 if it is empty.
+// Duration returns the value of the duration key called name, or 0 if the value is empty.
 func (c Config) Duration(name string) time.Duration {
 	d, _ := time.ParseDuration(c[name])
 	return d
 }
 
-// List returns the parts of a list key without the blanks around them, or
-// nil if it is empty.
+// List returns the parts of the value of the list key called name, without
+// the blanks around them, or nil if the value is empty.
 func (c Config) List(name string) []string {
 	var parts []string
 	for p := range strings.SplitSeq(c[name], ",") {

@@ -12,13 +12,13 @@ import (
 // MaxConfigFile is the largest size of a configuration file that [ReadConfig] accepts, in bytes.
 const MaxConfigFile = 1 << 20
 
-// keyForm matches the text before the first "=" of a line that is a setting.
-// In a URL, a DSN or "password: a=b" that text contains other characters.
+// keyForm matches the text before the first "=" of a line "key = value". In a URL,
+// a DSN or "password: a=b" the text before the first "=" has other characters.
 var keyForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*$`)
 
-// ReadConfig reads a configuration file: a JSON object, or lines of the form
-// "key = value". It ignores empty lines and lines that start with #. Errors wrap
-// [ErrConfig] and quote nothing from the file, because its text may be a secret.
+// ReadConfig reads a configuration file: a JSON object, or lines of the form "key =
+// value". It ignores empty lines and lines that start with #. Errors wrap [ErrConfig]
+// and quote nothing from the file, because any text in it may be a secret.
 func ReadConfig(r io.Reader) (Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxConfigFile+1))
 	if err != nil {
@@ -46,8 +46,8 @@ func ReadConfig(r io.Reader) (Config, error) {
 	return cfg, nil
 }
 
-// ReadTarget reads the file that describes a target. The file is a configuration file
-// for [ReadConfig], or only an address, which becomes the value of the key "address".
+// ReadTarget reads a file that describes a target, a store to connect to. It is a file for
+// [ReadConfig], or contains only an address, which becomes the value of the key "address".
 func ReadTarget(r io.Reader) (Config, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxConfigFile+1))
 	if err != nil {
@@ -67,7 +67,7 @@ func cutSetting(line string) (key, value string, ok bool) {
 	return key, strings.TrimSpace(value), ok && keyForm.MatchString(key)
 }
 
-// readJSON accepts strings, numbers and booleans as values.
+// readJSON reads a JSON object whose values are strings, numbers or booleans.
 func readJSON(text []byte) (Config, error) {
 	var object map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A target's file is the application's configuration file, or only an address.
+// The file of a target is a configuration file of the application, or has only an address.
 func TestReadTarget(t *testing.T) {
 	for text, want := range map[string]Config{
 		"db:1\n":                            {"address": "db:1"},
@@ -57,7 +57,7 @@ func FuzzReadConfig(f *testing.F) {
 			}
 		}
 		if value != strings.TrimSpace(value) || strings.ContainsAny(value, "\n\r") || !keyForm.MatchString(key) {
-			return // such a key and value cannot be written as a line
+			return // this key and value cannot be written as a line
 		}
 		for _, read := range []func() (Config, error){
 			func() (Config, error) { return ReadConfig(strings.NewReader(key + " = " + value + "\n")) },

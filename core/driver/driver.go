@@ -7,8 +7,8 @@
 //
 // A backend makes single attempts. Waiting, retrying, renewing, deadlines,
 // queues and events are the work of core. Every method may be called from any
-// number of goroutines, must return soon after its ctx ends, and must keep no
-// lease state in the process that is not also in the store (L8).
+// number of goroutines, must return soon after its ctx ends, and must keep in
+// the process no lease state that is not also in the store (L8).
 package driver
 
 import (
@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// Request holds the arguments of the operations of a [Lock]. Each method says
-// which fields it reads. A backend must not keep or change the Value slice.
+// Request holds the arguments of the operations of a [Lock]. The comment of each method
+// names the fields that it reads. A backend must not keep or change the Value slice.
 type Request struct {
 	// Name of the lock: valid UTF-8 of 1 to 512 bytes, any character allowed,
 	// case-sensitive. core has checked it. The backend must encode it so that
-	// two names never collide (K6).
+	// two names never become one key (K6).
 	Name string
 	// Owner is the random id of one grant, made in core before the first byte
 	// is sent (L1): 1 to 64 characters of [A-Za-z0-9_-]. Owner is never reused.
@@ -30,16 +30,16 @@ type Request struct {
 	Label string
 	// Value is what a leader publishes, at most 64 KiB; nil for a plain lock.
 	Value []byte
-	// Token is the number of the grant, and zero before the grant. Users see a different
-	// number: core appends the number of the hand-over inside a host as low bits.
+	// Token is the number of the store's grant, and zero before it. Users see a different
+	// number: core adds low bits that count the hand-overs of the grant inside a host.
 	Token uint64
 	// TTL is how long the store keeps the lease after this request. core has
 	// checked it against the minimum, step and maximum in [Properties]. The
-	// store counts the TTL from the moment at which it handles the request,
-	// never from a client's clock; only durations cross the wire.
+	// store counts the TTL from the moment at which it handles the request.
+	// It never uses a client's clock, and only durations cross the wire.
 	TTL time.Duration
-	// Keep is how much longer the lock must stay taken at least, which is what
-	// is left of core's AtLeast. Keep is zero in most requests.
+	// Keep is how much longer the lock must stay taken at least: the rest of
+	// core's AtLeast. Keep is zero in most requests.
 	Keep time.Duration
 }
 
@@ -54,10 +54,10 @@ type Lock interface {
 	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the
 	// store reserves it for a waiter whose turn it is. A call by the owner that
 	// holds Name is not a renewal and returns a HeldError too, with one
-	// exception. If the store made the grant by itself (see [Grant]) and
-	// neither TryAcquire nor Renew has confirmed it yet, this call confirms the
-	// grant. TryAcquire then returns the grant's token, and the lease lives for
-	// TTL from now. TryAcquire returns [ErrWithdrawn] for an owner that was
+	// exception. If the store made the grant without a request (see [Grant]),
+	// and no TryAcquire or Renew has confirmed the grant yet, this call confirms
+	// it. TryAcquire then returns the grant's token, and the lease lives for TTL
+	// from now. TryAcquire returns [ErrWithdrawn] for an owner that was
 	// withdrawn. An error that wraps [ErrUnavailable] means that the outcome is
 	// unknown, and the caller must withdraw the owner before it asks again.
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
@@ -65,38 +65,38 @@ type Lock interface {
 	// Renew lets the lease of Name, Owner and Token live for TTL from now.
 	// Renew must compare owner and token in the same atomic step, and must
 	// never revive a lease that has expired or was deleted. Renew returns a
-	// [*NotHeldError] if that lease no longer exists. Renew ignores Keep,
-	// which only the plugin process reads.
+	// [*NotHeldError] if that lease no longer exists. Renew must ignore
+	// Keep, which only the plugin process reads.
 	Renew(ctx context.Context, r Request) error
 
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter.
 	// Release must compare owner and token in the same atomic step. With Keep > 0
 	// it shortens the lease to Keep instead of deleting it, and never lengthens
 	// it. It returns a [*NotHeldError] if the lease does not exist. A repeated
-	// call is harmless (L7). No lease has Token zero: Release must return an
-	// error for it, either before it sends anything or as for any wrong token.
+	// call is harmless (L7). No lease has Token zero, so Release must return an
+	// error for it: before it sends anything, or the error for a wrong token.
 	Release(ctx context.Context, r Request) error
 
-	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may
-	// still do. Withdraw deletes a grant whatever its token, leaves the queue, and
-	// passes a wake-up that the owner got to the next waiter. Once it has returned
-	// nil, no grant of that owner exists or can come: a TryAcquire that arrives later
-	// is refused with ErrWithdrawn (K3). It is not enough that the store has no grant,
-	// because the owner's request may still be on its way. So refuse the owner in the
-	// store for at least a minute, or send the withdrawal after the request on the
-	// same ordered connection, or kill the connection of the request and wait until it
-	// is gone. Withdraw returns nil for an owner that the store does not have.
+	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still
+	// do. Withdraw deletes the owner's grant whatever its token, removes the owner from
+	// the queue, and passes a wake-up that the owner got to the next waiter. Once it has
+	// returned nil, no grant of that owner exists or can come: a TryAcquire that arrives
+	// later is refused with ErrWithdrawn (K3). It is not enough that the store has no
+	// grant, because the owner's request may still be on its way. So refuse the owner in
+	// the store for at least a minute, or send the withdrawal after the request on the
+	// same ordered connection, or kill the connection of the request and wait until the
+	// connection is gone. Withdraw returns nil for an owner unknown to the store.
 	Withdraw(ctx context.Context, name, owner string) error
 
-	// Inspect returns who holds name. A free lock is the zero
-	// Holder and no error.
+	// Inspect returns the holder of name. For a free lock it returns the
+	// zero Holder and no error.
 	Inspect(ctx context.Context, name string) (Holder, error)
 
 	// Proclaim replaces the published value of the lease of Name, Owner and
-	// Token. Proclaim must compare owner and token in the same atomic step.
-	// Proclaim does not change the TTL. Proclaim returns a [*NotHeldError] if
-	// that lease no longer exists. A leader is the holder of a lease with a
-	// value; a lock and an election of one name are the same lock.
+	// Token with Value. It must compare owner and token in the same atomic
+	// step, and does not change the TTL. Proclaim returns a [*NotHeldError]
+	// if that lease no longer exists. A leader is the holder of a lease with
+	// a value; a lock and an election of one name are the same lock.
 	Proclaim(ctx context.Context, r Request) error
 }
 
@@ -104,11 +104,11 @@ type Lock interface {
 // the store. If the store is down, only later requests return an error (K8).
 type Backend interface {
 	Lock
-	// Check asks the store in one round trip whether it would serve requests: it must be
-	// reachable, accept the credentials, grant the needed rights, and have safe settings.
-	// A successful Check also updates the properties that come from the server.
+	// Check asks the store in one round trip whether it would serve requests: whether it
+	// is reachable, accepts the credentials, grants the needed rights, and has safe
+	// settings. A successful Check also updates the properties that come from the server.
 	Check(ctx context.Context) error
-	// Properties returns the properties from memory.
+	// Properties returns the properties without asking the store.
 	Properties() Properties
 	// Close closes connections and ends goroutines, and returns after the last of
 	// them. Close does not release leases. Calls after Close return [ErrClosed].
@@ -118,48 +118,48 @@ type Backend interface {
 // Waiter is an optional capability: the store wakes waiters, so that core need not poll.
 type Waiter interface {
 	// Wait puts Owner into the queue of Name, if it is not there yet, and returns as soon as Owner
-	// is woken, or at once if Name is free. Wait also returns after max, which is what is left of
-	// the holder's TTL, but at most a second: an expiry wakes no waiter, so core asks then. A
-	// backend may check the lock inside a Wait, for example once a second. The zero Grant is only a
-	// hint: the caller then calls TryAcquire (K4). Wait must not miss a release that follows the
-	// caller's refused TryAcquire. A release wakes one waiter, not all (K5). The place in the queue
-	// outlives the call. That place ends with a grant, with a withdrawal, or after a time without a
-	// Wait or TryAcquire of Owner. That time is at least two seconds, and about two seconds if the
-	// lock is free. If the store grants by itself (see [Grant]) and other hosts had the lock
-	// recently, core calls Wait without a TryAcquire first. Wait then returns when the lease that
-	// it found is over. Wait returns ctx.Err() when ctx ends.
+	// is woken, or at once if Name is free. Wait also returns after max, which is the rest of the
+	// holder's TTL, but at most a second: an expiry wakes no waiter, so core then asks. A backend
+	// may check the lock inside a Wait, for example once a second. The zero Grant is only a hint:
+	// the caller then calls TryAcquire (K4). Wait must not miss a release that follows the caller's
+	// refused TryAcquire. A release wakes one waiter, not all (K5). The place in the queue outlives
+	// the call. It ends with a grant, with a withdrawal, or when Owner has called neither Wait nor
+	// TryAcquire for some time: at least two seconds, and about two seconds if the lock is free. If
+	// the store grants to waiters (see [Grant]) and other hosts had the lock recently, core calls
+	// Wait before any TryAcquire. Wait then returns when the lease that it found is over. Wait
+	// returns ctx.Err() when ctx ends.
 	Wait(ctx context.Context, r Request, max time.Duration) (Grant, error)
 }
 
-// Notifier is an optional capability of a store that can report a release but has
-// no queue. If there is no [Waiter], core asks for a lock when Notify reports a
-// release, and otherwise polls. All waiters ask at the same time, in no order.
+// Notifier is an optional capability of a store that can report a release but has no queue.
+// If a backend is no [Waiter], core asks for a lock whenever Notify reports a release, and
+// without a Notifier core polls. All waiters ask at the same time, in no order.
 type Notifier interface {
 	// Notify calls emit as soon as it is subscribed to name, and again soon after
 	// each end of a lease of name by a release, a withdrawal or a Break. Notify
 	// must not miss an end that comes after the first call, but one call may report
 	// several ends. An expiry needs no call. A needless call costs the caller one
-	// request. Calls are made one at a time; emit does not block. Notify returns
-	// ctx.Err() when ctx ends, and the cause as soon as it may miss an end.
+	// request. Notify calls emit once at a time; emit does not block. Notify
+	// returns ctx.Err() when ctx ends, and an error as soon as it may miss an end.
 	Notify(ctx context.Context, name string, emit func()) error
 }
 
-// Grant is a grant that the store made to a waiter by itself, in the atomic step
-// that freed the lock or found it free: a release, a withdrawal, a Break, or the
-// request of another owner. The waiter need not ask, which saves a round trip (K4).
+// Grant is a grant that the store made to a waiter without a TryAcquire, in the atomic
+// step that freed the lock or found it free: a release, a withdrawal, a Break, or the
+// request of another owner. So the waiter need not ask, which saves a round trip (K4).
 //
 // The store makes such a grant only for a short time, because the waiter may be
 // dead, and only to an owner whose process has recently sent a sign of life. The
-// waiter does not know when the grant was made, but knows that it was made after
-// Sent, when its process sent the last sign of life that the store had seen. The
+// waiter does not know when the grant was made, but it was made after Sent: then
+// its process sent the last sign of life that the store had seen before. The
 // waiter renews in time, while it works, and the lease then lives for the TTL. A
 // Grant that arrives late is only a hint to the waiter. A backend may always
 // return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
-	// Sent is an instant before the grant was made, on this process's monotonic
-	// clock.
+	// Sent is an instant before the grant was made, by the monotonic clock of
+	// this process.
 	Sent time.Time
 	// For is how long the store keeps the grant after it made the grant. For is
 	// positive, and at most the TTL of the request and the FirstSpan of [Properties].
@@ -171,39 +171,39 @@ type Grant struct {
 type Observer interface {
 	// Observe calls emit with the present holder of name, and again after each
 	// change of owner, token or value; the zero Holder means that the lock is
-	// free. Calls are made one at a time, in the order of the changes, and tokens
-	// never fall; changes that follow each other closely may be merged into the
-	// newest one. Observe returns ctx.Err() when ctx ends, and the cause when it
-	// can no longer reach the store. If a server does not answer, Observe must
-	// notice that within seconds.
+	// free. Observe calls emit once at a time, in the order of the changes, and
+	// tokens never fall. Of changes that follow each other closely, only the
+	// newest need be emitted. Observe returns ctx.Err() when ctx ends, and the
+	// cause when it can no longer reach the store. If a server does not answer,
+	// Observe must notice that within seconds.
 	Observe(ctx context.Context, name string, emit func(Holder)) error
 }
 
 // Watcher is an optional capability: the backend reports lost leases and outages.
 type Watcher interface {
-	// Watch calls emit for each notice until ctx ends, one at a time; emit
-	// does not block. Watch returns ctx.Err(), or the cause if it cannot go
-	// on; core then calls it again.
+	// Watch calls emit for each notice, once at a time, until ctx ends;
+	// emit does not block. It returns ctx.Err(), or an error if it cannot
+	// go on; core then calls Watch again.
 	Watch(ctx context.Context, emit func(Notice)) error
 }
 
 // Batcher is an optional capability: many operations in one call.
 type Batcher interface {
 	// Batch does every operation as if it were called alone, in any order, and returns
-	// one Result for each, at the same index. Operations of one call that name the
-	// same lock are done in their order. An operation that must wait inside the store,
-	// for example for a row that others have locked, must not delay the rest.
+	// one Result for each, at the same index. Operations on the same lock in one call
+	// are done in their order. An operation that must wait inside the store, for example
+	// for a row that another client has locked, must not delay other operations.
 	Batch(ctx context.Context, ops []Op) []Result
 }
 
-// Starter is an optional capability of a backend whose requests share round
-// trips: an operation that is under way needs no goroutine. Only the plugin
-// process uses it; the plugin client in the host does not declare it.
+// Starter is an optional capability of a backend that sends several requests in one
+// round trip: an operation that is under way needs no goroutine. Only the plugin process
+// uses a Starter; the plugin client in the host does not declare the capability.
 type Starter interface {
 	// Start does op as TryAcquire, Renew, Release or Withdraw would. It returns
-	// without waiting and calls done once, from any goroutine; done does not
-	// block. If ctx ends before op is sent, op is not sent. If op was sent
-	// before ctx ends, done may be called later, but within a fixed time.
+	// without waiting, and calls the function done once, from any goroutine; done
+	// does not block. If ctx ends before op is sent, op is not sent. If op was
+	// sent before ctx ends, done may be called later, but within a fixed time.
 	Start(ctx context.Context, op Op, done func(Result))
 }
 
@@ -212,7 +212,7 @@ type Admin interface {
 	// List calls emit for each held lock whose name starts with prefix, in no
 	// particular order, until emit returns false.
 	List(ctx context.Context, prefix string, emit func(Holder) bool) error
-	// Break ends the lease of name if its token is still token, whichever client owns
-	// it. Otherwise it returns a [*NotHeldError]. Later tokens are higher.
+	// Break ends the lease of name if its token is the given token, whichever client owns it.
+	// Otherwise it returns a [*NotHeldError]. Tokens of later grants must still be higher.
 	Break(ctx context.Context, name string, token uint64) error
 }

@@ -11,10 +11,10 @@ import (
 var (
 	// ErrHeld: another owner holds the lock. Such an error is a [*HeldError].
 	ErrHeld = errors.New("lock is held")
-	// ErrNotHeld: the owner and token of the request do not hold the lock.
+	// ErrNotHeld: the lock is not held with the owner and token of the request.
 	// Such an error is a [*NotHeldError].
 	ErrNotHeld = errors.New("lock is not held by this owner")
-	// ErrWithdrawn: the owner was withdrawn and will always be refused.
+	// ErrWithdrawn: the owner was withdrawn, and every request of it is refused.
 	ErrWithdrawn = errors.New("owner was withdrawn")
 	// ErrUnavailable: the store or the plugin did not answer. The outcome of
 	// the request is unknown unless the error also wraps ErrNotSent. A later
@@ -23,12 +23,12 @@ var (
 	// ErrNotSent is wrapped together with ErrUnavailable when it is certain
 	// that the store has not received the request and will not receive it.
 	ErrNotSent = errors.New("request was not sent")
-	// ErrInvalid: the request itself is bad; nothing was sent.
+	// ErrInvalid: an argument of the request is bad; nothing was sent.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrDenied means that the store refuses this client and has done nothing:
-	// wrong password, missing rights, unsafe settings, a read-only server. core
-	// gives up if the store has never served the client. Otherwise core goes on
-	// asking, because a failover or a rotation of passwords ends.
+	// ErrDenied means that the store refuses this client and has done nothing: wrong
+	// password, missing rights, unsafe settings, a read-only server. core gives up
+	// if the store has never served the client. Otherwise core goes on asking,
+	// because the cause may be a failover or a change of passwords, which ends.
 	ErrDenied = errors.New("backend refuses this client")
 	// ErrConfig: the backend's configuration is wrong. As with ErrDenied, core
 	// gives up only if the store has never served the client.
@@ -42,8 +42,8 @@ var (
 	ErrPluginDied = errors.New("plugin died")
 )
 
-// HeldError is a refusal. Holder describes the holder as far as the store
-// knows; its TTL says when it makes sense to ask again.
+// HeldError is a refusal. Holder describes the present holder as far as the
+// store knows it. Holder.TTL says when it makes sense to ask again.
 type HeldError struct{ Holder Holder }
 
 func (e *HeldError) Error() string {

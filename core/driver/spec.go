@@ -24,28 +24,28 @@ type Key struct {
 	Type     KeyType `json:"type"`
 	Default  string  `json:"default"` // as text; "" when there is none
 	Required bool    `json:"required"`
-	Secret   bool    `json:"secret"` // not shown in logs, errors, describe or process lists
+	Secret   bool    `json:"secret"` // not shown in logs, errors, process lists or describe
 	Doc      string  `json:"doc"`
 }
 
-// Config holds the configuration by key, checked by [Spec.CheckConfig].
+// Config maps configuration keys to values, which [Spec.CheckConfig] has checked.
 type Config map[string]string
 
-// Command is a backend's own command, run as "lockplugin-NAME COMMAND" with
-// the configuration from --config FILE or standard input.
+// Command is a command of one backend only. It is run as "lockplugin-NAME
+// COMMAND", with the configuration from --config FILE or standard input.
 type Command struct {
 	Name string                                                        `json:"name"`
 	Doc  string                                                        `json:"doc"`
 	Run  func(ctx context.Context, cfg Config, stdout io.Writer) error `json:"-"`
 }
 
-// Spec describes a backend to serve.Main, and to [Open] for use in this process.
+// Spec describes a backend for serve.Main, or for [Open], which opens it in this process.
 type Spec struct {
 	Name string // such as "redis"; matches [a-z][a-z0-9-]*
 	Doc  string // one line
 	Keys []Key
 	// Open makes a Backend from a checked configuration. It does not wait for
-	// the store. For values that cannot work it returns an error that wraps
+	// the store. If a value cannot work, it returns an error that wraps
 	// ErrConfig. The logger is never nil.
 	Open func(ctx context.Context, cfg Config, log *slog.Logger) (Backend, error)
 	// Properties are the claims that are known without asking a server.

@@ -5,10 +5,10 @@ import "time"
 // Holder describes a held lock. The zero Holder means that the lock is free.
 type Holder struct {
 	Name  string
-	Owner string // for a foreign holder, the text that the store shows, or empty
+	Owner string // if another program holds the lock: the text that the store shows, or ""
 	Label string
 	Value []byte
-	Token uint64 // zero for a foreign holder, which has no token
+	Token uint64 // zero if another program holds the lock
 	// TTL is the time left of the lease by the store's clock, rounded up to
 	// whole milliseconds. TTL is negative if the store knows no end.
 	TTL time.Duration
@@ -19,8 +19,8 @@ type Holder struct {
 // Held reports whether the lock is held.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
-// by returns the part of an error's text that names the holder. That text is
-// empty if the store keeps the lock for the next waiter in its queue.
+// by returns the part of an error's text that names the holder. It is empty
+// if the store reserves the lock for the next waiter in its queue.
 func (h Holder) by() string {
 	switch {
 	case h.Label != "":
@@ -51,7 +51,7 @@ type Notice struct {
 	Owner string
 	Token uint64
 	Err   error // the cause, for Down and Lost
-	// Plugin reports whether the plugin process went down or came up, and not the store behind it.
+	// Plugin says that the plugin process went down or came up. Otherwise the store behind it did.
 	Plugin bool
 }
 
@@ -78,12 +78,12 @@ type Result struct {
 	Err   error
 }
 
-// Fencing says under which failures a backend's tokens still rise.
+// Fencing says which failures a backend survives without giving out lower tokens.
 type Fencing string
 
-// The classes of fencing, strongest first.
+// The classes of fencing, strongest first. Tokens rise in these cases:
 const (
-	FencingStrict  Fencing = "strict"  // over crash, failover and new data, by consensus or durable commits
+	FencingStrict  Fencing = "strict"  // despite crash, failover and loss of data, by consensus or durable commits
 	FencingDurable Fencing = "durable" // while the store keeps its data or, with TimedTokens, its clock
 	FencingQuorum  Fencing = "quorum"  // while a quorum of nodes keeps its data and its clocks
 )
@@ -109,14 +109,14 @@ const (
 	CapBatcher  Capability = "batcher"
 	CapAdmin    Capability = "admin"
 	CapStarter  Capability = "starter"
-	// CapWithdraw is declared by a plugin process written in Go. The plugin
-	// client refuses a plugin that lacks CapWithdraw.
+	// CapWithdraw is declared by every plugin process written in Go. The
+	// plugin client refuses plugins without it.
 	CapWithdraw Capability = "withdraw"
 )
 
 // Properties are the claims that a backend makes. The conformance suite
 // checks that the backend keeps these claims. If a property says that a rule
-// does not apply, the suite excuses the backend from that rule.
+// does not apply to the backend, the suite does not check that rule.
 type Properties struct {
 	Name    string // name of the backend, such as "redis"
 	Fencing Fencing
@@ -124,17 +124,17 @@ type Properties struct {
 	// TTLMin and TTLMax bound a lease's TTL, which must also be a multiple of
 	// TTLStep (K7). All three are positive.
 	TTLMin, TTLStep, TTLMax time.Duration
-	// FIFO reports whether the store grants a lock to waiters of different hosts in the
-	// order of their arrival. Two things change that order even so: core hands a lock over
-	// inside a host for a while, and a waiter whose plugin dies starts again at the end.
+	// FIFO reports whether the store grants a lock to waiters of different hosts in the order
+	// of their arrival. Two things still change that order: core may first hand the lock to
+	// waiters of the same host, and a waiter whose plugin dies goes to the end of the queue.
 	FIFO bool
-	// FirstSpan is the longest time for which the store by itself grants a lock to
-	// a waiter that is near ([Grant] For). For a distant waiter the store adds some
-	// round trips, up to 2 s. FirstSpan is zero if the store only wakes waiters.
+	// FirstSpan is the longest time for which the store grants a lock to a waiter without
+	// a TryAcquire ([Grant] For), if the waiter is near. For a distant waiter the store
+	// adds some round trips, up to 2 s. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
-	// TimedTokens reports whether a token is the store's time at the grant, in
-	// microseconds since 1970, or the last token plus one if that is higher.
-	// From such a token operators can read since when a lock is held.
+	// TimedTokens reports whether a token is the store's time at the grant in
+	// microseconds since 1970, or the previous token plus one if that is
+	// higher. From such a token operators can read since when a lock is held.
 	TimedTokens bool
 	// Durability says in a few words what a grant survives, as read from the server, such
 	// as "appendfsync everysec". Durability is "unknown" until the server was reached.

@@ -9,20 +9,20 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// attempt is one owner that calls a driver.Backend directly, so that
-// nothing renews, retries or cleans up for it.
+// attempt is one owner. It calls a driver.Backend directly, so that core
+// does not renew, retry or clean up for it.
 type attempt struct {
 	b driver.Backend
 	driver.Request
 }
 
-// attempt makes an owner on b for the lock name. It sends nothing.
+// attempt makes an owner on b for the lock called name. It sends nothing.
 func (h *Harness) attempt(b driver.Backend, name string, ttl time.Duration) *attempt {
 	return &attempt{b: b, Request: driver.Request{Name: name, Owner: rand.Text(), Label: "conformance attempt", TTL: ttl}}
 }
 
-// backends opens n hosts that share the harness's store. In scope "host" all
-// n are one host, because another plugin would have a separate store.
+// backends opens n hosts that share the harness's store. In scope "host" it opens one
+// host and returns it n times, because another plugin would have a separate store.
 func (h *Harness) backends(t T, n int) []driver.Backend {
 	all := []driver.Backend{h.open(t)}
 	for len(all) < n {
@@ -38,7 +38,7 @@ func (h *Harness) backends(t T, n int) []driver.Backend {
 // open opens a host and makes it connect, so that no case measures the time to connect.
 func (h *Harness) open(t T) driver.Backend {
 	b := h.Open(t)
-	_ = call(t, b.Check) // if Check fails, the case will fail too
+	_ = call(t, b.Check) // the error is not needed: if Check fails, the case will fail too
 	return b
 }
 
@@ -61,14 +61,14 @@ func (a *attempt) try(t T) error {
 	return err
 }
 
-// did records the operation op as the last step of the case, if err is nil.
+// did records that operation op was the last step of the case, if err is nil.
 func (a *attempt) did(t T, op string, err error) {
 	if err == nil {
 		step(t, "%s of %q by owner %s, token %d", op, a.Name, a.Owner, a.Token)
 	}
 }
 
-// must calls try for a lock that must be free, and fails the case on an error.
+// must calls try, for a lock that must be free, and fails the case if try returns an error.
 func (a *attempt) must(t T) *attempt {
 	t.Helper()
 	if err := a.try(t); err != nil {
@@ -105,8 +105,8 @@ func (a *attempt) mustRelease(t T) {
 	}
 }
 
-// failed ends the case because op failed. If the lease is gone, it may have
-// expired while this process stalled.
+// failed ends the case because op failed with err. If the lease is gone and
+// this process has stalled, the case is not judged.
 func (a *attempt) failed(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
@@ -135,9 +135,9 @@ func (a *attempt) wait(t T, limit time.Duration) error {
 	})
 }
 
-// waitAcquire calls Wait for at most limit. It then calls TryAcquire, unless
-// Wait returned a grant of which at least half is left. own is the earliest
-// end of a grant that the store made by itself, and zero otherwise.
+// waitAcquire calls Wait for at most limit. It then calls TryAcquire, unless Wait
+// returned a grant of which at least half is left. If the store made the grant
+// without a TryAcquire, own is the earliest end of that grant; otherwise own is zero.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
 	var g driver.Grant
 	err = call(t, func(ctx context.Context) (err error) {
@@ -157,12 +157,12 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 	return g.Sent.Add(g.For), nil
 }
 
-// mustWaitAcquire is waitAcquire for a lock that is released during the wait. It must succeed.
+// mustWaitAcquire calls waitAcquire for a lock that is released during the wait. It must succeed.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	t.Helper()
 	const limit = 9 * time.Second // less than a call may take
 	own, err := a.waitAcquire(t, limit)
-	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // a wake-up is only a hint
+	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // woken, but only by a hint
 		own, err = a.waitAcquire(t, limit)
 	}
 	if err != nil {
@@ -184,7 +184,7 @@ func inspect(t T, b driver.Backend, name string) driver.Holder {
 	return h
 }
 
-// wantHeldBy fails the case unless the store says that a holds its lock.
+// wantHeldBy fails the case unless the store says that a holds the lock.
 func (a *attempt) wantHeldBy(t T, when string) {
 	t.Helper()
 	if h := inspect(t, a.b, a.Name); h.Owner != a.Owner || h.Token != a.Token {

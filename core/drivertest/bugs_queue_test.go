@@ -204,8 +204,8 @@ func queueBugs() []bug {
 	}
 }
 
-// slowly makes every second grant take longer than core waits for the
-// answer to an acquire that was given up.
+// slowly makes every second grant slow: it takes longer than core waits for
+// the answer to an acquire that was given up.
 func slowly(c *calls) {
 	inner := c.acquire
 	var (
@@ -230,7 +230,7 @@ func slowly(c *calls) {
 	}
 }
 
-// hintsOnly makes every Wait return only a hint, so that bugs in acquires have an effect.
+// hintsOnly makes every Wait return only a hint, so that waiters call TryAcquire, which has a bug.
 func hintsOnly(c *calls) {
 	inner := c.wait
 	c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
@@ -239,7 +239,7 @@ func hintsOnly(c *calls) {
 	}
 }
 
-// grantsTwice grants the lock again to the owner that holds it.
+// grantsTwice makes TryAcquire grant the lock again to the owner that holds it.
 func grantsTwice(c *calls) {
 	inner := *c
 	c.acquire = func(ctx context.Context, r driver.Request) (uint64, error) {
@@ -251,7 +251,7 @@ func grantsTwice(c *calls) {
 	}
 }
 
-// grantsForTTL makes a grant that the store makes by itself live for a whole TTL.
+// grantsForTTL makes grants without a TryAcquire live for a whole TTL.
 func grantsForTTL(c *calls) {
 	inner := *c
 	c.release = func(ctx context.Context, r driver.Request) error {
@@ -407,7 +407,7 @@ func keepsTurn(*fixture) func(*calls) {
 	}
 }
 
-// favours grants the lock only to the first host for the first 300 ms.
+// favours grants the lock only to the first host during the first 300 ms.
 func favours(w *fixture) func(*calls) {
 	start := time.Now()
 	return func(c *calls) {
@@ -418,7 +418,7 @@ func favours(w *fixture) func(*calls) {
 			}
 			return inner.acquire(ctx, r)
 		}
-		if !first { // this host never gets a place in the queue
+		if !first { // only the first host gets a place in the queue
 			c.wait = func(ctx context.Context, _ driver.Request, limit time.Duration) (none driver.Grant, _ error) {
 				select {
 				case <-time.After(limit):

@@ -190,7 +190,7 @@ func showsOldNews(c *calls) {
 	})
 }
 
-// backlog makes Observe emit every proclaimed value, one after the other, and not only the newest.
+// backlog makes Observe emit every proclaimed value, one after another, and not only the newest.
 func backlog(*fixture) func(*calls) {
 	var (
 		mu  sync.Mutex

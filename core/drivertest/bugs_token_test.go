@@ -143,7 +143,7 @@ func tokenBugs() []bug {
 	}
 }
 
-// beginsAgain makes tokens begin at 1 when the store starts with, or without, its data.
+// beginsAgain makes tokens begin at 1 at a start of the store with its data kept as keepData says.
 func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	return func(w *fixture) func(*calls) {
 		n := uint64(0)
@@ -156,7 +156,7 @@ func beginsAgain(keepData bool) func(*fixture) func(*calls) {
 	}
 }
 
-// mintedApart takes the token from a counter first, and acquires the lock later.
+// mintedApart takes a token from a counter and then acquires the lock, in two steps.
 func mintedApart(*fixture) func(*calls) {
 	var (
 		mu     sync.Mutex

@@ -19,8 +19,8 @@ type whole interface {
 	driver.Admin
 }
 
-// calls is a backend with every capability whose methods can be replaced one
-// by one. Bugs replace them, and so do the parts between a host and a store.
+// calls is a backend with every capability whose methods can be replaced one by
+// one. Bugs replace methods, and so do the parts between a host and a store.
 type calls struct {
 	props    func() driver.Properties
 	check    func(context.Context) error
@@ -40,8 +40,8 @@ type calls struct {
 	breaks   func(context.Context, string, uint64) error
 }
 
-// callsOf returns calls that pass everything on to b. The operations of a batch
-// are passed on one by one, so that a bug in an operation also affects batches.
+// callsOf returns calls whose methods call the methods of b. The operations of a
+// batch are passed on one by one, so that a bug in an operation also affects batches.
 func callsOf(b whole) *calls {
 	c := &calls{
 		props: b.Properties, check: b.Check, close: b.Close,
@@ -112,15 +112,15 @@ func (c *calls) Break(ctx context.Context, name string, token uint64) error {
 	return c.breaks(ctx, name, token)
 }
 
-// valve lets calls through. valve makes calls fail while the part behind it
-// is down, and makes them wait while that part is frozen.
+// valve lets calls through. While the part behind it is down, calls fail,
+// and while that part is frozen, calls wait.
 type valve struct {
 	mu           sync.Mutex
 	down, frozen bool
 	changed      chan struct{} // closed and replaced by set
 	up           context.Context
 	cut          context.CancelFunc // cancels the calls in flight
-	still        chan struct{}      // closed while that part is frozen or down: streams end
+	still        chan struct{}      // closed to end streams while that part is frozen or down
 }
 
 func newValve() *valve {

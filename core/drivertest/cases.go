@@ -12,7 +12,7 @@ import (
 // Need is an ability of the [Harness] that a case requires.
 type Need string
 
-// These are the abilities. A result names a missing ability by this text.
+// The abilities. A result names a missing ability by this text.
 const (
 	NeedStore  Need = "a server that may be stopped (Harness.Store)"
 	NeedPlugin Need = "a plugin process that may be killed (Harness.Plugin)"
@@ -28,10 +28,10 @@ type Case struct {
 	// Explain is printed when the case fails: what the rule demands, and why.
 	Explain string
 	Needs   []Need
-	// Excuse returns the property that excuses a backend from the case, or ""
-	// if the backend must pass. A nil Excuse excuses no backend.
+	// Excuse returns the name of the property that excuses a backend from the
+	// case, or "" if the backend must pass. A nil Excuse excuses no backend.
 	Excuse func(driver.Properties) string
-	// Alone keeps other cases from running at the same time.
+	// Alone means that no other case may run at the same time.
 	Alone bool
 	// Limit is the time after which the case counts as hanging. Zero means 60 s.
 	Limit time.Duration
@@ -99,7 +99,7 @@ func ruleIndex(id string) int {
 
 func ruleOf(id string) Rule { return Rules()[ruleIndex(id)] }
 
-// lacks returns the outcome and reason for the first ability that h lacks, or no reason.
+// lacks returns the outcome and the reason for the first of needs that h lacks, or no reason.
 func (h *Harness) lacks(needs []Need) (Outcome, string) {
 	has := map[Need]bool{NeedStore: h.Store != nil, NeedPlugin: h.Plugin != nil, NeedHost: h.Host != nil, NeedOther: h.Other != nil, NeedDenied: h.Denied != nil}
 	for _, n := range needs {
@@ -130,7 +130,7 @@ type Outcome int
 const (
 	Pass   Outcome = iota + 1
 	Fail           // the backend breaks the rule
-	NA             // a property of the backend excuses it
+	NA             // a property of the backend excuses it from the case
 	NotRun         // the harness lacks what the case needs
 )
 
@@ -155,20 +155,20 @@ type CaseResult struct {
 	Outcome Outcome
 	// Reason names the property that excuses the case, or the ability that the harness lacks.
 	Reason string
-	// Log is the output of the case. If the case failed, it includes the case's Explain.
+	// Log is the output of the case. If the case failed, Log includes Explain.
 	Log  string
 	Took time.Duration
 }
 
-// RuleResult is the result of a rule, which is the worst result of its cases. A
-// rule has passed if at least one of its cases passed and the others are n/a.
+// RuleResult is the result of a rule: the worst result of its cases. A rule has
+// passed if at least one of its cases passed and all other cases are n/a.
 type RuleResult struct {
 	Rule    Rule
 	Outcome Outcome
 	Cases   []CaseResult
 }
 
-// String returns one line with the rule, the outcome, and the reason if the outcome is not a pass.
+// String returns one line with the rule and the outcome and, if that is not a pass, the reason.
 func (r RuleResult) String() string {
 	line := fmt.Sprintf("%-3s %-8s%s", r.Rule.ID, r.Outcome, r.Rule.Title)
 	switch r.Outcome {
@@ -199,7 +199,7 @@ func (r RuleResult) reason() string {
 	return ""
 }
 
-// judge sums up the results of one rule's cases.
+// judge returns the result of a rule from the results of its cases.
 func judge(rule Rule, cases []CaseResult) RuleResult {
 	badness := map[Outcome]int{NA: 0, Pass: 1, NotRun: 2, Fail: 3}
 	sum := RuleResult{Rule: rule, Outcome: NA, Cases: cases}

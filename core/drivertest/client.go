@@ -25,8 +25,8 @@ type held interface {
 	Release(context.Context) error
 }
 
-// hook modifies a lease that core returns to the cases. The tests of the suite use it
-// to plant bugs in core and to check that each case can fail; otherwise it is nil.
+// hook modifies a lease that core returns to the cases. The tests of the suite use a hook
+// to plant bugs in core, and to check that each case can fail. In other runs it is nil.
 type hook func(held) held
 
 func (k hook) apply(l held, err error) (held, error) {
@@ -39,7 +39,7 @@ func (k hook) apply(l held, err error) (held, error) {
 	return l, nil
 }
 
-// client is one host that uses the backend through core, as an application does.
+// client is a host that uses the backend through core, as an application does.
 type client struct {
 	*core.Client
 	b    driver.Backend
@@ -77,7 +77,7 @@ func (h *Harness) clientOn(t T, b driver.Backend) *client {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
 		defer cancel()
-		_ = c.Close(ctx) // the case may have broken the backend that Close releases to
+		_ = c.Close(ctx) // an error is no failure: the case may have broken the backend
 		if f, ok := t.(interface{ Failed() bool }); ok && f.Failed() {
 			c.logEvents(t)
 		}
@@ -126,7 +126,7 @@ func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	return l
 }
 
-// try calls TryAcquire once, with a ctx of 10 s: a call that takes longer counts as hanging.
+// try calls TryAcquire once, with a ctx of 10 s. A call that takes longer counts as hanging.
 func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -154,7 +154,7 @@ func mustRelease(t T, l held) {
 	step(t, "Release of token %d", l.Token())
 }
 
-// wantCause fails the case unless lease l has ended for one of causes.
+// wantCause fails the case unless the lease l has ended for one of the given causes.
 func wantCause(t T, l held, causes ...error) {
 	t.Helper()
 	if !slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(l.Err(), cause) }) {
@@ -172,7 +172,7 @@ func (c *client) acquire(ctx context.Context, t T, name string, o core.LockOptio
 type acquiring struct {
 	c     *client
 	name  string
-	done  chan struct{} // closed when Acquire has returned; then the fields below are set
+	done  chan struct{} // closed when Acquire has returned and the fields below are set
 	lease held
 	err   error
 	at    time.Time
@@ -213,7 +213,7 @@ func (a *acquiring) ended() bool {
 	}
 }
 
-// stillWait fails the case if one of these acquires ends within d.
+// stillWait fails the case if one of the acquires in all ends within d.
 func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	t.Helper()
 	throughout(t, d, func() string {
@@ -226,7 +226,7 @@ func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 	})
 }
 
-// granted waits for the grant for at most limit, and returns the lease.
+// granted waits at most limit for the grant, and returns the lease.
 func (a *acquiring) granted(t T, limit time.Duration) held {
 	t.Helper()
 	if _, ended := receive(t, a.done, limit); !ended {
@@ -262,7 +262,7 @@ type injector struct {
 	driver.Backend
 
 	mu   sync.Mutex
-	lost func(context.Context) error // makes the answer to each acquire; nil passes the reply on
+	lost func(context.Context) error // makes the answer to each acquire; nil: pass the reply on
 	cut  []string                    // operations that are not sent
 }
 

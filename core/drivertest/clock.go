@@ -11,8 +11,8 @@ import (
 const (
 	// tolerance is the delay that the scheduling of a busy machine may add.
 	tolerance = 150 * time.Millisecond
-	// pollEvery is the interval of polling for an expected change. lookEvery
-	// is the interval of checking that a state lasts.
+	// pollEvery is the pause between two looks for an expected change.
+	// lookEvery is the pause between two looks that check that a state lasts.
 	pollEvery = 3 * time.Millisecond
 	lookEvery = 10 * time.Millisecond
 	// breath is the pause between two tries of a contender.
@@ -28,25 +28,25 @@ func (h *Harness) ttl(d time.Duration) time.Duration {
 	return min(d, h.props.TTLMax)
 }
 
-// lastingTTL is the TTL of a lease that no case outlives.
+// lastingTTL is the TTL of a lease that must not expire during its case.
 const lastingTTL = 30 * time.Second
 
-// lasting returns the options for a lease that no case outlives.
+// lasting returns the options for a lease that must not expire during its case.
 func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(lastingTTL)} }
 
-// brief returns the options for a lease whose expiry a case waits for.
+// brief returns the options for a lease that expires soon, because a case waits for that.
 func (h *Harness) brief() core.LockOptions {
 	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
 }
 
-// late returns how much longer than its TTL a lease may live. Stores that
-// count in coarse steps also remove expired leases in such steps.
+// late returns how much longer than its TTL a lease may live. A store that
+// counts in coarse steps removes expired leases in such steps too.
 func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually polls until ok returns true. It fails the case when this
-// process has run for limit; stalls do not count.
+// eventually polls until ok returns true. It fails the case when this process
+// has run for limit without that; stalls of the process do not count.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); {
@@ -58,8 +58,8 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	step(t, "%s", what)
 }
 
-// throughout polls for all of d, and fails the case as soon as wrong returns
-// a text other than "".
+// throughout polls during d, and fails the case as soon as wrong returns a
+// text other than "".
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -69,7 +69,7 @@ func throughout(t T, d time.Duration, wrong func() string) {
 	}
 }
 
-// pause waits for d, for a case in which time must pass.
+// pause waits for d, in a case where time must pass.
 func pause(t T, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -81,13 +81,13 @@ func pause(t T, d time.Duration) {
 }
 
 // awaitDone waits until lease l ends. It fails the case if Done closes after the
-// last deadline that l returned, or if Valid and Err do not then say that l is over.
+// last deadline that l returned, or if Valid and Err then do not say that l is over.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
 }
 
-// awaitDoneOr is awaitDone, but it also returns when l is valid and saved returns true.
+// awaitDoneOr is like awaitDone, but also returns when l is valid and saved returns true.
 func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	t.Helper()
 	deadline := l.Deadline()
@@ -118,8 +118,8 @@ func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	}
 }
 
-// stallShare bounds the excuse for a missed limit: the process must have
-// stalled for at least one part in stallShare of the time.
+// stallShare says when a stall excuses a missed limit: the process must
+// have stalled for at least 1/stallShare of the time.
 const stallShare = 10
 
 // heartbeat measures when the process that runs a case stalled. A time that
@@ -129,8 +129,8 @@ type heartbeat interface {
 	Stop() []proc.Stall
 }
 
-// ran returns how much of the time between from and to this process ran.
-// Use it to check that an operation takes no longer than allowed.
+// ran returns for how much of the time between from and to this process
+// ran. Use ran to check that an operation takes no longer than allowed.
 func ran(t T, from, to time.Time) time.Duration {
 	if x, ok := t.(*trial); ok {
 		return to.Sub(from) - x.heartbeat.Stalled(from, to)
@@ -138,11 +138,11 @@ func ran(t T, from, to time.Time) time.Duration {
 	return to.Sub(from)
 }
 
-// ranSince returns how much of the time since from this process ran.
+// ranSince returns for how much of the time since from this process ran.
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
 
-// wantWithin fails the case if this process ran for longer than limit
-// between from and to.
+// wantWithin fails the case if this process ran for more than limit of the
+// time between from and to.
 func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	t.Helper()
 	if took := ran(t, from, to); took > limit {
@@ -150,9 +150,9 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 	}
 }
 
-// mistimed ends the case because, in the past d, an event did not come or a
-// state did not last. If the process stalled for so much of d that the stall may
-// be the reason, the case is not judged and runs again in a fresh environment.
+// mistimed ends the case because, within the past d, an event did not come or a
+// state did not last. If a stall of this process may be the reason, see
+// stallShare, the case is not judged and runs again in a fresh environment.
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
@@ -165,8 +165,8 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Fatalf("%s", what)
 }
 
-// wantAlive fails the case unless lease l, which has the given TTL, is
-// valid. An invalid lease was not renewed in time.
+// wantAlive fails the case unless the lease l, which has the given TTL, is valid. If it is not, it
+// was not renewed in time.
 func wantAlive(t T, l held, ttl time.Duration) {
 	t.Helper()
 	if !l.Valid() {
@@ -185,8 +185,8 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	})
 }
 
-// receive waits until c yields a value or is closed, and reports whether
-// that happened within limit.
+// receive waits at most limit until c yields a value or is closed. ok is
+// false if neither happened.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)
@@ -198,7 +198,7 @@ func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 		case <-timer.C:
 		}
 		if left > 0 {
-			continue // the process stalled meanwhile
+			continue // the process has stalled
 		}
 		select {
 		case v = <-c:

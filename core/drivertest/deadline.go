@@ -46,15 +46,15 @@ func renewalLives(t T, h *Harness) {
 	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.TTL), replied.Add(a.TTL+h.late()))
 }
 
-// wantExpiry calls TryAcquire until other gets the lock. It fails the case
-// unless that happens between earliest and latest.
+// wantExpiry calls TryAcquire until other is granted the lock. It fails the
+// case unless that happens between earliest and latest.
 func wantExpiry(t T, other *attempt, earliest, latest time.Time) {
 	t.Helper()
 	for {
 		asked := time.Now()
 		err := other.try(t)
 		if err == nil {
-			// The store may count in whole milliseconds.
+			// The grant may be up to 1 ms early, because the store may count in whole milliseconds.
 			if early := time.Until(earliest); early > time.Millisecond {
 				t.Errorf("another owner got the lock %v before the lease was over", early)
 			}

@@ -14,11 +14,11 @@
 //		})
 //	}
 //
-// [Conform] runs the same cases outside of a test, for "lockbench conform".
+// [Conform] runs the same cases without a test, for "lockbench conform".
 //
-// A busy machine makes no backend fail. Limits count only the time in which the
-// suite's process ran. A case that lost a lease while the process stalled runs again
-// in a fresh environment. After five such runs the case fails and says that the
+// No backend fails because the machine is busy. Limits count only the time in which
+// the suite's process ran. A case that lost a lease while that process stalled runs
+// again in a fresh environment. After five such runs the case fails and says that the
 // machine was too busy. A failure that does not depend on time fails the case at once.
 //
 // A case passes, fails, is n/a (a property of the backend excuses it) or is not
@@ -41,7 +41,7 @@
 //
 // Cases, a file for each subject:
 //
-//   - wait.go, queue.go, grant.go: waiting, order and hand-over, the store's own grant
+//   - wait.go, queue.go, grant.go: waiting, order and hand-over, grants without a request
 //   - refusal.go, name.go: owners and refusals, names and TTLs
 //   - token.go, release.go, renewal.go, withdraw.go: the life of a grant
 //   - deadline.go, done.go: when a lease ends

@@ -108,7 +108,7 @@ func proclaimCompares(t T, h *Harness) {
 			t.Fatalf("Proclaim by the holder: %v", err)
 		}
 		after := inspect(t, bs[1], "jobs")
-		longer := after.TTL >= before.TTL+h.props.TTLStep // with a TTLStep both are rounded
+		longer := after.TTL >= before.TTL+h.props.TTLStep // a TTLStep rounds both TTLs
 		if string(after.Value) != value || after.Token != a.Token || longer {
 			t.Errorf("%q was proclaimed for token %d with %v left: the store says %q, %s", value, a.Token, before.TTL, after.Value, describe(after))
 		}
@@ -125,7 +125,7 @@ func renewsUntilReturn(t T, h *Harness) {
 	release := sync.OnceFunc(func() { close(returns) })
 	t.Cleanup(release)
 	r := cs[0].run(t, "jobs", o, func() { <-returns })
-	t.Cleanup(release) // runs before the clean-up of run, which waits for the callback
+	t.Cleanup(release) // runs before the clean-up of method run, which waits for the callback
 	eventually(t, 5*time.Second, "the candidate leads", func() bool { return r.begun() == 1 })
 	term := r.term(0)
 	r.cancel()
@@ -136,8 +136,8 @@ func renewsUntilReturn(t T, h *Harness) {
 	h.attempt(cs[1].b, "jobs", o.TTL).must(t)
 }
 
-// staysHeld fails the case if another owner gets the lock while a callback has not
-// returned. It watches for longer than the TTL, so that only renewals can keep the lock.
+// staysHeld fails the case if another owner is granted the lock before a callback has
+// returned. It watches for longer than the TTL, so that only renewals can keep the lock taken.
 func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 	t.Helper()
 	throughout(t, ttl*3/2, func() string {
@@ -162,7 +162,7 @@ func oneStartOneStop(t T, h *Harness) {
 			depose(t, h, cs[1].b, "jobs")
 		}
 	}
-	pause(t, o.TTL) // a second start of the last term would come within this time
+	pause(t, o.TTL) // if the last term were started twice, it would be within this time
 	r.end(t, 5*time.Second)
 	if r.begun() != terms || r.ended != terms {
 		mistimed(t, time.Since(start), "%d terms began and %d ended; want %d", r.begun(), r.ended, terms)
@@ -224,12 +224,12 @@ type runner struct {
 
 	mu     sync.Mutex
 	terms  []*core.Term // terms that have begun
-	ended  int          // callbacks that returned
-	atOnce int          // callbacks that have not returned
+	ended  int          // number of callbacks that have returned
+	atOnce int          // number of callbacks that have begun and not returned
 }
 
 // run starts Elector.Run. The callback of Run waits until the term's
-// context ends, and then calls after.
+// context ends, and then calls the function after.
 func (c *client) run(t T, name string, o core.ElectorOptions, after func()) *runner {
 	t.Helper()
 	e := c.elector(t, name, o)
@@ -283,7 +283,7 @@ func (r *runner) end(t T, limit time.Duration) {
 	}
 }
 
-// depose ends the present lease of name in the store with a Release, as its owner would.
+// depose ends the present lease of name in the store, by the Release that its owner would send.
 func depose(t T, h *Harness, b driver.Backend, name string) {
 	t.Helper()
 	at := inspect(t, b, name)

@@ -12,17 +12,17 @@ import (
 
 // fixture replaces a server, plugin processes and hosts by the memory backend
 // behind valves that open and close. With it every case can run, and fail,
-// within one process and one synctest bubble.
+// inside one process and one synctest bubble.
 type fixture struct {
 	bug   bug
-	plant func(*calls) // spoils a connection as bug.plant says; all links share its state
+	plant func(*calls) // spoils a connection, see bug.plant; all links share the state of the bug
 	store *memory.Store
 	other *memory.Store
 	line  *valve        // the connection to the server
 	over  chan struct{} // closed when the case has ended, to end calls that hang
 	links int
 	pids  int
-	start func(keepData bool) // hook of a bug, nil for none
+	start func(keepData bool) // called at the start of the store by a bug; may be nil
 }
 
 func newFixture(t T, b bug) *fixture {

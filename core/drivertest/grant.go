@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// grantedCases returns the cases about stores that grant a lock to a waiter by themselves.
+// grantedCases returns the cases about stores that grant a lock to a waiter without a TryAcquire.
 func grantedCases() []Case {
 	return []Case{
 		{
@@ -162,8 +162,8 @@ func frozenCosts(t T, h *Harness) {
 	})
 }
 
-// costsFirstSpan calls harm, lets holder release the lock, and checks that an owner on b then
-// gets the lock after at most FirstSpan: the store grants it first to a waiter that is gone.
+// costsFirstSpan calls harm, which makes a waiter vanish, lets holder release the lock, and checks
+// that an owner on b gets it at most FirstSpan later: the store may grant it to that waiter first.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
 	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)

@@ -20,21 +20,21 @@ type T interface {
 
 // Harness is a fresh environment for one case: a store, or a namespace of a store,
 // that no other case uses. Open is required. If another field is nil, the cases
-// that need that ability are "not run", and the result names it.
+// that need that field are "not run", and the result names the missing ability.
 type Harness struct {
-	// Open connects a new host to the harness's store. Two calls are two hosts. In scope "host" two
-	// calls share one store if the backend runs in process, but in a plugin harness each call opens
-	// a separate store. When the case ends, the harness closes what it opened.
+	// Open connects a new host to the harness's store, so two calls make two hosts. In scope "host"
+	// two calls share one store if the backend runs in process, but in a plugin harness each call
+	// opens a separate store. When the case ends, the harness closes the backends of Open.
 	Open func(t T) driver.Backend
-	// Other is Open for another namespace of the same store: a name in one namespace never
-	// collides with the same name in the other. Nil if the backend has no namespaces.
+	// Other is like Open, for another namespace of the same store: the same name in both namespaces
+	// stands for two different locks. Nil if the backend has no namespaces.
 	Other func(t T) driver.Backend
-	// Denied is Open for a client that the server refuses, for example because
+	// Denied is like Open, for a client that the server refuses, for example because
 	// of a wrong password or a missing right. Nil if no such client is known.
 	Denied func(t T) driver.Backend
-	// Store controls the server behind the backend. NoServer reports that there is no server to
-	// control, for example because the store consists of files: the cases that need one are then
-	// n/a.
+	// Store controls the server behind the backend. NoServer says that there is no server to
+	// control, for example because the store consists of files: the cases that need a server are
+	// then n/a.
 	Store    Store
 	NoServer bool
 	// Plugin returns the plugin process behind a backend from Open.
@@ -42,18 +42,18 @@ type Harness struct {
 	// Stacks returns the goroutine stacks of the plugin process behind a backend
 	// from Open. Stacks is called when a case hangs, and may end the process.
 	Stacks func(b driver.Backend) string
-	// Host starts another host process with its own plugin on the same store. If the
+	// Host starts another host process with another plugin on the same store. If the
 	// host dies, that plugin releases the host's locks after delay; 0 means at once.
 	Host func(t T, delay time.Duration) Host
 	// Leftovers returns the entries (keys, rows) of the case's namespace in the
-	// store. It omits entries that expire by themselves within two minutes. The
-	// suite checks that many names leave no more entries than one name.
+	// store. It omits entries that will expire within two minutes. The suite
+	// checks that many names leave no more entries than one name.
 	Leftovers func(t T) []string
 	// InProcess reports whether the backend runs in the process of the test.
-	// The cases that kill processes are then n/a, and belong to a run against
-	// the binary.
+	// The cases that kill processes are then n/a; only a run with the
+	// plugin's binary can check them.
 	InProcess bool
-	// Cancels is how many acquires the case of random cancels makes. Zero means 300.
+	// Cancels is how many acquires the case about random cancels makes. Zero means 300.
 	Cancels int
 
 	props driver.Properties // as the backend returned them when the run began
@@ -72,8 +72,8 @@ type Store interface {
 	Resume(t T)
 }
 
-// Process is a process that a case may kill or freeze. Methods fail the case
-// when the process is already gone.
+// Process is a process that a case may kill or freeze. If the process has
+// ended already, the methods fail the case.
 type Process interface {
 	Pid() int
 	Kill(t T)   // SIGKILL
@@ -81,14 +81,14 @@ type Process interface {
 	Resume(t T) // SIGCONT
 }
 
-// Host is another host process, started from the same binary. Host uses a
-// core.Client with its own plugin, and executes one command at a time.
+// Host is another host process, started from the same binary. It has a core.Client
+// with a plugin that only it uses, and executes one command at a time.
 type Host interface {
 	Process
 	// Plugin is the plugin process of that host.
 	Plugin() Process
-	// Acquire tries once to get the lock, with AtLeast set to atLeast, and
-	// returns the token.
+	// Acquire tries once to acquire the lock, with AtLeast set to atLeast,
+	// and returns the token.
 	Acquire(t T, name string, ttl, atLeast time.Duration) (token uint64, err error)
 	// Enqueue starts an Acquire in the background, of a lock with AtLeast set to
 	// atLeast, and returns when that Acquire waits.

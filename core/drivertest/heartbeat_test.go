@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// stalledHeartbeat is a heartbeat that reports one more stall.
+// stalledHeartbeat is a heartbeat that also reports a stall that did not happen.
 type stalledHeartbeat struct {
 	heartbeat
 	proc.Stall
@@ -63,7 +63,7 @@ func TestStandstillIsNotJudged(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		stands func(run int) bool
-		errs   bool // the case also fails in another way before
+		errs   bool // the case also fails before, for a reason other than time
 		runs   int
 		want   Outcome
 		says   string

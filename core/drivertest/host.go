@@ -133,7 +133,7 @@ func killedAtLeast(t T, h *Harness) {
 }
 
 func killedDelay(t T, h *Harness) {
-	ttl := h.ttl(3 * time.Second) // on a busy machine the plugin may stall for more than half of it
+	ttl := h.ttl(3 * time.Second) // long: on a busy machine the plugin may stall for half of it
 	delay := 2 * ttl
 	p, c := h.Host(t, delay), h.client(t)
 	hostAcquires(t, p, "jobs", ttl)

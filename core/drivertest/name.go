@@ -32,8 +32,8 @@ percent sign are different locks, and each is shown as it was given.`,
 	}
 }
 
-// oddNames returns names each of which has broken some encoding: a key, a
-// pattern, a hash slot, a collation, a path or a quoted string.
+// oddNames returns names that have broken encodings of names: as a key, a
+// pattern, a hash slot, a path or a quoted string, or in a collation.
 func oddNames() []string {
 	return []string{
 		"a", "A", "a ", "a  ", " a", "a\t", "a\n", "a\r\n", "a\x00", "a\x00b", "\x00", "a\x7f", "\x01\x1f",
@@ -75,7 +75,7 @@ func namesApart(t T, h *Harness) {
 }
 
 // wantListed fails the case unless List returns exactly the names want. It
-// does nothing if b has no List.
+// does nothing if b cannot list.
 func wantListed(t T, b driver.Backend, prefix string, want []string) {
 	t.Helper()
 	admin := driver.AdminOf(b)

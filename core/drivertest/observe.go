@@ -154,7 +154,7 @@ func neverBack(t T, h *Harness) {
 		a.Value = fmt.Appendf(nil, "%d", i)
 		last = a.must(t)
 		if i%10 == 0 {
-			s.sees(t, observeLimit, a.Owner, string(a.Value)) // Observe must not merge all changes
+			s.sees(t, observeLimit, a.Owner, string(a.Value)) // so Observe cannot merge all changes
 		}
 		if i < 59 {
 			a.mustRelease(t)
@@ -170,7 +170,7 @@ func neverBack(t T, h *Harness) {
 	}
 }
 
-// nextChange waits for the next change, which must have that kind and value.
+// nextChange waits for the next change, which must be of kind want and have that value.
 func nextChange(t T, changes <-chan core.Change, limit time.Duration, want core.ChangeKind, value string) core.Change {
 	t.Helper()
 	c, ok := receive(t, changes, limit)
@@ -195,8 +195,8 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// reigns makes c win the election, proclaim a value and resign. changes
-// must show each step. It returns the term's token.
+// reigns makes c win the election, proclaim a value and resign, and returns
+// the term's token. Each step must appear in changes.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))

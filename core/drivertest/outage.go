@@ -113,7 +113,7 @@ func serverFrozen(t T, h *Harness) {
 	wantReturns(t, h, a, 300*time.Millisecond)
 }
 
-// wantReturns fails the case unless every call, with a ctx of d, returns an error soon after d.
+// wantReturns fails the case unless each call, with a ctx that ends after d, fails soon after d.
 func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 	t.Helper()
 	other := h.attempt(a.b, "other", a.TTL)
@@ -151,7 +151,7 @@ func wantReturns(t T, h *Harness, a *attempt, d time.Duration) {
 	}
 	for range calls {
 		got := <-answers
-		// Renew and Proclaim may return ErrNotHeld because of the Release under way.
+		// Renew and Proclaim may return ErrNotHeld, because a Release is under way too.
 		gone := errors.Is(got.err, driver.ErrNotHeld) && got.of == "Release"
 		if got.err == nil || errors.Is(got.err, driver.ErrHeld) || gone {
 			t.Errorf("%s with a ctx of %v and no answer: %v", got.of, d, got.err)

@@ -14,10 +14,10 @@ import (
 )
 
 // bug is a bug that an implementation may have, and the cases that must
-// catch it. A part whose field is zero works correctly.
+// catch it. If a field is zero, the part that it is about works correctly.
 type bug struct {
 	name string
-	// plant makes, for one fixture, the function that spoils each connection to its server.
+	// plant returns, for one fixture, the function that spoils each connection to the server.
 	plant func(*fixture) func(*calls)
 	// hook spoils the leases that core returns to the cases.
 	hook hook
@@ -28,7 +28,7 @@ type bug struct {
 	diesWithPlugin bool              // the store ends with its plugin
 	lacks          driver.Capability // a capability that is not declared
 
-	silentDeath      bool // no watcher is told that the plugin died
+	silentDeath      bool // no watcher gets a notice of the plugin's death
 	pluginTakesLocks bool // the plugin's death frees its leases
 	neverReplaced    bool // a frozen plugin is not replaced
 	pluginRenews     bool // the plugin of a frozen host renews its leases
@@ -38,10 +38,10 @@ type bug struct {
 	neverBack        bool // no client reaches the server after it was stopped and started
 	sameNamespace    bool // two namespaces are one
 
-	caught []string // names of cases
+	caught []string // names of the cases that must catch the bug
 }
 
-// each returns a bug that spoils each connection separately.
+// each returns a plant by which each connection has the bug separately.
 func each(plant func(*calls)) func(*fixture) func(*calls) {
 	return func(*fixture) func(*calls) { return plant }
 }
@@ -75,7 +75,7 @@ func caseNamed(t *testing.T, name string) Case {
 }
 
 // TestHintsBeforeSleep covers a Wait that enters the queue and returns before it could sleep there,
-// for example because its host is still dialling. It must not count as a wake-up out of turn.
+// for example because the host still connects. That must not count as a wake-up out of turn.
 func TestHintsBeforeSleep(t *testing.T) {
 	hints := bug{plant: func(*fixture) func(*calls) {
 		var (
@@ -86,7 +86,7 @@ func TestHintsBeforeSleep(t *testing.T) {
 			inner := c.wait
 			c.wait = func(ctx context.Context, r driver.Request, limit time.Duration) (driver.Grant, error) {
 				if _, again := met.LoadOrStore(r.Owner, true); !again {
-					limit = 5 * time.Millisecond / time.Duration(n.Add(1)) // the last returns first
+					limit = 5 * time.Millisecond / time.Duration(n.Add(1)) // the last Wait returns first
 				}
 				return inner(ctx, r, limit)
 			}
@@ -136,7 +136,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 	}
 }
 
-// Without a bug, every case passes in the same fixture, or a property that is set excuses it.
+// Without a bug, every case passes in the same fixture, or a property of the fixture excuses it.
 func TestCasesPassWithoutBug(t *testing.T) {
 	for _, honest := range []bug{
 		{name: "survives"},

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// process is a plugin process, its supervisor, and the host's view of both.
+// process stands for a plugin process, its supervisor, and the host's view of both.
 type process struct {
 	*calls
 	w       *fixture

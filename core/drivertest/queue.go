@@ -53,13 +53,13 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is how long a case waits until a waiter in the queue sleeps there.
+// settles is how long a case waits for a waiter that is in the queue to begin to sleep there.
 const settles = 300 * time.Millisecond
 
-// queue starts a Wait of each of attempts in the background, one after the other. woken returns the
+// queue starts a Wait of each of attempts in the background, one after another. woken returns the
 // indexes of the attempts whose Wait has returned since all of them slept. A waiter may be in the
-// queue before it sleeps, for example while its host connects. Until it sleeps, its Wait may return
-// at once; that is only a hint and does not count.
+// queue before it sleeps, for example while its host connects. Until then, its Wait may return at
+// once; such a return is only a hint and does not count.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -88,7 +88,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 				return inspect(t, a.b, a.Name).Waiters == i+1
 			})
 		} else {
-			pause(t, settles) // the store does not say how many owners wait
+			pause(t, settles) // the store does not tell the number of waiters
 		}
 	}
 	woken = func() []int {
@@ -96,7 +96,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 		defer mu.Unlock()
 		return slices.Clone(back)
 	}
-	for range 5 { // at most 5 times: if Wait returns at intervals by itself, no waiter ever sleeps
+	for range 5 { // at most 5 times: if each Wait returns after a while, no waiter sleeps for ever
 		pause(t, settles)
 		mu.Lock()
 		early := back
@@ -112,7 +112,7 @@ func queue(t T, attempts []*attempt) (woken func() []int) {
 	return woken
 }
 
-// waiters makes a holder on one host, and n owners on others for the same lock.
+// waiters makes a holder on one host, and n owners on other hosts for the same lock.
 func waiters(t T, h *Harness, n int) (holder *attempt, all []*attempt) {
 	bs := h.backends(t, n+1)
 	holder = h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
@@ -128,7 +128,7 @@ func wakesOne(t T, h *Harness) {
 	holder.mustRelease(t)
 	eventually(t, 2*time.Second, "a waiter is woken", func() bool { return len(woken()) > 0 })
 	first := woken()[0]
-	h.wantTurn(t, first, all[first]) // otherwise the lock is free after FirstSpan, which may wake other waiters
+	h.wantTurn(t, first, all[first]) // or the lock would be free after FirstSpan, which may wake a waiter
 	throughout(t, 300*time.Millisecond, func() string {
 		if who := woken(); len(who) > 1 {
 			mistimed(t, h.props.FirstSpan, "one release has woken waiters %v of 4", who)
@@ -137,8 +137,8 @@ func wakesOne(t T, h *Harness) {
 	})
 }
 
-// wantWoken waits until exactly the waiters in want are woken, in that order. wantWoken excuses
-// another waiter only if this process stalled and so let the FirstSpan of a waiter end.
+// wantWoken waits until exactly the waiters in want are woken, in that order. If another waiter
+// is woken, the case fails, unless this process stalled until the FirstSpan of a waiter was over.
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second
@@ -155,7 +155,7 @@ func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	}
 }
 
-// wantTurn fails the case unless attempt a, whose turn it is, is granted the lock.
+// wantTurn fails the case unless the attempt a, whose turn it is, is granted the lock.
 func (h *Harness) wantTurn(t T, waiter int, a *attempt) {
 	t.Helper()
 	switch err := a.try(t); {
@@ -185,10 +185,10 @@ func hostOrder(t T, h *Harness) {
 func passesOn(t T, h *Harness) {
 	holder, all := waiters(t, h, 4)
 	queued := queue(t, all)
-	woken := func() []int { // the withdrawal may end the Wait of waiter 1
+	woken := func() []int { // without waiter 1, whose Wait the withdrawal may end
 		return slices.DeleteFunc(queued(), func(i int) bool { return i == 1 })
 	}
-	all[1].withdraw(t) // waiter 1 is in the queue and not woken
+	all[1].withdraw(t) // waiter 1 is in the queue and was not woken
 	holder.mustRelease(t)
 	h.wantWoken(t, woken, "the release", 0)
 	all[0].withdraw(t)
@@ -198,7 +198,7 @@ func passesOn(t T, h *Harness) {
 
 func vanished(t T, h *Harness) {
 	holder, all := waiters(t, h, 2)
-	next := all[1] // the waiter all[0] vanishes
+	next := all[1] // all[0] vanishes, so all[1] is next
 	for _, a := range all {
 		wantHeld(t, a.try(t), "TryAcquire of a held lock")
 		if err := a.wait(t, 50*time.Millisecond); err != nil {
@@ -232,8 +232,8 @@ in the store, and a host that waits there gets it, as the backend claims FIFO.`,
 }
 
 // othersTurn counts the grants to one host, whose goroutines always want the lock, while
-// another host waits. othersTurn allows two turns of that host, because on a busy machine
-// the other host may miss one. A test of package core checks the length of one turn.
+// a second host waits. It allows two turns of the first host, because on a busy machine
+// the second host may miss a turn. A test of package core checks the length of a turn.
 func othersTurn(t T, h *Harness) {
 	const held = 5 * time.Millisecond
 	cs := h.clients(t, 2)
@@ -244,7 +244,7 @@ func othersTurn(t T, h *Harness) {
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
-			// A backend that grants the lock to every host would make this loop endless.
+			// On a backend that grants the lock to every host, only the limit ends this loop.
 			for ctx.Err() == nil && grants.Load() < 1000 {
 				mine, err := cs[0].acquire(ctx, t, "jobs", h.lasting())
 				if err != nil {

@@ -98,7 +98,7 @@ func strangersRenewal(t T, h *Harness, change func(*driver.Request)) {
 	}
 }
 
-// outlived returns a lease that has expired, and the lease that followed it.
+// outlived returns a lease that has expired, and the next lease of the same lock.
 func outlived(t T, h *Harness) (old, now *attempt) {
 	bs := h.backends(t, 2)
 	old = h.attempt(bs[0], "jobs", h.ttl(100*time.Millisecond)).must(t)
@@ -171,7 +171,7 @@ func keep(t T, h *Harness) {
 	}
 }
 
-// written is how long it takes at most until a store that syncs every second has a release on disk.
+// written is the longest time until a store that syncs every second has written a release to disk.
 const written = 2500 * time.Millisecond
 
 func releaseOutlasts(t T, h *Harness) {

@@ -13,19 +13,19 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// parallel is how many cases run at the same time. Most cases spend most of their time waiting.
+// parallel is how many cases run at the same time; most of them only wait most of the time.
 const parallel = 4
 
-// tries is how often a case runs at most until a run can be judged.
+// tries is how often a case runs at most, if no run can be judged.
 const tries = 5
 
-// suite runs cases over the harnesses that mk makes.
+// suite runs cases with harnesses that the function mk makes.
 type suite struct {
 	mk    func(T) *Harness
 	props driver.Properties
 	slots chan struct{}
-	// turn is held by a case that must run alone while it takes all slots. Such a case
-	// disturbs other cases, or is disturbed by them, because all may share one server.
+	// turn is held by a case that must run alone while it takes all slots. Such a case would
+	// disturb other cases or be disturbed by them, because all cases may share one server.
 	turn chan struct{}
 }
 
@@ -51,7 +51,7 @@ func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	return s, nil
 }
 
-// enter waits until c may run. The caller must call leave after c, to let the next case run.
+// enter waits until the case c may run. When c has ended, the caller must call leave.
 func (s *suite) enter(c Case) (leave func()) {
 	n := 1
 	if c.alone() {
@@ -98,8 +98,8 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	}
 }
 
-// try runs c once. undecided says why the run could not be judged, or is "" if it could.
-// r.Outcome is Fail even then if the case failed in a way that a busy machine does not explain.
+// try runs c once. undecided says why the run could not be judged, or is "" if it could. r.Outcome
+// is Fail, whatever undecided is, if the case failed in a way that a busy machine does not explain.
 func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
 	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
 	passed, undecided, log := t.run(c.limit(), func() {
@@ -118,9 +118,9 @@ func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string
 	return r, undecided
 }
 
-// Run runs every case as a subtest of t, or only the cases named in only, each
-// with its own harness. mk is not called in the goroutine of t, and must report
-// through the T that it gets. A name in only that no case has fails the test.
+// Run runs every case as a subtest of t, or only the cases named in only, each with
+// its own harness. mk is called in other goroutines than t's, and must report errors
+// through the T that it gets. If only has a name that no case has, the test fails.
 func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	cases := slices.DeleteFunc(Cases(), func(c Case) bool { return len(only) > 0 && !slices.Contains(only, c.Name) })
 	if len(only) > 0 && len(cases) != len(only) {
@@ -130,11 +130,11 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := t.Context() // the ctx of the parent test, which outlives the subtests
+	ctx := t.Context() // ctx of the parent test, which ends after the subtests
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			// The case starts before Parallel and is awaited after it, so that the
-			// number of CPUs does not limit how many cases wait at the same time.
+			// The case is started before the call of Parallel and awaited after it, so
+			// that the number of CPUs does not limit how many cases wait at the same time.
 			result := make(chan CaseResult, 1)
 			go func() { result <- s.run(ctx, c) }()
 			t.Parallel()
@@ -143,7 +143,7 @@ func Run(t *testing.T, mk func(T) *Harness, only ...string) {
 	}
 }
 
-// tell reports the result of a case as the result of the subtest t.
+// tell reports r, the result of a case, as the result of the subtest t.
 func tell(t *testing.T, r CaseResult) {
 	t.Helper()
 	switch r.Outcome {
@@ -163,15 +163,15 @@ func tell(t *testing.T, r CaseResult) {
 	}
 }
 
-// Required reports whether a case that is not run must fail the test: in CI
-// (CI=true), and if LOCKBENCH_REQUIRE is set.
+// Required reports whether a case that is not run must fail the test. It
+// must if CI is "true" or LOCKBENCH_REQUIRE is set in the environment.
 func Required() bool {
 	return os.Getenv("LOCKBENCH_REQUIRE") != "" || os.Getenv("CI") == "true"
 }
 
 // Conform runs every case over the harnesses that mk makes. It calls report once for each rule, in
 // the order of [Rules], as soon as the result of that rule and of all rules before it is known. The
-// error is ctx.Err(), or says why the suite could not run at all.
+// error is ctx.Err(), or the reason why the suite could not run.
 func Conform(ctx context.Context, mk func(T) *Harness, report func(RuleResult)) error {
 	s, err := newSuite(ctx, mk)
 	if err != nil {

@@ -39,7 +39,7 @@ and by the lock in the other, and the later holder is refused by the resource.`,
 	}
 }
 
-// followsData is an Excuse for a backend whose tokens may fall when the store loses its data.
+// followsData is an Excuse for backends whose tokens may fall when the store loses its data.
 func followsData(p driver.Properties) string {
 	if p.Fencing == driver.FencingStrict || p.TimedTokens {
 		return ""
@@ -62,14 +62,14 @@ func tokensAsClaimed(t T, h *Harness) {
 	if a.Token == 0 || a.Token >= 1<<53 {
 		t.Errorf("the token is %d: not above 0 and below 2^53", a.Token)
 	}
-	// No clock is wrong by a day, and a number that is not a time differs from now by more.
+	// No clock is wrong by a day, and a token that is no time differs from now by more.
 	if off := time.Since(time.UnixMicro(int64(a.Token))).Abs(); h.props.TimedTokens && off > 24*time.Hour {
 		t.Errorf("tokens claim to be times, and %d is %v off", a.Token, off)
 	}
 	a.wantHeldBy(t, "after the grant")
 }
 
-// wantHigher fails the case unless token, of a later grant, is higher than before.
+// wantHigher fails the case unless token, of a later grant, is higher than the token before.
 func (h *Harness) wantHigher(t T, token, before uint64) {
 	t.Helper()
 	if token <= before {
@@ -77,9 +77,9 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 	}
 }
 
-// rising returns a case that grants the lock times times, to two hosts in turn, and checks that
-// tokens rise. end must end each grant; next is the backend of the host that is granted the lock
-// next.
+// rising returns a case in which two hosts are granted the lock in turn, as often as times says.
+// It checks that tokens rise. The function end must end each grant; next is the backend of the
+// host that acquires next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)
@@ -110,7 +110,7 @@ func mintedWithGrant(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	const grants = 60
 	var (
-		mu     sync.Mutex // guards tokens only; holders must be excluded by the lock under test
+		mu     sync.Mutex // guards tokens only; the lock under test must exclude the other holders
 		tokens []uint64
 		wg     sync.WaitGroup
 	)

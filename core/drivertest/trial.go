@@ -18,12 +18,12 @@ import (
 const (
 	// cleanupLimit bounds the clean-ups of one case.
 	cleanupLimit = 30 * time.Second
-	// hangGrace is how long a case that exceeds its limit may take to end after
-	// its context has ended.
+	// hangGrace is how long a case that has exceeded its limit may take to end
+	// after its context has ended.
 	hangGrace = 2 * time.Second
 )
 
-// trial is the [T] of one run of a case. trial runs the case in a separate
+// trial is the [T] of one run of a case. It runs the case in a separate
 // goroutine, so that it can report a case that hangs.
 type trial struct {
 	ctx    context.Context
@@ -38,7 +38,7 @@ type trial struct {
 	step     string // the last operation that the case has done
 	over     bool
 	cleanups []func()
-	dumps    []func() string // return the stacks of the plugins
+	dumps    []func() string // functions that return the stacks of the plugins
 	helpers  map[string]bool
 }
 
@@ -48,7 +48,7 @@ func newTrial(ctx context.Context) *trial {
 	return t
 }
 
-// run calls f and then the clean-ups. It reports whether the case passed. undecided
+// run calls f and then the clean-ups. passed reports whether the case passed. undecided
 // says why the case could not be judged, or is "". log is the output of the case.
 func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log string) {
 	t.heartbeat = proc.StartHeartbeat(nil)
@@ -70,7 +70,7 @@ func (t *trial) run(limit time.Duration, f func()) (passed bool, undecided, log 
 }
 
 // within runs f in a goroutine. It returns "" if f ended in time, and otherwise the stacks
-// that show where f hangs. It does not wait for an f that hangs, because nothing can end it.
+// that show where f hangs. It leaves an f that hangs behind, because nothing can end it.
 func (t *trial) within(limit time.Duration, f func()) (stacks string) {
 	done := make(chan struct{})
 	go func() {
@@ -151,7 +151,7 @@ func (t *trial) after() string {
 	return "; the last step was: " + t.step
 }
 
-// watch records the case's actions on h's server and plugins, and notes its plugins for stacks.
+// watch records the case's actions on h's server and plugins, and keeps the plugins for stacks.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = noted{store}
@@ -181,14 +181,14 @@ func (s noted) Start(t T, keepData bool) {
 	step(t, "the server was started, with its data: %t", keepData)
 }
 
-// harmed is the Process of a plugin. harmed records each action as a step.
+// harmed is the Process of a plugin that records each action as a step.
 type harmed struct{ Process }
 
 func (p harmed) Kill(t T)   { p.Process.Kill(t); step(t, "the plugin was killed") }
 func (p harmed) Freeze(t T) { p.Process.Freeze(t); step(t, "the plugin was frozen") }
 func (p harmed) Resume(t T) { p.Process.Resume(t); step(t, "the plugin was resumed") }
 
-// leaveOpen records why the case cannot be judged, and ends its goroutine.
+// leaveOpen records why the case cannot be judged, and ends the case's goroutine.
 func (t *trial) leaveOpen(format string, args ...any) {
 	t.mu.Lock()
 	t.open = t.caller() + ": " + fmt.Sprintf(format, args...)
@@ -200,7 +200,7 @@ func (t *trial) write(failed bool, format string, args []any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
-		return // the caller is a goroutine that hung and was left behind
+		return // the caller is a goroutine that hung and was left behind by within
 	}
 	t.failed = t.failed || failed
 	fmt.Fprintf(&t.log, "%s: %s\n", t.caller(), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
@@ -225,7 +225,7 @@ func (t *trial) Failed() bool {
 	return t.failed
 }
 
-// label returns the pprof label of the case's goroutines and of all goroutines that they start.
+// label returns the pprof label of the case's goroutines and of all goroutines that these start.
 func (t *trial) label() string { return fmt.Sprintf("%p", t) }
 
 // stacks returns the stacks of the case's goroutines and of the plugins that the case has

@@ -89,7 +89,7 @@ func noTwoHolders(t T, h *Harness) {
 
 func noticesExpiry(t T, h *Harness) {
 	cs := h.clients(t, 2)
-	gone := h.attempt(cs[0].b, "jobs", h.ttl(1300*time.Millisecond)) // not a multiple of the poll interval of 1 s
+	gone := h.attempt(cs[0].b, "jobs", h.ttl(1300*time.Millisecond)) // no multiple of the polling interval, 1 s
 	sent := time.Now()
 	gone.must(t)
 	granted := time.Now()
@@ -103,7 +103,7 @@ func noticesExpiry(t T, h *Harness) {
 
 func missesNothing(t T, h *Harness) {
 	bs := h.backends(t, 2)
-	const long = 5 * time.Second // a lost wake-up costs this much
+	const long = 5 * time.Second // a lost wake-up would cost this time
 	holder := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
 	for round := range 100 {
 		waiter := h.attempt(bs[(round+1)%2], "jobs", h.lasting().TTL)
@@ -215,9 +215,9 @@ func waitReturns(t T, h *Harness) {
 	})
 }
 
-// hinted calls TryAcquire for a held lock and then wait, until wait reports
-// that its time was over. A wait may be woken without a release, for example
-// when a member of the store leaves or joins, but not every time.
+// hinted calls TryAcquire for a held lock and then the function wait, again and again
+// until wait reports that its time was over. A wait may be woken without a release,
+// for example when a member of the store leaves or joins, but not every time.
 func hinted(t T, a *attempt, wait func() (over bool)) {
 	t.Helper()
 	const most = 3

@@ -137,7 +137,7 @@ func unclear(t T, h *Harness) {
 	if !errors.As(err, &unclear) || !errors.Is(err, core.ErrIndeterminate) {
 		t.Fatalf("want an IndeterminateError, got %v", err)
 	}
-	// The store counts from the handling of the request, which is over by then.
+	// The store counts the TTL from the handling of the request, which is before answered.
 	if left := ran(t, <-answered, unclear.FreeAt); left > ttl+tolerance {
 		t.Errorf("FreeAt is %v after the answer, with a TTL of %v", left, ttl)
 	}
@@ -147,7 +147,7 @@ func unclear(t T, h *Harness) {
 
 type canceller struct {
 	mu    sync.Mutex
-	doubt map[string]time.Time // by name, until when a grant whose outcome is unknown may live
+	doubt map[string]time.Time // by name, until when a grant with unknown outcome may live
 }
 
 func randomCancels(t T, h *Harness) {
@@ -185,7 +185,7 @@ func randomCancels(t T, h *Harness) {
 	nothingLeft("cancelled acquires")
 }
 
-// once acquires name and cancels the Acquire at a random moment within the first 4 ms.
+// once calls Acquire for name and cancels the call at a random moment within the first 4 ms.
 func (x *canceller) once(t T, h *Harness, c *client, name string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 )
 
-// The holder of token 7 was paused past its TTL, and token 8 was granted meanwhile.
+// The holder of token 7 was paused past the TTL, and token 8 was granted to another holder.
 func ExampleGuard() {
 	var guard fence.Guard
 	stock := 10
@@ -65,7 +65,7 @@ func ExampleHandler() {
 	// 400
 }
 
-// The two clauses of an UPDATE for Exec.
+// An UPDATE for Exec needs the clauses of Set and Where.
 func ExampleExec() {
 	query := "UPDATE stock SET amount = ?, " + fence.Set("lock_token") +
 		" WHERE id = ? AND " + fence.Where("lock_token")

@@ -1,5 +1,5 @@
-// Package fence checks fencing tokens in the resource that they protect: it
-// remembers the highest token that it has seen for a name and refuses lower tokens.
+// Package fence checks fencing tokens in the resource that they protect. It remembers
+// the highest token that it has seen for each name, and refuses lower tokens.
 //
 // A lease alone cannot protect a resource. The lease's holder can be paused after it last
 // looked at the clock. The lease then expires, another holder starts to work, and the first
@@ -7,14 +7,14 @@
 // tokens of all earlier grants, so a resource that compares tokens refuses that late write.
 //
 // A new holder must first write, or call [Guard.Raise]: from then on every
-// earlier holder is stale. If it first reads, and then writes a result of
-// what it read, it may undo a late write of the holder before it, which the
-// resource could not yet refuse. The same token may be used any number of
-// times.
+// write of an earlier holder is refused. If a new holder first reads, and
+// then writes a result of what it read, it may undo a late write of the
+// previous holder, which the resource could not yet refuse. The same token
+// may be used any number of times.
 //
 // The package imports only the standard library and knows nothing of locks, so
-// a service that takes no locks itself can use it. The package always refuses
-// the token zero, which no grant has.
+// a service that acquires no locks can use it. The package always refuses the
+// token zero, which no grant has.
 package fence
 
 import (
@@ -23,14 +23,14 @@ import (
 	"sync"
 )
 
-// ErrStale means that the token is lower than a token that the resource has
+// ErrStale means that a token is lower than a token that the resource has
 // already seen. Such an error is a [*StaleError].
 var ErrStale = errors.New("stale fencing token")
 
-// ErrNoToken means that the token is zero, which is no token.
+// ErrNoToken means that a token is zero.
 var ErrNoToken = errors.New("fencing token is zero, which no grant has")
 
-// StaleError says which token was refused and why.
+// StaleError says which token was refused for which resource.
 type StaleError struct {
 	Name  string // name of the resource
 	Token uint64 // the refused token
@@ -59,8 +59,8 @@ type Raiser interface {
 // zero Guard is ready for use, by any number of goroutines. A Guard keeps one
 // entry for each name.
 //
-// To call Raise before a write is not enough if another write can come
-// between the check and the write. Use [Guard.Do] for such writes.
+// If another write can come between a call of Raise and the write that it
+// is for, Raise does not protect that write. Use [Guard.Do] then.
 type Guard struct {
 	mu      sync.Mutex
 	highest map[string]uint64
@@ -71,8 +71,8 @@ func (g *Guard) Raise(name string, token uint64) error {
 	return g.Do(name, token, func() error { return nil })
 }
 
-// Do calls write if token is not stale, and returns its error. No other Do or Raise runs
-// meanwhile, so no write with a higher token can come between the check and the write.
+// Do calls the function write if token is not stale, and returns the error of write. No other Do
+// or Raise runs during that, so no write with a higher token can come between check and write.
 func (g *Guard) Do(name string, token uint64, write func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

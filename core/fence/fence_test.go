@@ -34,7 +34,7 @@ func TestGuardRefusesZeroAndLower(t *testing.T) {
 }
 
 // TestFileKeepsTheHighest writes from many goroutines at once, and checks
-// that the file ends up with the data of the highest token.
+// that the file has the data of the highest token at the end.
 func TestFileKeepsTheHighest(t *testing.T) {
 	f := fence.File{Path: filepath.Join(t.TempDir(), "f")}
 	var wg sync.WaitGroup
@@ -62,7 +62,7 @@ func TestFileRefusesACutGuard(t *testing.T) {
 	}
 }
 
-// rows is an Execer whose statements affect that number of rows, or fail if the number is negative.
+// rows is an Execer. Its value is how many rows a statement affects; if negative, statements fail.
 type rows int64
 
 func (r rows) ExecContext(context.Context, string, ...any) (sql.Result, error) {

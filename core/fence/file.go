@@ -27,7 +27,7 @@ func (f File) Write(token uint64, data []byte) error {
 	return f.guarded(token, func() error { return f.replace(data) })
 }
 
-// Raise makes every lower token stale without a write to the file itself.
+// Raise makes every lower token stale without a write to the file at Path.
 func (f File) Raise(token uint64) error {
 	return f.guarded(token, func() error { return nil })
 }
@@ -37,7 +37,7 @@ func (f File) guarded(token uint64, write func() error) (err error) {
 	if err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
-	defer func() { err = errors.Join(err, guard.Close()) }() // Close releases the flock
+	defer func() { err = errors.Join(err, guard.Close()) }() // Close also unlocks the file
 	if err := syscall.Flock(int(guard.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("fence: lock %s: %w", guard.Name(), err)
 	}

@@ -6,18 +6,18 @@ import (
 	"fmt"
 )
 
-// Execer is what [Exec] needs of a database. *sql.DB, *sql.Tx and *sql.Conn implement it.
+// Execer is the part of a database that [Exec] needs. *sql.DB, *sql.Tx and *sql.Conn implement it.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 // Set returns the assignment that an UPDATE of a guarded row must make:
-// "column = ?". The argument is the token. For a database with numbered
-// placeholders, write the texts of Set and [Where] yourself.
+// "column = ?". The token must be passed for the "?". For a database with
+// numbered placeholders, write such texts instead of calling Set and [Where].
 func Set(column string) string { return column + " = ?" }
 
-// Where returns the condition that an UPDATE of a guarded row must have:
-// "(column <= ?)". The argument is the token. The column must be BIGINT UNSIGNED
+// Where returns the condition that an UPDATE of a guarded row must have: "(column
+// <= ?)". The token must be passed for the "?". The column must be BIGINT UNSIGNED
 // NOT NULL DEFAULT 0, or NUMERIC(20) if the database has no unsigned integers.
 func Where(column string) string { return "(" + column + " <= ?)" }
 
@@ -27,8 +27,8 @@ func Where(column string) string { return "(" + column + " <= ?)" }
 // so no other write can come between them.
 //
 // Note: MySQL counts rows that changed, not rows that matched, unless the DSN
-// has clientFoundRows=true. Without that, a repeated write with the same token
-// and the same values looks stale.
+// has clientFoundRows=true. Without that setting, a repeated write with the
+// same token and the same values looks stale.
 func Exec(ctx context.Context, db Execer, name string, token uint64, query string, args ...any) error {
 	if token == 0 {
 		return ErrNoToken

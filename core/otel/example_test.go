@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// The application chooses reader and exporter. One recorder can record the
-// events of any number of clients.
+// The application chooses the metric reader and exporter. One Recorder can
+// record the events of any number of clients.
 func ExampleNew() {
 	meters := metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))
 	recorder, err := otel.New(&otel.Options{Meters: meters})

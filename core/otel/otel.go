@@ -1,6 +1,6 @@
 // Package otel turns the events of core into OpenTelemetry metrics and spans. Set
-// core.Options.OnEvent to the method OnEvent of a [Recorder]. The application provides
-// the providers and exporters; this package imports only the OpenTelemetry API.
+// core.Options.OnEvent to the method OnEvent of a [Recorder]. The application brings
+// the providers and exporters, because this package imports only the OpenTelemetry API.
 //
 // The metrics have the attribute lock.backend, and lock.name if
 // [Options.MetricName] returns a name:
@@ -20,26 +20,26 @@
 //	lock.election.changes           {change}   new leaders, as an observer sees them
 //	lock.election.vacancy.duration  s          from one leader's end to the next one's term
 //
-// OpenTelemetry's semantic conventions define error.type but no names for locks.
-// All names and units follow their rules. For a lost lease, error.type is the
-// text of core.CauseName with underscores: expired, taken, revoked, unreachable,
-// plugin_died, unhealthy, max_hold, or released for a lease that Close did not
-// wait for. For a failed acquire it is held, unavailable, denied, invalid,
-// unsupported, config, closed or indeterminate; deadline_exceeded or canceled if
-// its ctx ended before the store was asked; and _OTHER otherwise. For an acquire
-// that waited until its ctx ended, it names why the acquire had to wait.
+// OpenTelemetry's semantic conventions define error.type but no names for locks. All
+// names and units here follow the rules of those conventions. For a lost lease,
+// error.type is the text of core.CauseName with underscores: expired, taken, revoked,
+// unreachable, plugin_died, unhealthy, max_hold, or released for a lease that Close
+// did not wait for. For a failed acquire, error.type is held, unavailable, denied,
+// invalid, unsupported, config, closed or indeterminate; deadline_exceeded or
+// canceled if its ctx ended before the store was asked; and _OTHER otherwise. If an
+// acquire waited until its ctx ended, error.type says why it waited.
 //
-// Every counter starts at 0, for every value of error.type. The counter's series
-// exists as soon as a client is made, or with lock.name as soon as there is an
-// event of that lock. So the first lost lease is an increase of an existing series.
+// Every counter starts at 0, for every value of error.type. A series exists as soon
+// as a client is made or, if it has a lock.name, as soon as there is an event of
+// that lock. So the first lost lease increases a series that exists.
 //
-// There are two kinds of spans. "lock acquire" lasts from the call to the grant, and
-// is a child of the caller's span if the ctx has one. "lock hold" is a child of
-// "lock acquire", and lasts from the grant to the end of the lease. Both spans have
-// the attributes lock.backend, lock.name, lock.owner and lock.token. "lock hold" has
-// an event for each time the lease became suspect, and an error status if the lease
-// was lost. An acquire that fails has only the first span, with error.type. The span
-// has an error status, unless another owner held the lock, which is a normal answer.
+// There are two kinds of spans. "lock acquire" lasts from the call to the grant, and is a
+// child of the caller's span if the ctx has one. "lock hold" is a child of "lock
+// acquire", and lasts from the grant to the end of the lease. Both spans have the
+// attributes lock.backend, lock.name, lock.owner and lock.token. "lock hold" has an event
+// for each time the lease became suspect, and an error status if the lease was lost. An
+// acquire that fails has only the span "lock acquire", with error.type. This span has an
+// error status, unless another owner held the lock, which is a normal answer.
 package otel
 
 import (
@@ -61,7 +61,7 @@ import (
 
 const scope = "github.com/lockbench/lockbench/core/otel"
 
-// The attributes.
+// The names of the attributes.
 const (
 	BackendKey   = attribute.Key("lock.backend")
 	NameKey      = attribute.Key("lock.name")
@@ -78,7 +78,7 @@ type Options struct {
 	Tracers trace.TracerProvider
 	// MetricName returns the attribute lock.name for the metrics of a lock, or "" for
 	// none. MetricName must return few different values, because each value adds a series
-	// to every metric. Default nil, which means no names. Spans always have the name.
+	// to every metric. Default nil: no metric has the attribute. Spans always have it.
 	MetricName func(lock string) string
 }
 
@@ -86,24 +86,24 @@ type Options struct {
 // use by many goroutines.
 type Recorder struct {
 	tracer trace.Tracer
-	name   func(string) string // nil if metrics have no names
+	name   func(string) string // nil if metrics have no attribute lock.name
 	in     instruments
 
 	mu     sync.Mutex
 	held   map[lease]open
-	zeroed map[attribute.Distinct]bool // sets of attributes whose counters exist
+	zeroed map[attribute.Distinct]bool // sets of attributes with which the counters were created
 }
 
 // lease identifies a lease among the leases of all clients.
 type lease struct{ backend, name, owner string }
 
-// open is a lease that has not ended.
+// open is what a Recorder keeps of a lease that has not ended.
 type open struct {
 	since time.Time
 	span  trace.Span
 }
 
-// New returns a Recorder. The error is that of the meter provider.
+// New returns a Recorder. The error comes from the meter provider.
 func New(opts *Options) (*Recorder, error) {
 	var o Options
 	if opts != nil {
@@ -167,7 +167,7 @@ func (r *Recorder) OnEvent(ev core.Event) {
 	}
 }
 
-// typed returns the attributes of a measurement with error.type added.
+// typed returns attrs with an error.type of that value added, as an option of a measurement.
 func typed(attrs []attribute.KeyValue, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(append(slices.Clip(attrs), ErrorTypeKey.String(value))...))
 }
@@ -182,7 +182,7 @@ func (r *Recorder) attributes(backend, name string) []attribute.KeyValue {
 	return attrs
 }
 
-// other is the value of error.type for an error without a name, as the conventions define it.
+// other is the error.type that the semantic conventions define for an error without a name.
 const other = "_OTHER"
 
 // causeOf returns the error.type of a lost lease.
@@ -200,7 +200,7 @@ var causes = []error{
 	core.ErrReleased, // Close did not wait for the lease
 }
 
-// zero creates the counters with the attributes of ev, unless they exist.
+// zero creates the counters with attrs, the attributes of ev, unless they exist.
 func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.KeyValue, all attribute.Set) {
 	r.mu.Lock()
 	known := r.zeroed[all.Equivalent()]
@@ -216,7 +216,7 @@ func (r *Recorder) zero(ctx context.Context, ev core.Event, attrs []attribute.Ke
 		}
 	}
 	if ev.Name == "" && r.name != nil {
-		return // leases are counted by name, and a series without a name would stay at 0
+		return // with MetricName set, a series without lock.name would stay at 0
 	}
 	r.in.held.Add(ctx, 0, set)
 	r.in.waits.Add(ctx, 0, set)
@@ -259,8 +259,8 @@ func (r *Recorder) fail(ctx context.Context, ev core.Event) {
 	acquire.End(trace.WithTimestamp(ev.Time))
 }
 
-// errorTypes are in the order in which typeOf tests them. The errors of ctx come
-// last, because the error of an acquire that gave up also wraps why it waited.
+// errorTypes are in the order in which typeOf tests them. The errors of a ctx come last:
+// an acquire that gave up returns one, joined with the error because of which it waited.
 var errorTypes = []struct {
 	err  error
 	name string
@@ -323,13 +323,13 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// Watch records the changes of an election until ctx ends or its client
-// closes. This process need not be a candidate in the election.
+// Watch records the changes of the election e until ctx ends or the client
+// of e closes. This process need not be a candidate in e.
 //
-// The vacancy lasts from when this process sees that there is no leader until
-// it sees a new leader. If it sees the new leader without a vacancy before,
-// it records 0. A leader may have died some time before its lease ended; that
-// time does not count, because only the leader's host could know it.
+// The vacancy lasts from the time when this process sees that there is no
+// leader until it sees a new leader. If it sees a new leader without a
+// vacancy, it records 0. If a leader died some time before its lease ended,
+// that time does not count, because only the leader's host could know it.
 func (r *Recorder) Watch(ctx context.Context, e *core.Elector) {
 	set := metric.WithAttributeSet(attribute.NewSet(r.attributes(e.Backend(), e.Name())...))
 	r.in.changes.Add(ctx, 0, set)

@@ -152,7 +152,7 @@ func TestLeaseIsMeasuredFromCallToEnd(t *testing.T) {
 		r.want(t, "lock.hold.duration", 1, 4, name)
 		r.want(t, "lock.leases.held", 0, 1, name)
 		r.want(t, "lock.renew.duration", 1, 0, name)
-		// The renewal was confirmed when about a third of the TTL had passed.
+		// The renewal was confirmed after about a third of the TTL.
 		if _, slack := r.value(t, "lock.renew.slack"); slack < 5.5 || slack > 6.5 {
 			t.Errorf("slack is %v s, want about 6 s", slack)
 		}
@@ -251,8 +251,8 @@ func TestElectionIsWatched(t *testing.T) {
 	})
 }
 
-// TestCountersExistBeforeTheyCount checks that every counter starts at 0. Otherwise Prometheus'
-// function increase would miss the first count, because the series would begin with 1.
+// TestCountersExistBeforeTheyCount checks that every counter starts at 0. If a series began
+// with 1, Prometheus' function increase would miss the first count.
 func TestCountersExistBeforeTheyCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, nil)
@@ -287,8 +287,8 @@ func TestCountersExistBeforeTheyCount(t *testing.T) {
 	})
 }
 
-// TestCountersByNameExistBeforeTheyCount also checks that no series lacks a
-// name, because such a series would look like an election without a leader.
+// TestCountersByNameExistBeforeTheyCount also checks that no series lacks
+// lock.name, because such a series would look like an election without a leader.
 func TestCountersByNameExistBeforeTheyCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, func(lock string) string { return lock })

@@ -14,13 +14,13 @@ const (
 	maxLogQueue = 1 << 20
 	// recordSize is the assumed size of a record without its text, in bytes.
 	recordSize = 256
-	// logMoment is how long Close, and an Open that fails, wait for the logger at most.
+	// logMoment is how long Close, and an Open that fails, wait for the logger of the application.
 	logMoment = 500 * time.Millisecond
 )
 
-// appLog passes records to the application's logger from a separate goroutine, because
-// the logger may block. The goroutines that add records must not block: one reads the
-// plugin's standard error, which would otherwise fill up, and one replaces a dead plugin.
+// appLog passes records to the application's logger from a separate goroutine, because the
+// logger may block. The goroutines that add records must not block: one of them reads the
+// plugin's standard error, so that the pipe does not fill up, and one replaces a dead plugin.
 type appLog struct {
 	log   *slog.Logger
 	queue *deliver.Queue[slog.Record]

@@ -17,7 +17,7 @@ import (
 // host checks whether the plugin still answers.
 const waitSlack = 2 * time.Second
 
-// backend makes a supervised plugin a driver.Backend that has the methods of every capability.
+// backend is the driver.Backend of a supervised plugin. It has the methods of every capability.
 type backend struct {
 	launcher *launcher
 	watchers watchers
@@ -28,7 +28,7 @@ type backend struct {
 	closeOnce sync.Once
 	closing   context.Context // ctx of the first Close
 	closeErr  error           // set before done is closed
-	done      chan struct{}   // closed when supervise has ended
+	done      chan struct{}   // closed when the goroutine of supervise has ended
 
 	mu      sync.Mutex
 	current *process // nil while the plugin is down
@@ -59,7 +59,7 @@ func (b *backend) process() *process {
 	return b.current
 }
 
-// live returns the process to call, or the error for a call that cannot be sent.
+// live returns the plugin process to call, or the error for calls while there is no process.
 func (b *backend) live() (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,8 +72,8 @@ func (b *backend) live() (*process, error) {
 	return b.current, nil
 }
 
-// call makes one call with a deadline. If the deadline passes, call asks for a
-// heartbeat, because a frozen plugin must be replaced while its leases live.
+// call makes one call with a deadline. If the deadline passes, it asks for a heartbeat
+// at once, because a frozen plugin must be detected and replaced while its leases live.
 func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -91,7 +91,7 @@ func (b *backend) call(ctx context.Context, timeout time.Duration, do func(conte
 	return err
 }
 
-// stream makes one call without a deadline. If the plugin hangs, a missed heartbeat ends the call.
+// stream makes one call without a deadline. If the plugin hangs, an unanswered heartbeat ends it.
 func (b *backend) stream(ctx context.Context, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -163,8 +163,8 @@ func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.Notify(ctx, name, emit) })
 }
 
-// Watch implements driver.Watcher. It emits Down and Up of the plugin
-// process, and the notices of the backend itself.
+// Watch implements driver.Watcher. It emits NoticeDown and NoticeUp for the
+// plugin process, and the notices of the backend in the plugin.
 func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	remove := b.watchers.add(emit)
 	defer remove()
@@ -214,11 +214,11 @@ func (b *backend) Check(ctx context.Context) error {
 	})
 }
 
-// Properties implements driver.Backend. It returns the properties that the plugin last declared.
+// Properties implements driver.Backend. It returns the properties that the plugin declared last.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties stores the properties that the plugin declares, without the
-// capabilities that only the plugin and its link use. It adds Watcher.
+// setProperties stores the properties that the plugin declares. It removes the
+// capabilities that only the plugin and its link use, and adds CapWatcher.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
 		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
@@ -229,8 +229,8 @@ func (b *backend) setProperties(p driver.Properties) {
 	b.props.Store(&p)
 }
 
-// Close implements driver.Backend. Close ends supervise and waits for it. If
-// ctx ends first, Close kills the process, and supervise then ends soon.
+// Close implements driver.Backend. Close makes the goroutine of supervise end and waits
+// for it. If ctx ends first, Close kills the process, so that the goroutine ends soon.
 func (b *backend) Close(ctx context.Context) error {
 	b.closeOnce.Do(func() {
 		b.closing = context.WithoutCancel(ctx)
@@ -250,16 +250,15 @@ func (b *backend) Close(ctx context.Context) error {
 	return b.closeErr
 }
 
-// watchers passes each notice to every watcher, in the same order. watchers queues
-// nothing, so core learns of a plugin's death before the next plugin process gets a
-// request.
+// watchers passes notices to every watcher, in one order. It queues no notice, so
+// core learns of a plugin's death before the next plugin process gets a request.
 type watchers struct {
 	mu   sync.Mutex
 	all  map[*func(driver.Notice)]struct{}
-	down *driver.Notice // the notice that the plugin is down, while it is
+	down *driver.Notice // the notice that the plugin is down; nil while it is up
 }
 
-// notify calls every watcher, and returns after the last one.
+// notify calls every watcher with n, and returns when all calls have returned.
 func (w *watchers) notify(n driver.Notice) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,7 +274,7 @@ func (w *watchers) notify(n driver.Notice) {
 }
 
 // add adds the watcher emit. If the plugin is down, add first calls emit
-// with that notice. After remove has returned, emit is not called any more.
+// with w.down. After remove has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -48,7 +48,7 @@ func (g blocker) Handle(_ context.Context, r slog.Record) error {
 }
 
 // TestBlockedLoggerBlocksNoPlugin checks that, while the logger blocks, the plugin can write
-// its log and is replaced when it dies. The lines that the logger did not get must be counted.
+// its log and is replaced when it dies. The lines that the logger does not get must be counted.
 func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	s, g := newStore(t), newBlocker()
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config(), Logger: slog.New(g)})
@@ -64,7 +64,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)
 	open()
-	// The next line that fits comes with the count of dropped lines.
+	// The next line for which there is room comes with the count of dropped lines.
 	for end := time.Now().Add(timeout); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d lines and no word of the dropped ones", g.lines.Load())
@@ -76,7 +76,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 }
 
 // deafHost is an environment variable of a host process whose standard
-// error is not read. The variable has the address of the far store.
+// error is not read. Its value is the address of the store of backend far.
 const deafHost = "LOCKBENCH_TEST_DEAF_HOST"
 
 // deafReport is the output of a deaf host.
@@ -100,8 +100,8 @@ func beDeafHost(socket string) {
 	os.Exit(0)
 }
 
-// deafRun holds leases, kills its plugin, and reports what happens to the
-// leases. deafRun uses only the default logger.
+// deafRun holds leases, kills their plugin, and reports what happens to the
+// leases. It uses only the default logger.
 func deafRun(socket string) (r deafReport, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -19,8 +19,8 @@ import (
 // timeout bounds each wait of a test, and is long enough for a busy machine.
 const timeout = 30 * time.Second
 
-// prompt fails the test if do takes longer than limit. Only the time in
-// which this process ran counts.
+// prompt fails the test if the function do takes longer than limit. Only
+// time in which this process ran counts.
 func prompt(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
 	if took := proc.Ran(do); took > limit {
@@ -38,7 +38,7 @@ func eventually(t testing.TB, within time.Duration, what string, ok func() bool)
 	}
 }
 
-// things are resources that a plugin must not leave behind.
+// things has the resources that a plugin must not leave behind.
 type things struct {
 	children    []int
 	descriptors int
@@ -51,7 +51,7 @@ func census(t testing.TB) things {
 	return things{children(t), descriptors(t), socketDirs(t), goleak.IgnoreCurrent()}
 }
 
-// check fails the test if there are more resources than before, after a wait for their end.
+// check fails the test if there are still more resources than before after some time.
 func (before things) check(t testing.TB) {
 	t.Helper()
 	var now things

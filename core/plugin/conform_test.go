@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// The whole suite runs through both wire protocols, within this process.
+// The whole suite runs through both wire protocols, inside this process.
 func TestConformLoopback(t *testing.T) {
 	t.Parallel()
 	for name, loopback := range map[string]func(drivertest.T, driver.Backend) driver.Backend{
@@ -30,7 +30,7 @@ func TestConformLoopback(t *testing.T) {
 	}
 }
 
-// TestStacksOfPlugin checks that a case that hangs shows the plugin's stacks, even of a frozen one.
+// TestStacksOfPlugin checks that a case that hangs shows the stacks even of a frozen plugin.
 func TestStacksOfPlugin(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
@@ -42,7 +42,7 @@ func TestStacksOfPlugin(t *testing.T) {
 	}
 }
 
-// told is the memory backend as a store without a queue that reports releases.
+// told is the memory backend without its queue, with reports of releases instead.
 type told struct{ driver.Backend }
 
 func (b told) Properties() driver.Properties {
@@ -76,8 +76,8 @@ func TestConformNotifier(t *testing.T) {
 }
 
 // The whole suite runs with real plugin and host processes, on a store that
-// outlives them. The cases that stop the store do not run here; backends
-// with a server run them.
+// outlives them. The cases that stop the store do not run here; they run
+// with backends that have a server.
 func TestConformProcess(t *testing.T) {
 	t.Parallel()
 	err := drivertest.Conform(t.Context(), func(t drivertest.T) *drivertest.Harness {

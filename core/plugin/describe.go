@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Description is a plugin's description of itself, which needs no server.
+// Description is what a plugin says about its backend without asking a server.
 type Description = wire.Description
 
 const (
@@ -24,8 +24,8 @@ const (
 )
 
 // Describe runs the plugin binary at path with "describe --json". It checks the
-// binary as [Open] does, except for a checksum, and passes on as few environment
-// variables. Describe ends the process and all processes that it started, and
+// binary as [Open] does, except for a checksum, and passes the same few environment
+// variables to it. Describe ends the process and all processes that it started, and
 // limits the size of the output. The error is an [*OpenError] unless ctx ended.
 func Describe(ctx context.Context, path string) (Description, error) {
 	l := &launcher{name: strings.TrimPrefix(filepath.Base(path), wire.Prefix)}
@@ -68,7 +68,7 @@ func Describe(ctx context.Context, path string) (Description, error) {
 
 var errTooLong = errors.New("too much output")
 
-// limited is a buffer that returns an error for more output than any plugin needs.
+// limited is a buffer that returns an error when it gets more output than any description has.
 type limited struct{ *bytes.Buffer }
 
 func (l *limited) Write(b []byte) (int, error) {

@@ -2,9 +2,9 @@
 // [driver.Backend]: [Open] finds the binary, starts it, and keeps it running.
 //
 // A plugin that dies or freezes is replaced within a fraction of a second.
-// Watchers get the notices Down and Up ([driver.Watcher]), and calls between
-// the two fail at once. When a host dies, its plugin lives on until it has
-// released what the host held.
+// Watchers get a [driver.NoticeDown] and then a [driver.NoticeUp], and calls
+// between these notices fail at once. When a host dies, its plugin lives
+// until it has released the host's locks.
 //
 // # Where is what
 //
@@ -13,7 +13,7 @@
 //   - safe.go, privileges_linux.go, privileges_other.go: which binary is refused
 //   - launch.go: starting and configuring the plugin, and errors for a start that failed
 //   - runner.go: the process, also behind a wrapper; group_linux.go, group_other.go: ending it
-//     with all that it has started; socketdir.go: the directory of its sockets
+//     with all processes that it has started; socketdir.go: the directory of its sockets
 //   - process.go: a plugin that serves: its heartbeats, how a freeze is detected, and its end
 //   - backend.go: the driver.Backend that calls the plugin, and notices to watchers
 //   - supervise.go: replacing a plugin that died

@@ -12,14 +12,14 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// Found is a plugin binary that [Open] would find by Name.
+// Found is a plugin binary that [Open] would use for the backend called Name.
 type Found struct {
 	Name string
 	Path string
 }
 
-// Discover returns the plugins in dirs, beside the running executable, and in PATH,
-// sorted by name. If two have the same name it returns the first, which [Open] would use.
+// Discover returns the plugins in dirs, beside the running executable, and in PATH, sorted
+// by name. If several have the same name, it returns the first, which [Open] would use.
 func Discover(dirs []string) []Found {
 	var found []Found
 	seen := map[string]bool{}
@@ -43,7 +43,7 @@ func Discover(dirs []string) []Found {
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// find returns the absolute path of the plugin's binary, or an [*OpenError].
+// find returns the absolute path of the binary of the plugin called name, or an [*OpenError].
 func find(name string, opts Options) (string, error) {
 	if !nameForm.MatchString(name) {
 		return "", &OpenError{Name: name, Reason: ErrBadName, Detail: "it must be of the form " + nameForm.String()}
@@ -71,7 +71,7 @@ func find(name string, opts Options) (string, error) {
 		detail = strings.TrimPrefix(similar.Suggest(name, names), "; ")
 	}
 	if len(similar.To(name, names)) == 0 {
-		// The name may also be that of another vendor's plugin.
+		// Only a hint, because the plugin called name may come from another vendor.
 		detail += fmt.Sprintf("; lockbench's own is built with: go get -tool github.com/lockbench/lockbench/plugins/%s/%s%[1]s && go build -o bin/ tool", name, wire.Prefix)
 	}
 	return "", &OpenError{Name: name, Reason: ErrNotFound, Detail: detail}

@@ -33,8 +33,8 @@ func TestProtocolIsNegotiated(t *testing.T) {
 	}
 }
 
-// The plugin uses the capability Starter itself. The backend in the host
-// must not declare Starter, because it has no method for it.
+// Only the plugin process uses the capability Starter. The backend in the
+// host must not declare Starter, because it has no method Start.
 func TestStarterStaysInThePlugin(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: newStore(t).config()})
 	capabilities := b.Properties().Capabilities

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wait waits for the process, which leads a process group, and kills the rest of the group. Only
-// then does it reap the process, because until then no other group can get its number.
+// wait waits for the process, which leads a process group, and kills the rest of the group. It
+// reaps the process after that, because no other group can get the number of an unreaped process.
 func (p *osProcess) wait() {
 	// waitid fails if other code in this process has already waited for the process.
 	_ = waitid(p.id, unix.WEXITED|unix.WNOWAIT)
@@ -20,19 +20,19 @@ func (p *osProcess) wait() {
 }
 
 // killGroup kills p and the process group that p leads. The caller has not
-// waited for p. If other code in this process has, the number of p may by
-// now belong to a foreign process or group.
+// waited for p. If other code in this process has waited for it, the number
+// of p may belong to a foreign process or group.
 func killGroup(p *os.Process) {
 	err := unix.ENOSYS
-	// An error of WithHandle itself means that there is no pidfd; err is then still ENOSYS.
+	// If WithHandle fails, there is no pidfd, and err is still ENOSYS.
 	_ = p.WithHandle(func(handle uintptr) {
 		err, _ = unix.PidfdSendSignal(int(handle), unix.SIGKILL, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP).(syscall.Errno)
 	})
 	if err == 0 || err == unix.ESRCH {
 		return
 	}
-	// Linux before 6.9 cannot signal a group by pidfd. A process that was not reaped keeps its
-	// number.
+	// Linux before 6.9 cannot signal a group by pidfd. The number is safe to use as long as
+	// the process was not reaped, as waitid shows.
 	if waitid(p.Pid, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG) == nil {
 		_ = unix.Kill(-p.Pid, unix.SIGKILL)
 		return

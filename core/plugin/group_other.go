@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// wait waits for the process, which leads a process group. Note: this system cannot
-// wait without reaping, so the group's number may be reused and the group is not
-// killed. The rest of it ends by itself, as any plugin does that no host can reach.
+// wait waits for the process, which leads a process group. Note: this system cannot wait
+// without reaping the process. After that, the group's number may be reused, so the
+// group is not killed. Its other processes end like any plugin that no host can reach.
 func (p *osProcess) wait() {
 	_ = p.cmd.Wait() // see status
 	p.mu.Lock()

@@ -26,7 +26,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// exitMoment is how long after its connections break a process may take to end on a busy machine.
+// exitMoment is how long a process may take to end on a busy machine after its connections break.
 const exitMoment = 250 * time.Millisecond
 
 // launch starts the plugin and configures it. If it fails, it leaves no process and no file behind.
@@ -46,7 +46,7 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 	starting, cancel := context.WithTimeout(ctx, l.opts.StartTimeout)
 	defer cancel()
 	if err := l.start(starting, p); err != nil {
-		// A connection breaks shortly before its process has ended.
+		// The connections of a process that dies break shortly before the process has ended.
 		if p.run.pid() != 0 {
 			waitFor(p.run.exited, exitMoment)
 		}
@@ -59,7 +59,7 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 
 // start starts the process, connects to it, configures it, and waits for its first heartbeat.
 func (l *launcher) start(ctx context.Context, p *process) error {
-	// go-plugin takes no ctx, so the end of ctx kills the process, which ends go-plugin's waits.
+	// go-plugin takes no ctx, so the process is killed at ctx's end, which ends go-plugin's waits.
 	stop := context.AfterFunc(ctx, p.run.kill)
 	defer stop()
 	config, err := l.clientConfig(p.run)
@@ -69,9 +69,9 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	client := goplugin.NewClient(config)
 	addr, err := client.Start()
 	if err != nil {
-		// If there is no address yet, Kill only waits for go-plugin's goroutines.
-		// Note: never call Kill, Client or Ping elsewhere. On a frozen plugin
-		// these calls wait for ever, and on a dead plugin they leak a connection.
+		// As long as no address is known, Kill only waits for go-plugin's goroutines.
+		// Note: never call Kill, Client or Ping elsewhere. With a frozen plugin these
+		// calls wait for ever, and with a dead plugin they leak a connection.
 		client.Kill()
 		return err
 	}
@@ -103,8 +103,8 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 }
 
 // connectData opens the data path of protocol version 2. If a wrapper has started the
-// plugin as its child, the process at the other end has an unexpected id, as an impostor
-// would. The operations then use protocol version 1, whose connection mutual TLS protects.
+// plugin as its child, the process at the other end has an unexpected id, like an impostor.
+// The operations then use protocol version 1, on a connection that mutual TLS protects.
 func (l *launcher) connectData(ctx context.Context, p *process, path string) error {
 	if !slices.Contains(p.props.Capabilities, driver.CapWithdraw) {
 		return l.fail(ErrVersion, "its protocol has no Withdraw: take host and plugin from one release")
@@ -126,7 +126,7 @@ func (l *launcher) connectData(ctx context.Context, p *process, path string) err
 // go-plugin's AutoMTLS is off: see [wire.Certificate].
 func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) {
 	env := environ(l.opts.Env)
-	var secure *tls.Config // go-plugin adds the plugin's certificate
+	var secure *tls.Config // go-plugin adds the plugin's certificate to it
 	if !l.opts.NoMTLS {
 		c, err := wire.NewCertificate()
 		if err != nil {
@@ -148,7 +148,7 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 		},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		TLSConfig:        secure,
-		StartTimeout:     l.opts.StartTimeout + time.Second, // the ctx of launch ends first
+		StartTimeout:     l.opts.StartTimeout + time.Second, // not reached: ctx ends before
 		SkipHostEnv:      true,
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: run.dir.path},
 		// This package returns or logs what go-plugin would log.
@@ -156,9 +156,9 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 	}, nil
 }
 
-// dial returns a gRPC connection to a plugin, and calls connected with each network connection.
-// Note: go-plugin's own client opens two more streams, which are useless here and cannot always be
-// closed.
+// dial returns a gRPC connection to a plugin, and calls the function connected with each network
+// connection. Note: go-plugin's client would open two more streams, which are useless here and
+// cannot always be closed.
 func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if config != nil {
@@ -176,11 +176,11 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 		}))...)
 }
 
-// refusal is an error that the plugin itself returned from Configure.
+// refusal is an error that the plugin returned from Configure.
 type refusal struct{ error }
 
-// diagnose returns an error that says why the start failed. The process has
-// ended; byItself says whether it ended without being killed by this host.
+// diagnose returns an error that says why the start failed with err. The
+// process has ended; byItself is true if this host has not killed it.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal
 	if errors.As(err, &refused) {
@@ -194,7 +194,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()
-	case run.pid() == 0 && !errors.Is(err, context.Canceled): // there is no process, and not because ctx ended
+	case run.pid() == 0 && !errors.Is(err, context.Canceled): // no process was started, and ctx is not why
 		open = l.badBinary(err)
 	case starting.Err() != nil:
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)
@@ -217,14 +217,14 @@ func (l *launcher) badBinary(err error) *OpenError {
 	reason := ErrNotPlugin
 	switch {
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrNotExist):
-		reason = ErrNotExecutable // or only its interpreter is missing
+		reason = ErrNotExecutable // perhaps only its interpreter is missing
 	case exhausted(err):
 		reason = ErrExhausted
 	}
 	return l.failed(reason, err)
 }
 
-// badHandshake returns the error about the handshake line, or nil if the handshake is correct.
+// badHandshake returns an error about the handshake line, or nil if the line is correct.
 func (l *launcher) badHandshake(line string, err error) *OpenError {
 	fields := strings.Split(line, "|")
 	core, coreErr := strconv.Atoi(fields[0])

@@ -19,13 +19,13 @@ import (
 const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
-	// maxTail bounds the last lines on standard error, which are part of every error until
-	// a new process runs. maxTailLine bounds one of these lines. Both are in bytes.
+	// maxTail bounds the last lines on standard error, which are part of every call's error
+	// until a new process runs. maxTailLine bounds one line of them. Both are in bytes.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4
 )
 
-// tail holds the last lines of an output.
+// tail has the last lines of an output.
 type tail []string
 
 // add appends line, and drops the oldest lines beyond the limits.
@@ -41,9 +41,9 @@ func (t *tail) add(line string) {
 	}
 }
 
-// lineLog turns a plugin's standard error into log records. A JSON line of
-// hclog keeps its level, and any other line is logged at level Debug. lineLog
-// also keeps the last lines of plain text, because a crash leaves such lines.
+// lineLog turns a plugin's standard error into log records. A JSON line of hclog
+// keeps its level, and any other line is logged at level Debug. lineLog also
+// keeps the last lines that are not JSON, because a crash leaves such lines.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor
@@ -58,7 +58,7 @@ func (l *lineLog) read(r io.Reader) {
 	lines := bufio.NewReaderSize(r, maxLogLine)
 	for {
 		line, isPrefix, err := lines.ReadLine()
-		for isPrefix && err == nil { // the part beyond maxLogLine is dropped
+		for isPrefix && err == nil { // drop the part of the line beyond maxLogLine
 			_, isPrefix, err = lines.ReadLine()
 		}
 		if len(line) > 0 {
@@ -140,8 +140,8 @@ func (l *lineLog) parseHclog(text string) (slog.Level, string, []slog.Attr, erro
 	return level, message, attrs, nil
 }
 
-// redact removes secrets from v, which is parsed JSON. In the raw line a secret may be hidden,
-// because languages other than Go escape other characters.
+// redact removes secrets from v, which is parsed JSON. In the line itself, a secret could be
+// overlooked, because some languages escape other characters than Go does.
 func (l *lineLog) redact(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -163,9 +163,9 @@ func (l *lineLog) redact(v any) any {
 // maxHandshake is how many bytes of the first line on standard output are kept.
 const maxHandshake = 4 << 10
 
-// firstLine is the plugin's standard output. firstLine returns the first line
-// and discards the rest itself: go-plugin stops reading at a line that is too
-// long for it, and the plugin would then wait for ever for room in the pipe.
+// firstLine is the plugin's standard output. It returns the first line and
+// discards the rest. go-plugin would stop reading at a line that is too long
+// for it, and the plugin would wait for ever for room in the pipe.
 type firstLine struct {
 	*os.File
 	mu   sync.Mutex
@@ -188,7 +188,7 @@ func (f *firstLine) Read(b []byte) (int, error) {
 	f.line = append(f.line, line[:min(len(line), maxHandshake-len(f.line))]...)
 	f.done = over
 	if len(f.line) == maxHandshake {
-		return n, io.EOF // this is no handshake: the start fails, which ends the process
+		return n, io.EOF // too long for a handshake: the start fails, which ends the process
 	}
 	if err != nil {
 		err = ended(err)
@@ -202,7 +202,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended returns io.EOF at the end of the output, and when the read deadline has passed.
+// ended returns io.EOF if err means the end of the output or that the read deadline has passed.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF
@@ -219,7 +219,7 @@ func (f *firstLine) text() string {
 	return strings.TrimSpace(string(f.line))
 }
 
-// closeAll closes ends of pipes. The file of a pipe that could not be opened is nil.
+// closeAll closes ends of pipes. A file is nil if its pipe could not be opened.
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		f.Close()

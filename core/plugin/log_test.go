@@ -26,7 +26,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 	l.read(strings.NewReader(strings.Join([]string{
 		`{"@level":"warn","@message":"slow","@timestamp":"now","ms":12,"as":"hunter2"}`,
 		`{"@level":"error","@message":"gone","err":"reset"}`,
-		`{"@message":1,"@level":"info"}`, // go-plugin's own reader panics on this line
+		`{"@message":1,"@level":"info"}`, // go-plugin's reader would panic on this line
 		`{"@level":"trace","@message":"hop"}`,
 		`plain text`,
 		strings.Repeat("long", 1<<16),
@@ -74,7 +74,7 @@ func TestHubTellsEveryWatcherInOrder(t *testing.T) {
 	if !slices.Equal(first, wantFirst) || !slices.Equal(second, wantSecond) {
 		t.Errorf("got %v and %v, want %v and %v", first, second, wantFirst, wantSecond)
 	}
-	// A watcher that is added after Up gets no notice of the outage.
+	// A watcher that is added after NoticeUp gets no notice of the outage.
 	h.add(func(n driver.Notice) { t.Errorf("told of %+v", n) })()
 }
 

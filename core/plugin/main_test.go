@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// link makes a link to this binary with the name of the plugin name, and returns its path.
+// link makes a link to this binary, named like the binary of plugin name, and returns its path.
 func link(t drivertest.T, name string) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -188,7 +188,7 @@ func newStore(t drivertest.T) *store {
 		<-ended
 		os.RemoveAll(dir)
 	})
-	// The store must be configured once, and no host does that.
+	// The server of the store must be configured once, and no host does that.
 	conn, err := grpc.NewClient("unix:"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -210,7 +210,7 @@ func (h *storeHost) Configure(context.Context, wire.Setup) (wire.Opened, error) 
 func (h *storeHost) SessionBegan() (ended func())    { return func() {} }
 func (h *storeHost) Close(ctx context.Context) error { return errors.New("not ours to close") }
 
-// bad runs a bad plugin. how, which is its name, says what is wrong with it.
+// bad runs a bad plugin. how is the plugin's name and says what is wrong with it.
 func bad(how string) {
 	switch how {
 	case "crash":

@@ -45,8 +45,8 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
-// opened checks that the plugin opens, and closes it again. An open plugin
-// would start goroutines later, which the census of refused would count.
+// opened checks that the plugin opens, and closes it again. A plugin that stayed
+// open would start goroutines later, which refused would count as left behind.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })
@@ -128,7 +128,7 @@ func TestOpenFindsByName(t *testing.T) {
 	refused(t, "memroy", plugin.Options{Dirs: []string{dir}}, plugin.ErrNotFound, "did you mean memory?")
 	refused(t, "nothing", plugin.Options{}, plugin.ErrNotFound,
 		"go get -tool github.com/lockbench/lockbench/plugins/nothing/lockplugin-nothing && go build -o bin/ tool")
-	// The directory has a binary as "go build -o bin/ tool" makes it, for "go run .".
+	// The directory bin has a binary, as after "go build -o bin/ tool", for a use of "go run .".
 	t.Chdir(t.TempDir())
 	if err := errors.Join(os.Mkdir("bin", 0o700), os.WriteFile("bin/lockplugin-own", nil, 0o700)); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestOpenFindsByName(t *testing.T) {
 	if len(found) == 0 || found[0] != (plugin.Found{Name: "memory", Path: filepath.Join(dir, "lockplugin-memory")}) {
 		t.Errorf("Discover found %v", found)
 	}
-	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}}) // last, because refused counts goroutines
+	plugintest.Open(t, "memory", &plugin.Options{Dirs: []string{t.TempDir(), dir}}) // after refused, which counts goroutines
 }
 
 func TestOpenChecksTheChecksum(t *testing.T) {
@@ -208,8 +208,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// The plugin of another backend would lock in another store, where it excludes no host.
-// Open compares the name that the plugin itself reports, and not the name of the file.
+// The plugin of another backend would take locks in another store, where no other host would see
+// them. Open compares the name that the plugin reports, and not the name of the file.
 func TestOpenComparesTheName(t *testing.T) {
 	memory := plugintest.Build(t, memoryMain)
 	misnamed := filepath.Join(t.TempDir(), "lockplugin-redis")

@@ -17,31 +17,31 @@ import (
 // Options say how [Open] finds and runs a plugin. Nil and zero fields mean
 // the documented defaults.
 type Options struct {
-	// Config is the backend's configuration; Describe lists its keys.
+	// Config is the backend's configuration; [Describe] returns its keys.
 	Config driver.Config
-	// Path is the path of the binary, which may have any name. If Path is "",
-	// Open looks for lockplugin-NAME in Dirs, beside the running executable, and
-	// in PATH, in this order. Open refuses a binary that any user of the machine
-	// could replace, or that belongs to another backend than the requested one.
+	// Path is the path of the binary, which may have any name. If Path is "", Open
+	// looks for lockplugin-NAME in Dirs, beside the running executable, and in PATH,
+	// in this order. Open refuses a binary that any user of the machine could
+	// replace, or that is the plugin of another backend.
 	Path string
 	Dirs []string
-	// Checksums is the path of a file in the format of sha256sum. If it is
-	// set, the file must have the right sum for the base name of the binary.
+	// Checksums is the path of a file in the format of sha256sum. If it is set,
+	// that file must have the sum of the binary under the binary's base name.
 	Checksums string
 	// NoMTLS turns mutual TLS off, for plugins in languages whose go-plugin
-	// library does not support it. With and without TLS, the socket is in a
-	// directory that only this user can enter.
+	// library does not support it. Even without TLS, only this user can
+	// enter the directory of the socket.
 	NoMTLS bool
 	// Logger gets the plugin's log, at the plugin's levels, from a separate
-	// goroutine. Only Close and an Open that fails wait for that goroutine, for at
-	// most half a second. While Logger blocks, up to 1 MiB of lines are queued.
-	// Further lines are dropped, and their number is logged. Default: slog.Default().
+	// goroutine. Only Close, and an Open that fails, wait for that goroutine, and at
+	// most half a second. While Logger blocks, up to 1 MiB of lines are queued. More
+	// lines are dropped, and their number is logged. Default: slog.Default().
 	Logger *slog.Logger
 	// StartTimeout bounds the start of a plugin, including its
 	// configuration. StartTimeout must not be negative. Default 5 s.
 	StartTimeout time.Duration
 	// OnHostDeath says what the plugin does with this host's leases when this
-	// process dies. By default the plugin releases them at once.
+	// process (the host) dies. By default the plugin releases them at once.
 	OnHostDeath Policy
 	// Protocol is the version of the protocol. Version 1 makes one gRPC call per
 	// operation, and version 2 sends batches of operations over a separate
@@ -49,7 +49,7 @@ type Options struct {
 	Protocol int
 	// Env lists variables ("KEY=value") that the plugin gets in addition to
 	// the few that it inherits: paths, time zone, language, TLS roots, Go
-	// runtime settings, and where to write profiles.
+	// runtime settings, and the files for profiles.
 	Env []string
 }
 
@@ -59,8 +59,8 @@ type Policy struct {
 	Abandon bool
 	// Delay is how long after the host's death the plugin releases the leases, to allow
 	// for writes in flight and for children of the host. Delay must not be negative.
-	// Meanwhile the plugin renews the leases, however short their TTL is. If the plugin
-	// ends too, or cannot reach the store, the leases expire with their TTL.
+	// During the delay, the plugin renews the leases, however short their TTL is. If
+	// the plugin ends too, or cannot reach the store, the leases expire with their TTL.
 	Delay time.Duration
 }
 
@@ -70,10 +70,10 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-// Open starts the plugin of the backend called name and returns a backend that
-// uses it. For a binary that is missing or bad, the error is an [*OpenError]; for
-// a wrong configuration, it wraps [driver.ErrConfig]. After an error no process
-// is left. If only the store is down, Open returns no error; Check reports that.
+// Open starts the plugin of the backend called name and returns a backend that uses it.
+// If the binary is missing or bad, the error is an [*OpenError]. If the configuration
+// is wrong, the error wraps [driver.ErrConfig]. After an error no process is left. If
+// only the store is down, Open returns no error; Check reports that.
 //
 // The backend's Properties always declare [driver.CapWatcher]. The
 // backend's Close returns within about 3 s, or sooner if ctx ends, and
@@ -92,8 +92,8 @@ func Open(ctx context.Context, name string, opts *Options) (driver.Backend, erro
 	return newBackend(l, p), nil
 }
 
-// ProcessOf returns the process id of the plugin behind a backend from [Open]. ok
-// is false while there is no process, and for a backend that is not from Open.
+// ProcessOf returns the process id of the plugin behind b. ok is false while
+// there is no process, and if b was not returned by [Open].
 func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	own, isOurs := b.(*backend)
 	if !isOurs {
@@ -106,7 +106,7 @@ func ProcessOf(b driver.Backend) (pid int, ok bool) {
 	return p.run.pid(), true
 }
 
-// launcher starts one plugin, again after each death.
+// launcher starts a plugin, and starts it again after each death.
 type launcher struct {
 	name    string
 	path    string
@@ -146,15 +146,15 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 	return l, nil
 }
 
-// looksSecret guesses whether a key is secret, until the plugin has said which keys are.
-// A plugin in Go knows its secret keys from the start, and keeps them out of its log.
+// looksSecret guesses whether the value of key is secret, until the plugin has said which keys
+// are secret. A plugin in Go knows its secret keys from the start, and never logs their values.
 func looksSecret(key, value string) bool {
 	for _, word := range []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"} {
 		if strings.Contains(key, word) {
 			return true
 		}
 	}
-	return strings.Contains(value, "@") // as in user:password@host
+	return strings.Contains(value, "@") // the value may be user:password@host
 }
 
 // versions returns the protocol versions that the host offers to the plugin.
@@ -165,7 +165,7 @@ func (l *launcher) versions() []int {
 	return wire.Versions()
 }
 
-// setup returns the settings that the plugin gets after each start.
+// setup returns the settings that the host sends to the plugin after each start.
 func (l *launcher) setup() wire.Setup {
 	host, err := os.Hostname()
 	if err != nil {
@@ -179,7 +179,7 @@ func (l *launcher) setup() wire.Setup {
 	}
 }
 
-// failed is fail with cause as the detail and the wrapped error.
+// failed is like fail: cause is the detail, and the error wraps it.
 func (l *launcher) failed(reason, cause error) *OpenError {
 	open := l.fail(reason, "%v", cause)
 	open.Cause = cause
@@ -209,15 +209,15 @@ var (
 	ErrNoMTLS        = errors.New("plugin cannot do mutual TLS")
 )
 
-// OpenError says why a plugin could not be started. OpenError wraps Reason,
-// which is one of the errors of this package.
+// OpenError says why a plugin could not be started. It wraps Reason, which
+// is one of the errors above.
 type OpenError struct {
 	Name   string // name of the backend
 	Path   string // path of the binary, or "" if none was found
 	Reason error
 	Detail string
-	Stderr []string // the last lines that the plugin wrote, without secrets
-	Cause  error    // nil, or another error that the OpenError wraps, such as ctx.Err()
+	Stderr []string // the last lines that the plugin wrote to standard error, without secrets
+	Cause  error    // another error that the OpenError wraps, such as ctx.Err(), or nil
 }
 
 func (e *OpenError) Error() string {

@@ -16,11 +16,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Time limits of an orderly end. Together they stay below 3 s.
+// Time limits of the steps of an orderly end. Their sum is below 3 s.
 const (
-	closeCall = time.Second            // for the plugin's backend to close
-	closeExit = time.Second            // then for the process to end
-	killExit  = 500 * time.Millisecond // then for the killed process to be gone
+	closeCall = time.Second            // until the plugin's backend is closed
+	closeExit = time.Second            // then until the process has ended
+	killExit  = 500 * time.Millisecond // then until the process, which is now killed, is gone
 )
 
 // process is one running plugin with its connection and heartbeats.
@@ -32,7 +32,7 @@ type process struct {
 	data  *frame.Link // the data path in protocol version 2, nil in version 1
 	props driver.Properties
 
-	ctx    context.Context // ends when abort has ended the process
+	ctx    context.Context // cancelled by abort after the process has ended
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -40,7 +40,7 @@ type process struct {
 	dead chan struct{} // closed when the process must be replaced
 	err  error         // why the process must be replaced, set before dead is closed
 
-	suspect chan struct{} // asks for an immediate heartbeat
+	suspect chan struct{} // a value asks for a heartbeat at once
 	echo    chan uint64   // number of the newest heartbeat that came back
 }
 
@@ -56,8 +56,8 @@ func (p *process) connect(conn *grpc.ClientConn) {
 	p.link = p.unary
 }
 
-// openSession opens the stream of heartbeats, waits for the first one to come
-// back, and watches the process from then on.
+// openSession opens the stream of heartbeats, waits until the first heartbeat
+// has come back, and watches the process from then on.
 func (p *process) openSession(ctx context.Context) error {
 	s, err := p.unary.OpenSession(p.ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (p *process) giveUp(cause error) {
 	})
 }
 
-// watchExit gives the process up within about a millisecond after its end.
+// watchExit calls giveUp about a millisecond after the end of the process at the latest.
 func (p *process) watchExit() {
 	select {
 	case <-p.run.exited:
@@ -109,8 +109,8 @@ func (p *process) ended() error {
 	return err
 }
 
-// stop ends the process in order: the plugin closes its backend and exits by
-// itself. stop kills it if it does not exit in time or ctx ends.
+// stop ends the process in order: it makes the plugin close its backend and
+// exit. If the plugin does not exit in time, or ctx ends, stop kills it.
 func (p *process) stop(ctx context.Context) error {
 	defer p.abort()
 	if p.run.hasExited() || p.run.stopped() {
@@ -126,7 +126,7 @@ func (p *process) stop(ctx context.Context) error {
 	defer look.Stop()
 	err := p.unary.Close(calling)
 	if errors.Is(err, driver.ErrUnavailable) {
-		return nil // the process ends either way
+		return nil // abort ends the process in any case
 	}
 	select {
 	case <-p.run.exited:
@@ -150,7 +150,7 @@ func (p *process) abort() {
 		p.data.Close()
 	}
 	if p.conn != nil {
-		_ = p.conn.Close() // fails only for a second Close, and this is the only one
+		_ = p.conn.Close() // a second Close would fail, but there is only this one
 	}
 	p.wg.Wait()
 	p.run.dir.remove()
@@ -168,16 +168,16 @@ func waitFor(done <-chan struct{}, most time.Duration) {
 const (
 	beatEvery = time.Second
 	// stoppedLimit is how long a process that a signal has stopped may leave a
-	// heartbeat without an answer. silentLimit is the same for a process that is
-	// not stopped, because it may only lack CPU time.
+	// heartbeat without an answer. silentLimit is the limit for a process that
+	// is not stopped; it is longer, because the process may only lack CPU time.
 	stoppedLimit = 300 * time.Millisecond
 	silentLimit  = 3 * time.Second
 	// beatSlice is the length of the slices in which the time without an answer is counted.
 	beatSlice = 25 * time.Millisecond
 )
 
-// receive passes the heartbeats that come back to answered. The stream ends
-// with the process, or shortly before.
+// receive passes the heartbeats that come back to the method answered. The
+// stream ends when the process ends, or shortly before.
 func (p *process) receive(s wire.Session) {
 	for {
 		beat, err := s.Recv()
@@ -186,14 +186,14 @@ func (p *process) receive(s wire.Session) {
 			return
 		}
 		select {
-		case <-p.echo: // only the newest heartbeat matters
+		case <-p.echo: // drop an older heartbeat, because only the newest matters
 		default:
 		}
 		p.echo <- beat.Seq
 	}
 }
 
-// connectionError returns how the process ended, if it ends within exitMoment, and otherwise err.
+// connectionError says how the process ended, if it ends within exitMoment, or else wraps err.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {
@@ -202,8 +202,8 @@ func (p *process) connectionError(which string, err error) error {
 	return fmt.Errorf("%s with process %d ended: %w", which, p.run.pid(), err)
 }
 
-// heartbeats sends a heartbeat every second, and at once when a call has reached
-// its deadline. heartbeats gives the process up if a heartbeat is not answered.
+// heartbeats sends a heartbeat every second, and at once when a call has reached its
+// deadline. If a heartbeat is not answered in time, heartbeats gives the process up.
 func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
 	defer timer.Stop()
@@ -215,7 +215,7 @@ func (p *process) heartbeats(s wire.Session) {
 			return
 		}
 		if err := s.Send(&lockpb.Heartbeat{Seq: seq}); err != nil {
-			return // receive gets the cause
+			return // receive gets the reason and gives the process up
 		}
 		if !p.answered(seq) {
 			p.giveUp(fmt.Errorf("process %d is frozen: it does not answer heartbeats", p.run.pid()))
@@ -225,9 +225,9 @@ func (p *process) heartbeats(s wire.Session) {
 	}
 }
 
-// answered waits for heartbeat seq. answered counts only the time in which
-// this host process itself ran, slice by slice. A pause of the host, or a
-// lack of CPU time, thus does not make a plugin look frozen.
+// answered waits until heartbeat seq has come back. It returns false if the plugin is frozen. It
+// counts time in slices, and only time in which this host process ran. So a pause of the host, or
+// its lack of CPU time, does not make a plugin look frozen.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()
@@ -256,7 +256,7 @@ func (p *process) answered(seq uint64) bool {
 	}
 }
 
-// doubt asks for an immediate heartbeat.
+// doubt asks for a heartbeat at once.
 func (p *process) doubt() {
 	select {
 	case p.suspect <- struct{}{}:

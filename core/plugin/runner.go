@@ -22,32 +22,32 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifelineFd is the number of the lifeline's descriptor in the plugin: that
-// of the first of exec.Cmd's ExtraFiles.
+// lifelineFd is the number of the lifeline's descriptor in the plugin: the
+// first of exec.Cmd's ExtraFiles gets number 3.
 const lifelineFd = 3
 
-// drainFor is how long the output of a process that ended is still read. The time is
-// bounded because a child of the process may hold the other end of the pipe for ever.
+// drainFor is how long the output of a process is still read after the process has ended. The
+// time is bounded because a child of the process may hold the other end of the pipe for ever.
 const drainFor = 250 * time.Millisecond
 
-// osProcess is one run of a plugin binary. osProcess is a runner for go-plugin,
-// because go-plugin's own runner passes the host's standard input and process group
-// on to the plugin, gives it no lifeline, and waits for a process without a limit.
+// osProcess is one run of a plugin binary. It replaces go-plugin's runner, which
+// would pass the host's standard input and process group on to the plugin, give it
+// no lifeline, and wait for a process without a limit.
 type osProcess struct {
 	path     string
-	dir      *socketDir // for this run's sockets; process.abort removes it
+	dir      *socketDir // directory of this run's sockets; process.abort removes it
 	log      *lineLog
 	lifeline *os.File // the host's end of the pipe; the kernel closes it when the host dies
 
 	mu      sync.Mutex
-	killed  bool // kill was called, perhaps before the start
-	reaped  bool // the process was waited for: its number may now belong to another process
+	killed  bool // method kill was called, perhaps before the start
+	reaped  bool // the process was waited for, so its number may now belong to another process
 	cmd     *exec.Cmd
 	id      int         // 0 before the start
 	behind  *os.Process // the process that serves, if the started process is a wrapper
 	stdout  *firstLine
 	exited  chan struct{} // closed when the process was reaped
-	drained chan struct{} // closed when stderr was read to the end
+	drained chan struct{} // closed when standard error was read to the end
 }
 
 func newOSProcess(path string, dir *socketDir, log *lineLog) *osProcess {
@@ -65,8 +65,8 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	if own, ok := proc.Of(os.Getpid()); ok {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
-	// A terminal's Ctrl-C does not reach a separate group: the host, which gets it, still needs
-	// the plugin. And a group can be killed as a whole, with a wrapper and the wrapper's children.
+	// A separate group gets no Ctrl-C of the terminal: only the host, which still needs the plugin,
+	// does. And a group can be killed as a whole, with a wrapper and its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,24 +104,24 @@ func (p *osProcess) Start(context.Context) error {
 	return nil
 }
 
-// reap waits for the process and frees its resources. At its end, reap closes exited.
+// reap waits for the process, frees its resources, and then closes p.exited.
 func (p *osProcess) reap(stderr *os.File) {
 	p.wait()
 	if p.status() == nil {
-		_ = p.cmd.Process.Release() // closes a descriptor, and does not fail
+		_ = p.cmd.Process.Release() // closes a descriptor and cannot fail
 	}
 	p.mu.Lock()
 	p.forgetBehind()
 	p.mu.Unlock()
 	p.lifeline.Close()
-	// SetReadDeadline fails for a closed pipe, which needs no deadline.
+	// If the pipe is closed, SetReadDeadline fails, but then no deadline is needed.
 	_ = p.stdout.SetReadDeadline(time.Now().Add(drainFor))
 	_ = stderr.SetReadDeadline(time.Now().Add(drainFor))
 	close(p.exited)
 }
 
-// finish runs cmd, which leads a process group, until cmd or ctx ends, and kills the rest
-// of the group. It returns only an error of the start; see status for how cmd ended.
+// finish runs cmd, which leads a process group, until cmd or ctx ends, and then kills the rest
+// of the group. It returns an error only if cmd does not start; status says how cmd ended.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -134,7 +134,7 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	p.mu.Unlock()
 	if err == nil {
-		// Note: cmd has no context. Its Wait, under p.mu, would wait for kill, which locks p.mu.
+		// Note: with a context, cmd's Wait, under p.mu, would wait for kill, which locks p.mu.
 		stop := context.AfterFunc(ctx, p.kill)
 		defer stop()
 		p.wait()
@@ -142,8 +142,8 @@ func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// kill ends the process and its children with SIGKILL, or prevents its
-// start. It may be called at any time, and does not wait.
+// kill ends the process and its children with SIGKILL, or prevents the
+// start of the process. It may be called at any time, and does not wait.
 func (p *osProcess) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,12 +157,12 @@ func (p *osProcess) pid() int {
 	return p.id
 }
 
-// status returns how the process ended, once exited is closed. It returns
+// status returns how the process ended, once p.exited is closed. It returns
 // nil if that is unknown, because the host ignores SIGCHLD or waits for all
-// its children itself, as the first process of a container does.
+// its children, as the first process of a container does.
 func (p *osProcess) status() *os.ProcessState { return p.cmd.ProcessState }
 
-// byItself reports, once exited is closed, whether the process ended without a kill by this host.
+// byItself reports, once p.exited is closed, whether the process ended without a kill by this host.
 func (p *osProcess) byItself() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,14 +173,14 @@ func (p *osProcess) byItself() bool {
 	return !p.killed || !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL
 }
 
-// crashed reports, once exited is closed, whether the process may have printed
-// why it ended. The process may have, unless a signal is known to have ended it.
+// crashed reports, once p.exited is closed, whether the process may have printed
+// why it ended. Only if a signal is known to have ended it, it has not.
 func (p *osProcess) crashed() bool { return p.status() == nil || p.status().Exited() }
 
-// succeeded reports, once exited is closed, whether the exit status was 0.
+// succeeded reports, once p.exited is closed, whether the exit status was 0.
 func (p *osProcess) succeeded() bool { return p.status() != nil && p.status().Success() }
 
-// outcome returns how the process ended, once exited is closed, such as "exit status 3".
+// outcome returns how the process ended, such as "exit status 3", once p.exited is closed.
 func (p *osProcess) outcome() string {
 	if p.status() == nil {
 		return "unknown: the host itself reaped it"
@@ -197,7 +197,7 @@ func (p *osProcess) hasExited() bool {
 	}
 }
 
-// Wait implements runner.AttachedRunner. go-plugin calls it after it has
+// Wait implements runner.AttachedRunner. go-plugin calls Wait after it has
 // read standard output to the end.
 func (p *osProcess) Wait(context.Context) error {
 	<-p.exited
@@ -205,8 +205,8 @@ func (p *osProcess) Wait(context.Context) error {
 	return nil
 }
 
-// Kill implements runner.AttachedRunner. go-plugin calls it after a failed start too. Kill waits a
-// moment for a process that is ending by itself, so that its status gives the reason.
+// Kill implements runner.AttachedRunner. go-plugin also calls Kill after a failed start. Kill waits
+// a moment for a process that is about to end without it, so that the status gives the reason.
 func (p *osProcess) Kill(context.Context) error {
 	if p.pid() != 0 {
 		waitFor(p.exited, exitMoment)
@@ -221,14 +221,14 @@ func (p *osProcess) ID() string { return strconv.Itoa(p.pid()) }
 // Stdout implements runner.Runner.
 func (p *osProcess) Stdout() io.ReadCloser { return p.stdout }
 
-// Stderr implements runner.Runner. Note: go-plugin's reader of log lines panics on a
-// line such as {"@message":1}, so it gets nothing, and lineLog reads standard error.
+// Stderr implements runner.Runner. Note: go-plugin's reader of log lines panics on a line
+// such as {"@message":1}. So it gets an empty output, and lineLog reads standard error.
 func (p *osProcess) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
 // Name implements runner.Runner.
 func (p *osProcess) Name() string { return p.path }
 
-// Diagnose implements runner.Runner. It returns nothing, because [launcher.diagnose] says more.
+// Diagnose implements runner.Runner. It returns "", because [launcher.diagnose] says more.
 func (p *osProcess) Diagnose(context.Context) string { return "" }
 
 // PluginToHost implements runner.AddrTranslator.
@@ -242,15 +242,15 @@ func (p *osProcess) HostToPlugin(network, address string) (string, string, error
 }
 
 // inherited lists the environment variables of the host that a plugin gets:
-// those that a network client and the Go runtime need. The plugin does not
-// get the others, because they often hold secrets.
+// the variables that a network client and the Go runtime need. The plugin
+// does not get other variables, because they often hold secrets.
 var inherited = []string{
 	"PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"GODEBUG", "GOTRACEBACK", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GORACE", "GOCOVERDIR",
 	wire.EnvCPUProfile, wire.EnvTrace,
 }
 
-// environ returns the environment of a plugin, without go-plugin's additions.
+// environ returns the environment of a plugin, without the variables that go-plugin adds.
 func environ(extra []string) []string {
 	var env []string
 	for _, key := range inherited {
@@ -261,9 +261,9 @@ func environ(extra []string) []string {
 	return append(env, extra...)
 }
 
-// servedBy records the process at the other end of conn, if that is not the process that was
-// started. The two differ if the host has started a wrapper. The process that serves may
-// have left the process group, because some wrappers start their child in a new session.
+// servedBy records the process at the other end of conn, if the host did not start that
+// process. It did not if it has started a wrapper. The process that serves may have left the
+// process group, because some wrappers start their child in a new session.
 func (p *osProcess) servedBy(conn net.Conn) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -279,8 +279,8 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	// Without a pidfd, the number may belong to another process by the time it
-	// is used. And this host may only kill a process that was started for it.
+	// Without a pidfd, the number may belong to another process when it is used.
+	// And this host may kill a process only if it was started for this host.
 	if behind.WithHandle(func(uintptr) {}) != nil || !p.startedForUs(pid) {
 		_ = behind.Release() // it does not fail
 		return
@@ -293,7 +293,7 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	}
 }
 
-// forgetBehind releases p.behind, which was killed before. The caller must hold mu.
+// forgetBehind releases p.behind, which has been killed. The caller must hold mu.
 func (p *osProcess) forgetBehind() {
 	if p.behind != nil {
 		_ = p.behind.Release() // it does not fail
@@ -301,8 +301,8 @@ func (p *osProcess) forgetBehind() {
 	}
 }
 
-// startedForUs reports whether process pid has this run's socket directory in its
-// environment. Only the plugin and the processes that it started have it there.
+// startedForUs reports whether process pid has this run's socket directory in its environment. Only
+// the plugin and the processes that it started have it there.
 func (p *osProcess) startedForUs(pid int) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && strings.Contains("\x00"+string(env), "\x00"+wire.EnvDir+"="+p.dir.path+"\x00")
@@ -314,7 +314,7 @@ func (p *osProcess) end() {
 		killGroup(p.cmd.Process)
 	}
 	if p.behind != nil {
-		_ = p.behind.Kill() // Kill fails only when the process has ended
+		_ = p.behind.Kill() // Kill fails only if the process has ended
 	}
 }
 

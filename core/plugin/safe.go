@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// othersWrite is the permission of any user to write.
+	// othersWrite is the permission bit with which any user may write.
 	othersWrite fs.FileMode = 0o002
-	// maxLinks is how many symbolic links a path may contain, as in Linux.
+	// maxLinks is how many symbolic links are followed in a path, as many as in Linux.
 	maxLinks = 40
 )
 
 // checkSafe returns an error for a binary that any user of this machine could replace.
 // checkSafe follows the path as the kernel does, through every directory and every symbolic
-// link. If any user may write to a directory, checkSafe refuses every entry of that
-// directory on the path. The exception is a sticky directory such as /tmp: a directory in
-// it that belongs to this user or root is accepted, because no other user can rename it.
-// checkSafe does not check the owners of other files.
+// link. If any user may write to a directory, checkSafe refuses every entry of it that is
+// on the path. One exception: in a sticky directory such as /tmp, a directory that belongs
+// to this user or root is accepted, because no other user can rename it. In other
+// directories checkSafe does not check the owners of files.
 func checkSafe(path string) error {
-	var done []string // the elements followed so far, with links resolved
+	var done []string // the elements of path followed so far, with links resolved
 	rest := parts(path)
 	for links := 0; len(rest) > 0; {
 		part := rest[0]
@@ -72,8 +72,8 @@ func checkSafe(path string) error {
 	return nil
 }
 
-// parts returns the elements of a path. Note: filepath.Clean would remove
-// "a/..", but if a is a symbolic link, "a/.." is not the directory of a.
+// parts returns the elements of a path. Note: filepath.Clean would remove "a/..",
+// but if a is a symbolic link, "a/.." is not the directory that contains a.
 func parts(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == filepath.Separator })
 }
@@ -94,7 +94,7 @@ func notForOthers(dir string, entry fs.FileInfo) error {
 	return replaceable{dir, info.Mode()}
 }
 
-// replaceable is the error about a file or directory that any user may write to.
+// replaceable is the error for a file or directory on the path that any user may write to.
 type replaceable struct {
 	path string
 	mode fs.FileMode
@@ -119,8 +119,8 @@ func fileReason(err error) error {
 	return ErrNotExecutable
 }
 
-// exhausted reports whether err says that this process or this machine has run out
-// of a resource. It also compares the text, because gRPC does not wrap causes.
+// exhausted reports whether err says that this process or this machine has run out of a
+// resource. It also looks for the texts of such errors, because gRPC does not wrap causes.
 func exhausted(err error) bool {
 	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
@@ -131,11 +131,11 @@ func exhausted(err error) bool {
 }
 
 // verify checks that the binary can be executed and that no other user could have
-// replaced it. It compares the binary with the checksum file, if there is one.
-// verify runs before each start. Note: a user who can write to the binary can
-// still replace it between this check and the start, so its whole path must be
-// safe. To execute the open file that was compared would not work for a script,
-// whose interpreter opens the script again.
+// replaced it. It compares the binary's checksum with the checksum file, if there
+// is one. verify runs before each start. Note: a user who can write to the binary
+// could still replace it after this check and before the start, so the whole path
+// must be safe. It would not help to execute the open file that was compared,
+// because the interpreter of a script opens the script again.
 func (l *launcher) verify() error {
 	err := checkFile(l.path)
 	if err == nil {
@@ -182,7 +182,7 @@ func sumOf(path string) (string, error) {
 }
 
 // checksumOf returns the sum of the file called base, as listed in the checksum file. A line of
-// that file has the sum in hex, a blank, another blank or * (for binary mode), and the name.
+// that file has the sum in hex, a blank, a second blank or a * for binary mode, and the name.
 func checksumOf(base, file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	for what, tt := range map[string]struct {
 		chain []string
 		mode  fs.FileMode // mode of the directory "open"
-		owner int         // owner of "open/sub", if not -1
+		owner int         // owner of "open/sub"; -1 to leave it unchanged
 		bad   bool
 	}{
 		"a link in the middle":           {[]string{"a/b -> ../open/c", "open/c -> " + safe}, 0o777, -1, true},
@@ -101,8 +101,8 @@ func TestMissingBinaryIsNotUnsafe(t *testing.T) {
 	})
 }
 
-// nextDescriptor opens descriptors until there are no gaps below the highest
-// one, and returns the number of the next descriptor.
+// nextDescriptor opens descriptors until all numbers below the highest are
+// in use, and returns the number of the next descriptor.
 func nextDescriptor(t *testing.T) int {
 	t.Helper()
 	open, err := os.ReadDir("/proc/self/fd")
@@ -173,8 +173,8 @@ func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	}
 }
 
-// TestDescribeIsCancelled checks that Describe returns if it is cancelled, at many
-// moments before and after the end of the process.
+// TestDescribeIsCancelled cancels Describe at many moments before and after the
+// end of the process, and checks that it returns.
 func TestDescribeIsCancelled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lockplugin-memory")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -190,7 +190,7 @@ func TestDescribeIsCancelled(t *testing.T) {
 	}
 }
 
-// Describe leaves no process, even if the plugin has started others.
+// Describe leaves no process behind, even if the plugin has started other processes.
 func TestDescribeLeavesNoProcess(t *testing.T) {
 	dir := t.TempDir()
 	pidFile := filepath.Join(dir, "pid")

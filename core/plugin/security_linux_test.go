@@ -27,7 +27,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// copied copies the memory plugin into a directory of that mode, within one of mode above.
+// copied copies the memory plugin into a directory of that mode, inside a directory of mode above.
 func copied(t *testing.T, above, mode fs.FileMode) string {
 	t.Helper()
 	binary, err := os.ReadFile(plugintest.Build(t, memoryMain))
@@ -113,7 +113,7 @@ func sockets(t *testing.T) (all []string) {
 	return all
 }
 
-// as runs f in a thread that belongs to another user without capabilities.
+// as runs f in a thread that belongs to user uid and has no capabilities.
 func as(uid int, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -155,7 +155,7 @@ func TestAnotherUserCannotConnect(t *testing.T) {
 	}
 }
 
-// intruder returns another client of this process's plugin, over the plugin's socket.
+// intruder returns a second client of this process's plugin, connected to the plugin's socket.
 func intruder(t *testing.T) lockpb.PluginClient {
 	t.Helper()
 	for _, path := range sockets(t) {
@@ -176,8 +176,8 @@ func intruder(t *testing.T) lockpb.PluginClient {
 	return nil
 }
 
-// TestStrangersNeitherReleaseNorRenew covers another client of the same user
-// and plugin, without mutual TLS, that does not know owner and token.
+// TestStrangersNeitherReleaseNorRenew covers a second client of the same
+// user and plugin, without mutual TLS, that does not know owner and token.
 func TestStrangersNeitherReleaseNorRenew(t *testing.T) {
 	b := plugintest.Open(t, "memory", &plugin.Options{Path: plugintest.Build(t, memoryMain), NoMTLS: true})
 	token, err := b.TryAcquire(t.Context(), request("jobs", "holder"))
@@ -273,7 +273,7 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 }
 
 // TestPrivilegedBinaryIsRefused covers binaries with set-user-ID, set-group-ID or file
-// capabilities. Such a binary would already run with its privileges before it could give them up.
+// capabilities. Such a binary would run with these privileges before it could give them up.
 func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	for _, mode := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// maxTempDir keeps socket paths below the 104 bytes that every system accepts.
-	// go-plugin's own names add about 45 bytes to the path of this directory.
+	// maxTempDir keeps socket paths below the 104 bytes that every system accepts. The
+	// names that go-plugin adds to the path of this directory have about 45 bytes.
 	maxTempDir = 36
 	// sweepAfter is the age below which a directory is kept: its host may not have locked it yet.
 	sweepAfter = time.Minute
 )
 
-// socketDir is a directory that only this user can enter. Its host holds a lock on the
-// directory, so that a later host can remove the directory if this host dies without doing so.
+// socketDir is a directory that only this user can enter. The host that made it holds a lock
+// on it, so that a later host can remove the directory if that host has died.
 type socketDir struct {
 	path  string
-	claim *os.File // the open directory; its lock lasts as long as this host lives
+	claim *os.File // the open directory; its lock ends when this host dies
 }
 
 func newSocketDir() (*socketDir, error) {
@@ -47,14 +47,14 @@ func newSocketDir() (*socketDir, error) {
 	return &socketDir{path: path, claim: claim}, nil
 }
 
-// remove removes the directory. Files that it leaves behind are removed by a later Open.
+// remove removes the directory. If files are left, a later Open removes them.
 func (d *socketDir) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.claim.Close()
 }
 
 // sweepStale removes the socket directories of this user's dead hosts. A
-// plugin removes its own directory when its host dies; sweepStale is for
+// plugin removes its socket directory when its host dies; sweepStale is for
 // plugins that were killed together with their host.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {

@@ -9,12 +9,12 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Pauses between restarts. The first restart comes at once, because leases must be renewed (L8).
+// Pauses before restarts. The first restart has no pause, because leases must be renewed (L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
 	// A plugin that fails crashLoop times in a row, each time before it has lived for
-	// steadyAfter, is restarted only about every slowPace. Errors of calls then say so.
+	// steadyAfter, is restarted only about every slowPace. Errors of calls then tell that.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second
@@ -43,7 +43,7 @@ func (b *backend) supervise(p *process) {
 }
 
 // restart tries to start a process until one serves, and returns it. It returns
-// nil when the backend is closed. It adds one to failures for each try.
+// nil when the backend is closed. It adds 1 to *failures for each try.
 func (b *backend) restart(cause error, failures *int) *process {
 	for {
 		*failures++
@@ -68,7 +68,7 @@ func (b *backend) restart(cause error, failures *int) *process {
 	}
 }
 
-// backoff returns the pause before the nth start in a row. The pause is
+// backoff returns the pause before start number n in a row. The pause is
 // random, so that many hosts do not restart their plugins at the same time.
 func backoff(n int) time.Duration {
 	if n <= 1 {
@@ -100,7 +100,7 @@ func (b *backend) setUp(p *process) {
 	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
 }
 
-// install makes p the current process and forwards its store's notices.
+// install makes p the current process and forwards the notices of its backend.
 func (b *backend) install(p *process) {
 	b.setProperties(p.props)
 	b.mu.Lock()
@@ -114,8 +114,8 @@ func (b *backend) install(p *process) {
 // forward passes the notices of p's backend to the watchers for as long as p lives.
 func (b *backend) forward(p *process) {
 	for p.ctx.Err() == nil {
-		// Watch is called again whatever its error is. supervise reports the end of
-		// p.
+		// The error of Watch does not matter: Watch is called again, and supervise
+		// reports the end of p.
 		_ = p.link.Watch(p.ctx, b.watchers.notify)
 		select {
 		case <-p.ctx.Done():

@@ -119,7 +119,7 @@ func TestFrozenPluginIsReplaced(t *testing.T) {
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})
 	notices := watch(t, b)
 
-	// A call that reaches its deadline asks for an immediate heartbeat.
+	// A call that reaches its deadline asks for a heartbeat at once.
 	prompt(t, 900*time.Millisecond, "until a frozen plugin is found", func() {
 		signalPlugin(t, b, syscall.SIGSTOP)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -174,7 +174,7 @@ func TestShortPauseIsForgiven(t *testing.T) {
 	t.Errorf("in none of %d tries did the pause end within %v", tries, moment)
 }
 
-// After a pause of the host process, its plugin does not count as frozen.
+// After a pause of the host process, the plugin does not count as frozen.
 func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 	s := newStore(t)
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: link(t, "far"), Config: s.config()})
@@ -196,7 +196,7 @@ func TestPauseOfTheHostIsNoFreeze(t *testing.T) {
 		if err := h.Freeze(); err != nil {
 			t.Fatal(err)
 		}
-		// The test is about the pause itself, so there is nothing to poll for.
+		// This time is the pause that is tested, so there is nothing to poll for.
 		<-time.After(1500 * time.Millisecond)
 		if err := h.Resume(); err != nil {
 			t.Fatal(err)
@@ -283,7 +283,7 @@ func TestCloseEndsWithItsCtx(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	prompt(t, time.Second, "for Close", func() {
-		_ = b.Close(ctx) // the error depends on whether the plugin ends before the kill
+		_ = b.Close(ctx) // there may be an error or not, because the plugin may end before the kill
 	})
 }
 
@@ -327,7 +327,7 @@ func TestManyRoundsLeaveNothing(t *testing.T) {
 	before.check(t)
 }
 
-// Signals to the process group, and those of a terminal, are for the host.
+// Signals to the process group, and signals of a terminal, are for the host.
 func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

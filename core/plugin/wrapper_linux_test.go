@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// wrapped makes a plugin far that runs script, in which $plugin is the real plugin's path.
+// wrapped makes a plugin far that runs script, where $plugin is the path of the real plugin.
 func wrapped(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lockplugin-far")
@@ -90,8 +90,8 @@ func TestWrapperIsNoHost(t *testing.T) {
 	}
 }
 
-// TestHostDeathBehindWrapper checks that a plugin that is not a child of
-// the host releases when the host dies.
+// TestHostDeathBehindWrapper checks that a plugin that is not a child of the host releases the
+// host's locks when the host dies.
 func TestHostDeathBehindWrapper(t *testing.T) {
 	for name, script := range map[string]string{"shell": "$plugin; exit $?", "session": "setsid --wait $plugin"} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestHostDeathBehindWrapper(t *testing.T) {
 	}
 }
 
-// heldByHost starts a host that holds "jobs", and kills it. It returns the ids of both processes.
+// heldByHost starts a host that holds "jobs", and kills it. It returns the ids of host and plugin.
 func heldByHost(t *testing.T, s *store, path string) (host, below int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{Plugin: "far", Path: path, Config: s.config()})

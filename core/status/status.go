@@ -1,4 +1,4 @@
-// Package status reports over HTTP whether a host is ready, and who leads.
+// Package status reports over HTTP whether a host is ready, and which host leads.
 //
 //	var h status.Handler
 //	h.Add(client)
@@ -6,11 +6,11 @@
 //	mux.Handle("GET /ready", &h)
 //	mux.Handle("GET /leader", &h)
 //
-// /ready answers 200 if, for each client, the store answers [core.Client.Check] or the host
-// sees a leader of an election that it follows with that client. Otherwise /ready answers 503
-// with the reason as text. So a rollout with a wrong address stops at its first host, and a
-// store that is busy for a moment makes no follower unready. Use /ready for a readiness probe
-// only: a liveness probe that depends on the store would kill all hosts during an outage.
+// /ready answers 200 if, for each client, the store answers [core.Client.Check] or the host sees
+// a leader of an election that it follows with that client. Otherwise /ready answers 503 with
+// the reason as text. So a rollout with a wrong address of the store stops at its first host.
+// But a host that sees a leader stays ready while the store is busy. Use /ready for a readiness
+// probe only: a liveness probe that depends on the store would kill all hosts during an outage.
 //
 // /leader answers with a [Leader] as JSON. The status is 200 if this host sees a leader,
 // 503 if it sees none, and 404 if it does not follow the election. ?election=NAME names
@@ -38,26 +38,26 @@ const timeout = 800 * time.Millisecond
 // Leader is an election's state as this host sees it.
 type Leader struct {
 	Election string `json:"election"`
-	Held     bool   `json:"held"` // there is a leader, as far as this host knows
+	Held     bool   `json:"held"` // there is a leader, as far as this host knows it
 	Label    string `json:"label,omitempty"`
 	Token    uint64 `json:"token,omitempty"`
-	// TokenText is Token as text, for programs whose numbers are doubles, exact only up to 2^53.
+	// TokenText is Token as text, for programs whose JSON numbers are exact only up to 2^53.
 	TokenText string `json:"token_text,omitempty"`
 	Value     []byte `json:"value_base64,omitempty"`
-	// Since is when this host first saw that leader, or first saw that there
-	// was none, by its own clock. Since is null before the store has answered.
+	// Since is when this host, by its clock, first saw that leader, or first saw that there was no
+	// leader. Since is null before the store has answered.
 	Since *time.Time `json:"since"`
-	// StaleSince is when this host lost sight of the store, and Error says why.
-	// While StaleSince is set, the other fields describe the last known leader.
+	// StaleSince is when this host could no longer reach the store, and Error says
+	// why. While StaleSince is set, the other fields describe the last known leader.
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	Error      string     `json:"error,omitempty"`
 }
 
-// seen reports whether there is a leader and the store can be reached.
+// seen reports whether this host sees a leader now: there is one, and the store can be reached.
 func (l Leader) seen() bool { return l.Held && l.StaleSince == nil }
 
-// Handler answers /ready and /leader. Handler looks only at the last element
-// of the path. The zero Handler is ready for use, by many goroutines.
+// Handler answers /ready and /leader. It looks only at the last element of the path, so
+// it can serve below any prefix. The zero Handler is ready for use, by many goroutines.
 type Handler struct {
 	mu        sync.Mutex
 	clients   []*core.Client
@@ -70,15 +70,15 @@ type election struct {
 	leader Leader
 }
 
-// Add adds a client on which readiness depends. A Handler without one is not ready.
+// Add adds a client on which readiness depends. A Handler without a client is not ready.
 func (h *Handler) Add(c *core.Client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clients = append(h.clients, c)
 }
 
-// Follow observes e, an election of c, until ctx ends or c closes. All
-// observers of one election through c together cost the store as much as one.
+// Follow observes e, an election of c, until ctx ends or c closes. All observers
+// of one election through c together cost the store as much as one observer.
 func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 	f := &election{client: c, leader: Leader{Election: e.Name()}}
 	h.mu.Lock()
@@ -115,7 +115,7 @@ func (l Leader) after(change core.Change, now time.Time) Leader {
 }
 
 // Ready returns nil if the host is ready, and otherwise an error that says why
-// not. It waits for the stores until ctx ends.
+// it is not. Ready waits for the stores until ctx ends.
 func (h *Handler) Ready(ctx context.Context) error {
 	h.mu.Lock()
 	clients := h.clients
@@ -143,8 +143,8 @@ func (h *Handler) sees(c *core.Client) bool {
 	return false
 }
 
-// Leader returns the state of the followed election of that name, as this host sees it. The name ""
-// means the election that was followed first. Leader returns false if no followed election matches.
+// Leader returns the state of the followed election called name, as this host sees it. "" means the
+// election that was followed first. If name matches no followed election, Leader returns false.
 func (h *Handler) Leader(name string) (Leader, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +178,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if !l.seen() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(l) // the HTTP client may have gone
+		_ = json.NewEncoder(w).Encode(l) // the error means that the HTTP client has gone
 	default:
 		http.NotFound(w, r)
 	}

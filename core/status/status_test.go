@@ -19,7 +19,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// gated is a backend whose store can be unreachable for Check (away) and for Inspect (hidden).
+// gated is a backend that can fail Check (field away) and Inspect (field hidden).
 type gated struct {
 	driver.Backend
 	away, hidden atomic.Bool
@@ -41,7 +41,7 @@ func (g *gated) Inspect(ctx context.Context, name string) (driver.Holder, error)
 	return g.Backend.Inspect(ctx, name)
 }
 
-// Properties declares no capability, so that core observes by Inspect.
+// Properties declares no capability, so that core calls Inspect to observe.
 func (g *gated) Properties() driver.Properties {
 	p := g.Backend.Properties()
 	p.Capabilities = nil
@@ -54,7 +54,7 @@ func get(h *status.Handler, path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// host is a host in a synctest bubble that follows an election.
+// host is a host that follows an election, in a synctest bubble.
 type host struct {
 	status.Handler
 	b        *gated
@@ -91,7 +91,7 @@ func TestReady(t *testing.T) {
 		defer h.stop()
 		want := func(when string, code int, text string) {
 			t.Helper()
-			time.Sleep(time.Second) // lets the observer see the leader
+			time.Sleep(time.Second) // time for the observer to see the leader
 			if got, body := get(&h.Handler, "/probes/ready"); got != code || !strings.Contains(body, text) {
 				t.Errorf("%s: %d, %q", when, got, body)
 			}

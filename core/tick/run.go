@@ -12,11 +12,11 @@ import (
 // Kind says what an [Event] is about.
 type Kind int
 
-// The kinds of events. While Run runs, each tick has one event, except a tick that
-// was not over when Run ended.
+// The kinds of events. While Run runs, each tick gets one event, except a tick that was not over
+// when Run ended.
 const (
 	Ran       Kind = iota + 1 // the function ran here; Err is its error, joined with the cause if its lease was lost
-	Elsewhere                 // another host has the tick; Err is the *core.HeldError, if the store was asked
+	Elsewhere                 // another host has taken the tick; Err is the *core.HeldError, if any
 	Missed                    // no host has run the tick, and none will; Err says why this host did not
 	Unknown                   // not run here, and it is unknown whether another host ran it; Err says why
 )
@@ -43,7 +43,7 @@ type Event struct {
 	Err   error
 }
 
-// maxGap bounds how many ticks are counted one by one when the wall clock is set forward, perhaps
+// maxGap is how many missed ticks are counted at most when the wall clock is set forward, perhaps
 // by years.
 const maxGap = 100_000
 
@@ -77,13 +77,13 @@ func (j *Job) tell(ev Event) {
 }
 
 // Run calls fn for each tick from now on that no other host runs, until parent
-// ends. It returns after fn has returned. Ticks run one after the other, or
-// with Overlap each in its goroutine. fn must return when its ctx ends, which
-// happens when its lease is lost, parent ends, or the client closes.
+// ends. It returns after fn has returned. Ticks run one after another or, with
+// Overlap, each in a new goroutine. fn must return when its ctx ends: when its
+// lease is lost, parent ends, or the client closes.
 //
-// If the store cannot be reached, Run tries each tick until Late after its time. If
-// parent has ended, the error satisfies errors.Is for parent.Err(). Run returns
-// earlier only with an error after which no tick could run, such as core.ErrClosed.
+// If the store cannot be reached, Run tries each tick until Late after its time. When
+// parent has ended, errors.Is(err, parent.Err()) is true for Run's error. Run returns
+// before that only with an error after which no tick could run, such as core.ErrClosed.
 func (j *Job) Run(parent context.Context, fn func(context.Context, Tick) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -115,7 +115,7 @@ type run struct {
 	fn      func(context.Context, Tick) error
 	cancel  context.CancelCauseFunc
 	working sync.WaitGroup
-	more    chan struct{} // one slot; gets a value when late has grown
+	more    chan struct{} // buffer of 1; gets a value when late has grown
 
 	mu   sync.Mutex
 	late []lateTick // ticks to settle, oldest first
@@ -127,7 +127,7 @@ type lateTick struct {
 	err error // why it was not run
 }
 
-// wait waits until tick at is due; the zero time never is. wait returns false when ctx ends.
+// wait waits until the tick at is due; a zero at is never due. It returns false when ctx ends.
 func (r *run) wait(ctx context.Context, at time.Time) bool {
 	for ctx.Err() == nil {
 		d := nap
@@ -142,8 +142,8 @@ func (r *run) wait(ctx context.Context, at time.Time) bool {
 	return false
 }
 
-// skip returns the first tick, not before at, about which the store can
-// still be asked, and reports earlier ticks as Unknown.
+// skip returns at or, if the store may have forgotten that tick, the first later
+// tick that it must still know. skip reports the ticks before that one as Unknown.
 func (r *run) skip(at time.Time) time.Time {
 	ev := Event{Kind: Unknown, Job: r.name, At: at, Err: errForgotten}
 	for _, keep := r.spans(at); r.age(at) > keep/2; _, keep = r.spans(at) {
@@ -161,7 +161,7 @@ func (r *run) skip(at time.Time) time.Time {
 	return at
 }
 
-// turn runs one tick, or adds it to the ticks to settle.
+// turn runs the tick at, or adds it to the ticks to settle.
 func (r *run) turn(ctx context.Context, at time.Time) {
 	res := result{err: ErrLate}
 	if late, _ := r.spans(at); r.age(at) <= late {
@@ -221,7 +221,7 @@ func (r *run) settleAll(ctx context.Context) {
 	}
 }
 
-// oldest returns the oldest of the late ticks, or false if there are none.
+// oldest returns the oldest of the late ticks, or false if there is no late tick.
 func (r *run) oldest() (lateTick, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,7 +231,7 @@ func (r *run) oldest() (lateTick, bool) {
 	return r.late[0], true
 }
 
-// end waits for functions that still run, and reports the ticks that are not settled as Unknown.
+// end waits until all functions have returned, and reports ticks that are not settled as Unknown.
 func (r *run) end() {
 	r.cancel(nil)
 	r.working.Wait()

@@ -1,4 +1,4 @@
-// Package tick runs a function once for each tick of a schedule, on one of all
+// Package tick runs a function once for each tick of a schedule, on one of the
 // hosts that share a backend. A tick is a time at which a [Job] is due.
 //
 //	job, err := tick.New(client, "refresh", tick.Every(time.Minute), nil)
@@ -10,18 +10,18 @@
 // # What is guaranteed
 //
 // No tick is run twice while three conditions hold. First, the store keeps
-// its grants. docs/backends.md lists for each backend what breaks that, for
-// example ending the tick's lock by hand. Second, the wall clocks of any
-// two hosts differ by less than 49 hundredths of [Options] Keep. Third, all
-// hosts give a job the same name, schedule, Late and Keep.
+// its grants. docs/backends.md says for each backend how grants can be
+// lost, for example when an operator ends the tick's lock. Second, the wall
+// clocks of any two hosts differ by less than 49 hundredths of [Options]
+// Keep. Third, all hosts give a job the same name, schedule, Late and Keep.
 //
-// No tick is run twice, however long a process is paused, and at whatever
-// instruction. That also holds if the process, its plugin or its machine dies:
-// a tick whose function was killed while it ran is not run again.
+// This also holds if a process is paused, for any time and at any instruction,
+// and if the process, its plugin or its machine dies: a tick whose function
+// was killed while it ran is not run again.
 //
-// Without Overlap, a tick does not run while the previous tick still runs. That guarantee is only
-// that of a lock: a function whose lease is lost must stop when its ctx ends. If the process is
-// paused after its last look at the clock, only the token protects (see package core).
+// Without Overlap, a tick does not run while the previous tick still runs. This is only as
+// certain as any lock: a function whose lease is lost must stop when its ctx ends. If the process
+// is paused after its last look at the clock, only the token protects (see package core).
 //
 // A tick is not run if, from its time until Late after it,
 //   - every host was stopped, or could not reach the store;
@@ -30,12 +30,12 @@
 //   - or the host that had taken the tick was killed, or paused for too long, in the
 //     about 100 us between the store's grant and the first instruction of the function.
 //
-// # What is told
+// # What is reported
 //
 // For a tick that no host has run, exactly one host reports [Missed], and afterwards no host
-// will run that tick. A host that was away reports it when it is back, if that is within half of
-// Keep after the tick. After that time, a host reports the tick as [Unknown]. If the host that
-// took a tick was killed, no host reports that tick, whether or not its function had begun.
+// will run that tick. A host that was stopped or cut off reports it afterwards, within half of
+// Keep after the tick. Later than that, it reports the tick as [Unknown]. If the host that took
+// a tick was killed, no host reports that tick, whether or not its function had begun.
 //
 // # How
 //
@@ -43,20 +43,20 @@
 // renewed, while the function runs. The lock NAME@TIME belongs to one tick and records that the
 // tick was taken. A host acquires NAME@TIME while it holds NAME, just before it calls the function.
 // The store keeps NAME@TIME for Keep from the grant, whatever happens to its host (core's AtLeast).
-// A host that finds NAME@TIME held does not run the tick. A host that acquires it then reads its
-// wall clock, and does not run the tick if it is more than Late old.
+// A host that finds NAME@TIME held does not run the tick. A host that acquires NAME@TIME then reads
+// its wall clock, and does not run the tick if the tick is more than Late old.
 //
 // Why no tick is run twice: suppose that the store granted NAME@T to host A and then to
 // host B, and that both ran the tick. A asked when A's clock showed T or later. The store
-// kept A's grant for Keep after that, by a clock that is at most a hundredth faster. B
-// got its answer when B's clock showed T + Keep/2 at the latest. If the clocks differ by
-// less than Keep/2 - Keep/100, that is before A's grant was over, so the store cannot
-// have granted NAME@T to B. B may be paused for any time between the answer and the
-// function: meanwhile the store grants NAME@T to no host that could still run the tick.
+// kept A's grant for Keep after that, by a clock that is at most a hundredth faster. When
+// B got its answer, B's clock showed T + Keep/2 or less. If the clocks differ by less than
+// Keep/2 - Keep/100, that is before A's grant was over, so the store cannot have granted
+// NAME@T to B. B may be paused for any time between the answer and the function, because
+// during that time the store grants NAME@T to no host that could still run the tick.
 //
 // Why only one host reports a missed tick: a host that is too late to run the tick, but
-// not later than Keep/2, acquires NAME@T all the same. By the argument above, the store
-// grants NAME@T only if no host has run the tick, and after that grant no host can run it.
+// not later than Keep/2, acquires NAME@T too. By the argument above, the store grants
+// NAME@T only if no host has run the tick, and after that grant no host can run it.
 package tick
 
 import (
@@ -70,24 +70,24 @@ import (
 )
 
 const (
-	// minKeep is the smallest default of Keep. With it, clocks may differ by 29 s.
+	// minKeep is the smallest default of Keep. Wall clocks may then differ by 29 s.
 	minKeep = time.Minute
 	// maxLate is the largest default of Late.
 	maxLate = time.Hour
-	// nap bounds a sleep, because timers stand still while the machine is
-	// suspended, and the wall clock may be set.
+	// nap is the longest sleep before the wall clock is read again, because timers stand
+	// still while the machine is suspended, and because the wall clock may be set.
 	nap = time.Second
 )
 
-// ErrLate means that this host may not run the tick any more, because its time is more than Late
-// ago.
+// ErrLate means that this host must not run the tick any more, because the tick is more than
+// Late old.
 var ErrLate = errors.New("too late for the tick")
 
-// errForgotten means that the store may no longer know whether the tick was taken.
+// errForgotten means that the store may no longer know whether a host has taken the tick.
 var errForgotten = fmt.Errorf("%w: it is more than half of Keep ago", ErrLate)
 
-// Schedule says when a job is due. Schedule must yield the same ticks on all hosts. New
-// therefore refuses a schedule that counts from the time of the call, as @every of a cron
+// Schedule says when a job is due. A Schedule must have the same ticks on all hosts. So
+// New refuses a schedule that counts from the time of the call, as "@every" of a cron
 // library does. A Schedule of github.com/robfig/cron/v3 is suitable if it has a time zone.
 type Schedule interface {
 	// Next returns the first tick after t, or the zero time if there is none.
@@ -107,28 +107,28 @@ func (d every) Next(t time.Time) time.Time {
 // Options of a Job. Nil and zero fields mean the defaults. Late and Keep must be
 // the same on all hosts.
 type Options struct {
-	// Late is how long after its time a tick may still be started, by a host that was away
-	// or that had to wait for the previous run. The default is the time until the next
+	// Late is how long after its time a tick may still be started, by a host that was stopped or
+	// cut off, or that had to wait for the previous run. The default is the time until the next
 	// tick, but at most an hour, and at most half of Keep and of the backend's longest TTL.
 	Late time.Duration
 	// Keep is how long the store records that a tick was taken. Keep must be at
-	// least 2 * Late, and is rounded up to a TTL of the backend. The store holds
-	// the locks of all ticks within Keep. Wall clocks of hosts may differ by less
-	// than 49 hundredths of Keep. Default 2 * Late, but at least a minute, or the
-	// backend's longest TTL if that is shorter.
+	// least 2 * Late, and is rounded up to a TTL of the backend. So the store
+	// holds the locks of all ticks of the last Keep. The wall clocks of two hosts
+	// must differ by less than 49 hundredths of Keep. Default 2 * Late, but at
+	// least a minute, or the backend's longest TTL if that is shorter.
 	Keep time.Duration
 	// Lock has the options of the lock that is held while the function runs, such as
 	// TTL and MaxHold. ReleaseInBackground is always set. With Overlap, Lock is unused.
 	Lock core.LockOptions
 	// Overlap lets a tick run while earlier ticks still run, even on the same host.
-	// The function then holds only the lock of its tick, with a TTL of Keep. Tokens
-	// then do not rise from tick to tick.
+	// The function then holds only the lock of its tick, with a TTL of Keep, and
+	// tokens do not rise from tick to tick.
 	Overlap bool
 	// Logger gets every Event. The level is Warn for a tick that was missed or is unknown,
 	// and for a function that failed, and otherwise Debug. Default slog.Default().
 	Logger *slog.Logger
 	// OnEvent is called for each Event, one at a time. It must return soon, because
-	// the goroutines that call it go on to run other ticks. Default nil.
+	// it is called on goroutines that have other ticks to run. Default nil.
 	OnEvent func(Event)
 }
 
@@ -141,7 +141,7 @@ type Job struct {
 	opts     Options
 	lock     *core.Lock       // the lock NAME; nil with Overlap
 	now      func() time.Time // time.Now, except in tests
-	told     chan struct{}    // one slot, held while an event is delivered
+	told     chan struct{}    // buffer of 1, full while an event is delivered
 }
 
 // Tick is one tick that this host runs.
@@ -152,8 +152,8 @@ type Tick struct {
 	Lease *core.Lease
 }
 
-// New returns the job of that name. The job's lock has the same name, and the
-// names of the ticks' locks are longer by at most 31 bytes. For a bad name,
+// New returns the job called name. The job's lock has that name, and the
+// names of the ticks' locks are at most 31 bytes longer. For a bad name,
 // schedule or option, the error wraps [core.ErrInvalid]. New sends nothing.
 func New(c *core.Client, name string, s Schedule, opts *Options) (*Job, error) {
 	j := &Job{c: c, name: name, schedule: s, now: time.Now, told: make(chan struct{}, 1)}
@@ -193,7 +193,7 @@ func (j *Job) check() (err error) {
 // next returns the first tick after t, without a monotonic clock reading.
 func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).Round(0) }
 
-// age returns how long ago at is by the wall clock, because at has no monotonic clock reading.
+// age returns how old the tick at is by the wall clock. For that, at has no monotonic reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
 // spans returns Late and Keep for the tick at. Late is at most half of Keep.
@@ -216,7 +216,7 @@ func (j *Job) spans(at time.Time) (late, keep time.Duration) {
 	return late, (keep + p.TTLStep - 1) / p.TTLStep * p.TTLStep
 }
 
-// markName returns the name of the lock of a tick.
+// markName returns the name of the lock of the tick at.
 func (j *Job) markName(at time.Time) string {
 	return j.name + "@" + at.UTC().Format(time.RFC3339Nano)
 }
@@ -227,15 +227,15 @@ func (j *Job) mark(at time.Time) (*core.Lock, error) {
 	return j.c.Lock(j.markName(at), &core.LockOptions{TTL: keep, AtLeast: keep, ReleaseInBackground: true})
 }
 
-// Once calls fn for the tick that is due now, unless another host runs or has
-// run that tick, and returns when fn has returned. Once is for a scheduler that
+// Once calls fn for the tick that is due now, unless another host has taken
+// that tick, and returns when fn has returned. Once is for a scheduler that
 // starts a program at each tick, such as cron or a systemd timer. If the next
 // tick is due within a tenth of Late, and within a second, Once waits for it.
 //
-// The error satisfies errors.Is(err, core.ErrHeld) if another host has the tick. The
-// error satisfies errors.Is(err, ErrLate) if it was too late for the last tick, or if the
-// previous run did not end in time. In both cases fn was not called. Otherwise the error
-// is that of fn, joined with the cause if its lease was lost, or that of the store.
+// The error satisfies errors.Is(err, core.ErrHeld) if another host has taken the tick. The error
+// satisfies errors.Is(err, ErrLate) if it was too late for the last tick, or if the previous run
+// did not end in time. In both cases fn was not called. Any other error is the error of fn, joined
+// with the cause if its lease was lost, or the error of the store.
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {
 	at := j.due()
 	if at.IsZero() {
@@ -257,10 +257,10 @@ func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) er
 	return j.wrap(r.err)
 }
 
-// Take is Once for work that is not a function: it returns the tick, and
-// the caller must release its Lease. ctx only bounds the wait for the tick;
-// its end does not end the Lease. The errors are those of Once when fn was
-// not called. [core.Client] Close does not wait for work under the Lease.
+// Take is like Once, for work that is not a function: it returns the tick, and
+// the caller must release the tick's Lease. ctx only bounds the wait for the
+// tick; its end does not end the Lease. Take returns the errors that Once returns
+// without calling fn. [core.Client] Close does not wait for work under the Lease.
 func (j *Job) Take(ctx context.Context) (Tick, error) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -269,7 +269,7 @@ func (j *Job) Take(ctx context.Context) (Tick, error) {
 		defer cancel()
 		ended <- j.Once(work, func(ctx context.Context, t Tick) error {
 			if !stop() {
-				return context.Canceled // ctx ended first: Take returns an error
+				return context.Canceled // ctx ended before: Take returns an error
 			}
 			taken <- t
 			<-ctx.Done()
@@ -320,7 +320,7 @@ func (j *Job) due() time.Time {
 	}
 }
 
-// sleep pauses for d. It returns false, at once, when ctx ends.
+// sleep pauses for d. When ctx ends first, it returns false at once.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

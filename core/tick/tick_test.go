@@ -32,8 +32,8 @@ func TestOnceEachTick(t *testing.T) {
 	})
 }
 
-// TestLongRun checks that ticks that are due while the function runs are not
-// run at the same time, and that exactly one host reports each of them.
+// TestLongRun checks that no other tick is run while the function runs, and
+// that exactly one host reports each tick that was due during that time.
 func TestLongRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		for range 3 {
@@ -67,7 +67,7 @@ func TestToldWhileTheRunGoesOn(t *testing.T) {
 	})
 }
 
-// TestClosed checks that Run ends when the client closes, and that it returns the cause of its ctx.
+// TestClosed checks that Run ends when the client closes, and returns its ctx's cause if ctx ended.
 func TestClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Second), Options{}), w.host(Every(time.Second), Options{})
@@ -149,7 +149,7 @@ func TestRefused(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			h := w.host(Every(time.Minute), Options{Late: 30 * time.Second, Overlap: overlap})
 			w.run(150*time.Second, 0, func() {
-				time.Sleep(119 * time.Second) // the store has served the client
+				time.Sleep(119 * time.Second) // during this time the store serves the client
 				h.b.denies.Store(true)
 				time.Sleep(11 * time.Second)
 				h.b.denies.Store(false)
@@ -164,7 +164,7 @@ func TestRefused(t *testing.T) {
 			if name != "job" && first {
 				first = false
 				h.b.revoked.Store(true)
-				time.Sleep(time.Second) // the lease is renewed
+				time.Sleep(time.Second) // time for a renewal of the lease
 				h.b.revoked.Store(false)
 			}
 		}
@@ -173,8 +173,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// TestClocksStep sets clocks while the hosts work, with late ends of leases, long and
-// short runs, and a store that is down at times. It checks that no tick is run twice,
+// TestClocksStep sets clocks while the hosts work, with leases that end late, long and
+// short runs, and a store that is sometimes down. It checks that no tick is run twice,
 // that each tick is reported once, and that no tick that was run is reported as missed.
 func TestClocksStep(t *testing.T) {
 	for seed := range uint64(60) {
@@ -228,7 +228,7 @@ func TestClocksStep(t *testing.T) {
 	}
 }
 
-// TestOneClient runs one job twice with one client. The two count as two hosts.
+// TestOneClient runs two Jobs of one name with one client. The Jobs must act like two hosts.
 func TestOneClient(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Second), Options{})
@@ -265,11 +265,11 @@ func TestAwayTooLong(t *testing.T) {
 
 // TestPausedAfterTheGrant pauses a host between the request for the tick's
 // lock and its first look at the answer. If the pause is too long, the host
-// must not begin the tick, whether the timer or the answer is handled first.
+// must not begin the tick, whether it handles the timer or the answer first.
 func TestPausedAfterTheGrant(t *testing.T) {
 	for _, tt := range []struct {
 		pause time.Duration
-		timer bool // the timer is handled first
+		timer bool // the timer is handled before the answer
 		want  outcome
 	}{
 		{900 * time.Millisecond, false, ran},
@@ -303,8 +303,8 @@ func TestPausedAfterTheGrant(t *testing.T) {
 	}
 }
 
-// TestClocksApart checks that two hosts run no tick twice if one clock is
-// behind by at most as much as is allowed.
+// TestClocksApart checks that two hosts run no tick twice if one of their
+// clocks is behind, by as much as Options.Keep allows.
 func TestClocksApart(t *testing.T) {
 	for _, apart := range []time.Duration{0, time.Second, 20 * time.Second, 29 * time.Second} {
 		t.Run(apart.String(), func(t *testing.T) {
@@ -322,8 +322,8 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
-// TestSuspended checks that a host that was suspended reports at once the
-// ticks of that time, and then goes on.
+// TestSuspended checks that a host, after a suspend, at once reports the
+// ticks that were due during the suspend, and then goes on.
 func TestSuspended(t *testing.T) {
 	for _, years := range []int{0, 50} {
 		bubble(t, func(t *testing.T, w *world) {
@@ -419,7 +419,7 @@ func TestTake(t *testing.T) {
 }
 
 // TestTakeWithoutTheTicksLock checks that the job's lease is not released
-// when the tick's lease is lost, because its holder still works.
+// when the lease of the tick's lock is lost, because the holder still works.
 func TestTakeWithoutTheTicksLock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		h := w.host(Every(time.Minute), Options{})
@@ -439,7 +439,7 @@ func TestTakeWithoutTheTicksLock(t *testing.T) {
 	})
 }
 
-// TestOnceBesideTheRunBefore checks that Once does not blame another host.
+// TestOnceBesideTheRunBefore checks that Once returns ErrLate while the previous run goes on.
 func TestOnceBesideTheRunBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, b := w.host(Every(time.Minute), Options{Late: 10 * time.Second}), w.host(Every(time.Minute), Options{Late: 10 * time.Second})

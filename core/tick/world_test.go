@@ -21,9 +21,9 @@ import (
 type backend struct {
 	driver.Backend
 	away    atomic.Bool
-	denies  atomic.Bool       // the store refuses this client, as it may in a failover
-	revoked atomic.Bool       // the store says of every lease that it is gone
-	broken  atomic.Bool       // the store says of every tick's lease that it is gone
+	denies  atomic.Bool       // the store refuses this client, as a store may in a failover
+	revoked atomic.Bool       // the store says that every lease is gone
+	broken  atomic.Bool       // the store says that the lease of every tick's lock is gone
 	granted func(name string) // called before the answer to a grant; may be nil
 }
 
@@ -73,7 +73,7 @@ func (b *backend) Properties() driver.Properties {
 	return p
 }
 
-// world has several hosts with one store, in a synctest bubble.
+// world has several hosts that share a store, in a synctest bubble.
 type world struct {
 	t      *testing.T
 	store  *memory.Store
@@ -97,7 +97,7 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, store: memory.NewStore(), origin: time.Now(), runs: map[time.Duration][]string{}, events: map[Kind][]time.Duration{}}
 }
 
-// host adds a host with its own client.
+// host adds a host with a new client.
 func (w *world) host(s Schedule, opts Options) *host {
 	w.t.Helper()
 	b := &backend{Backend: w.store.Open()}
@@ -119,7 +119,7 @@ func (w *world) host(s Schedule, opts Options) *host {
 	return h
 }
 
-// work returns a function that records that it runs and takes the time takes.
+// work returns a function that records that it runs and that needs the time takes.
 func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) error {
 	return func(ctx context.Context, t Tick) error {
 		w.mu.Lock()
@@ -136,7 +136,7 @@ func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) e
 	}
 }
 
-// run runs all hosts for d, while it calls meanwhile. It may be called only once.
+// run runs all hosts for d and calls the function meanwhile during that time. Call run only once.
 func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -16,7 +16,7 @@ import (
 type backend struct {
 	store   Store
 	watcher Watcher       // nil if the store is not a Watcher
-	timeout time.Duration // bound of one request
+	timeout time.Duration // longest time of one request
 
 	mu     sync.Mutex
 	claims driver.Properties
@@ -26,8 +26,8 @@ type backend struct {
 	calls  sync.WaitGroup
 }
 
-// New returns a backend on s that makes the claims p; see [Properties]. Closing the backend closes
-// s. timeout bounds one request to s, unless its caller's ctx ends earlier; it must be positive.
+// New returns a backend on s with the claims p; see [Properties]. The backend's Close closes s. A
+// request to s ends after timeout, which must be positive, or earlier when its caller's ctx ends.
 func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {
 	b := &backend{store: s, timeout: timeout, topics: map[string]*topic{}}
 	b.watcher, _ = s.(Watcher)
@@ -66,8 +66,8 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 // sentinels are the errors of package driver that a Store may return.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
-// failed returns the error of a request that failed with err. unsent says that the store was not
-// asked for any change; the error then wraps ErrNotSent, so that the caller does not withdraw.
+// failed returns the error of a request that failed with err. If unsent is true, the store was not
+// asked for any change; the error then wraps ErrNotSent, so that the caller need not withdraw.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {
@@ -89,7 +89,7 @@ func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, err
 	return f(ctx)
 }
 
-// read returns the store's entry of name and its record, including parts that have expired.
+// read returns the store's entry for name and the record in it, including parts that have expired.
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
@@ -98,14 +98,14 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 	return e, r, err
 }
 
-// change reads the record of name, lets f modify it, and writes it back unless f
-// returns an error. If another client has changed the record meanwhile, change reads
-// the record again and calls f again. It returns the Entry that Put returned.
+// change reads the record of name, lets f modify it, and writes it back unless f returns
+// an error. If another client changes the record between the read and the write, change
+// reads it again and calls f again. It returns the Entry that Put returned.
 //
-// The clock is read before the record is written. So a lease that f finds expired has certainly
-// expired, and a lease whose end f sets lives at least as long as requested. No client writes
-// between the read and the write, so f's decision still holds at the write, with one exception:
-// a lease that f finds alive may have expired by then. Renew must take care of that.
+// The argument now is read from the clock before the record is written. So a lease that f finds
+// expired has certainly expired, and a lease whose end f sets lives at least as long as requested.
+// The write succeeds only if no client wrote after the read, so f's decision still holds then, with
+// one exception: a lease that f finds alive may have expired. Renew must take care of that.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
 		e, r, err := b.read(ctx, name)
@@ -138,7 +138,7 @@ func (b *backend) write(ctx context.Context, e Entry, r record) (Entry, error) {
 	return b.store.Put(ctx, keyOf(r.Name), value, e.Revision, r.needed(e.Now))
 }
 
-// changeHeld is change for the lease of r's Name, Owner and Token, or a NotHeldError.
+// changeHeld is like change, but returns a NotHeldError if the lease that r names is gone.
 func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *record, now time.Time)) (Entry, error) {
 	return b.change(ctx, r.Name, func(s *record, now time.Time) error {
 		if s.Holder == nil || s.Holder.Owner != r.Owner || s.Holder.Token != r.Token {
@@ -171,10 +171,10 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return granted.Revision, nil
 }
 
-// Renew must know whether the store wrote the renewal before the lease expired. The renewal was
-// certainly in time if the requests took no longer than the lease's time left, or if Put's answer
-// says so. Otherwise Renew reads the record. A renewal that was written too late is void to all
-// readers (see holder.void); if the store does not say when it wrote, Renew ends the lease.
+// Renew must know whether the store wrote the renewal before the lease expired. It certainly did
+// if the requests took no longer than the lease's time left, or if Put's answer says so.
+// Otherwise Renew reads the record. All readers ignore a renewal that was written too late (see
+// holder.void). If the store does not say when it wrote, Renew ends the lease.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -233,7 +233,7 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 }
 
 // Withdraw writes the record even if it finds no grant. A TryAcquire that read the record before
-// that write then finds another revision, and a TryAcquire that reads after it finds the tombstone.
+// this write finds another revision at its own write; a later TryAcquire reads the tombstone.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
@@ -272,8 +272,8 @@ func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return b.look(ctx, name)
 }
 
-// look returns the holder of name. The store may read its clock after the record, and the lease may
-// be renewed in between. So look reports a lease as over only if a second read finds the same
+// look returns the holder of name. The store may read its clock after the record, and a renewal may
+// be written in between. So look reports a lease as over only if a second read finds the same
 // revision.
 func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {

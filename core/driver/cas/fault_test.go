@@ -53,7 +53,7 @@ func TestLostMessages(t *testing.T) {
 	})
 }
 
-// turn is one attempt of owner to hold the lock.
+// turn makes owner try to hold the lock once.
 func turn(t *testing.T, b driver.Backend, owner string, inside *atomic.Int32, last *atomic.Uint64) {
 	ctx, r := t.Context(), request(owner)
 	token, err := b.TryAcquire(ctx, r)
@@ -153,8 +153,8 @@ func TestLateRenewal(t *testing.T) {
 	}
 }
 
-// TestRepeatedRenewal checks that a later write of another client is not compared with the
-// instant by which an earlier renewal had to be written. Such a write must not void the lease.
+// TestRepeatedRenewal checks that another client's write does not void a lease because it
+// comes after the instant by which an earlier renewal had to be written.
 func TestRepeatedRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &data{}

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// tombstoneFor is how long a withdrawn owner is refused: the one minute that the
-// contract requires, plus the time that a Put that was sent before may take.
+// tombstoneFor is how long a withdrawn owner is refused: the minute that the
+// contract requires, and time for a Put that was sent before the withdrawal.
 const tombstoneFor = 90 * time.Second
 
 // record is everything that the store keeps about one lock, as JSON. Instants are
@@ -19,18 +19,18 @@ const tombstoneFor = 90 * time.Second
 type record struct {
 	Name      string           `json:"name"`
 	Holder    *holder          `json:"holder,omitempty"`
-	Withdrawn map[string]int64 `json:"withdrawn,omitempty"` // by owner, the instant until which that owner is refused
+	Withdrawn map[string]int64 `json:"withdrawn,omitempty"` // maps an owner to the instant until which it is refused
 }
 
 type holder struct {
 	Owner string `json:"owner"`
 	Label string `json:"label,omitempty"`
 	Value []byte `json:"value,omitempty"`
-	// Token is 0 in the record that makes the grant, whose revision is the token.
+	// Token is 0 in the record that made the grant, because the token is that record's revision.
 	Token uint64 `json:"token,omitempty"`
 	End   int64  `json:"end_ns"`
-	// By is the end that the lease had before the renewal that wrote this
-	// record. The renewal is void if the store wrote the record after By.
+	// By is the end of the lease before the renewal that wrote this record. If
+	// the store wrote the record after By, the renewal was too late and is void.
 	By int64 `json:"by_ns,omitempty"`
 }
 
@@ -60,13 +60,13 @@ func decode(e Entry, name string) (record, error) {
 
 func (r *record) encode() ([]byte, error) { return json.Marshal(r) }
 
-// tidy removes from r, the record of e, everything that has expired.
+// tidy removes everything that has expired from r, the record of e.
 func (r *record) tidy(e Entry) {
 	if h := r.Holder; h != nil {
 		if e.Now.UnixNano() >= h.End || h.void(e) {
 			r.Holder = nil
 		}
-		h.By = 0 // By concerned only the write of e
+		h.By = 0 // By is only about the write of e
 	}
 	for owner, until := range r.Withdrawn {
 		if e.Now.UnixNano() >= until {
@@ -92,7 +92,7 @@ func (r *record) needed(now time.Time) time.Duration {
 	return time.Duration(last - now.UnixNano())
 }
 
-// shown returns the holder as the driver describes it, or the zero Holder if there is none.
+// shown returns the holder as a driver.Holder, or the zero Holder if there is none.
 func (r *record) shown(now time.Time) driver.Holder {
 	h := r.Holder
 	if h == nil {

@@ -5,14 +5,14 @@
 //
 // One record under one key holds everything about a lock: the holder, and
 // the owners that were withdrawn recently. Each operation reads the record,
-// decides, and writes the record if it has not changed meanwhile. So every
-// decision depends on a single read, and a request that arrives late finds
-// another revision and does nothing.
+// decides, and writes the record if no client has changed it since. So
+// every decision depends on a single read, and a write that arrives late
+// finds another revision and does nothing.
 //
 // Hosts that wait are woken if the store is a [Watcher], and otherwise poll.
 // There is no queue of hosts, so Properties.FIFO is false. To stay in a
 // queue, every waiting host would have to write to the record each second,
-// and each write would make the writes of others fail, even the holder's.
+// and each write would make writes of other hosts fail, even of the holder.
 //
 // # Where is what
 //
@@ -38,14 +38,14 @@ var ErrConflict = errors.New("the key has another revision")
 // goroutines, and must return soon after their ctx ends. The backend gives every ctx a deadline.
 //
 // The client library must not repeat a request whose reply was lost: the second request
-// would find the revision of the first one, and report a conflict. An error that wraps
-// none of package driver's errors counts as driver.ErrUnavailable with an unknown
-// outcome. So wrap driver.ErrDenied if the store refuses, and both driver.ErrNotSent
-// and driver.ErrUnavailable if the store certainly has not received the request.
+// would find the revision that the first request made, and report a conflict. An error that
+// wraps none of package driver's errors counts as driver.ErrUnavailable with an unknown
+// outcome. So wrap driver.ErrDenied if the store refuses, and both driver.ErrNotSent and
+// driver.ErrUnavailable if the store certainly has not received the request.
 //
 // A key is 52 characters of [0-9a-v], made from the name of a lock. A value has
-// at most about 100 KiB. Of that, each acquire of the lock that was withdrawn
-// within the last 90 seconds takes about 40 bytes.
+// at most about 100 KiB. About 40 bytes of these are needed for each acquire of
+// the lock that was withdrawn in the last 90 s.
 type Store interface {
 	// Read returns the store's entry of key, as the latest successful Put or
 	// Delete of any client left it. If Read returns a stale copy, writes
@@ -72,40 +72,40 @@ type Store interface {
 // Entry is the state of one key in a store.
 type Entry struct {
 	Value []byte // empty if the key does not exist
-	// Revision rises with each change of the key. No revision may occur twice, even after
-	// the key was deleted and created again, or after the store has lost its data. The
-	// revision of a grant is its token, so it must be below 2^53. A version that starts at
-	// 1 for each new key, as ZooKeeper's does, is not suitable; a number that counts all
-	// changes of the store is. If these numbers start again when the store's data are lost,
-	// add the creation time of the data in microseconds since 1970. New data then have
-	// higher revisions, because a store makes fewer than a million changes in a second.
+	// Revision rises with each change of the key. No revision may occur twice, even after the
+	// key was deleted and created again, or after the store has lost its data. The revision
+	// of a grant is its token, so it must be below 2^53. A version that starts at 1 for each
+	// new key, as ZooKeeper's does, is not suitable; a number that counts all changes of the
+	// store is. If that number starts again when the store's data are lost, add to it the
+	// time at which the data were created, in microseconds since 1970. New data then have
+	// higher revisions, because a store makes fewer than a million changes a second.
 	Revision uint64
 	// Now is the store's time, read after the method was called and before it
-	// returns. Only Read and List must set it. Leases end at a tick of that clock:
-	// for a clock of whole seconds, claim a TTLMin and a TTLStep of whole seconds.
+	// returns. Only Read and List must set it. Leases end when that clock moves on.
+	// So if it shows whole seconds, claim a TTLMin and a TTLStep of whole seconds.
 	Now time.Time
 	// Written is the store's time when it handled the Put that wrote Value, or
-	// zero if the store does not say. With Written, a renewal that the network
-	// delayed past the end of its lease is void. Without it, such a lease lives
-	// until Renew has returned and ended it, or for the TTL if its host has died.
+	// zero if the store does not say. With Written, all hosts ignore a renewal
+	// that the network delayed past the end of its lease. Without it, the lease
+	// lives on until Renew ends it, or for the TTL if its host has died.
 	Written time.Time
 }
 
 // About describes a store. The fields have the same meaning as in driver.Properties.
 type About struct{ Server, Durability string }
 
-// Watcher is an optional ability of a [Store] to report changes.
+// Watcher is implemented by a [Store] that can report changes.
 type Watcher interface {
 	// Watch calls changed, which does not block, after each change of key and
 	// whenever a change may have been missed, until stop is called. Watch must
-	// report every change after it returned. If the request for messages shares
-	// a connection with Read, it is enough to report every change after a Read
-	// that began after Watch returned. Watch does not wait for the store.
+	// report every change after it has returned. If it subscribes on the
+	// connection that Read uses, it need only report changes after a Read that
+	// began after Watch returned. Watch does not wait for the store.
 	Watch(key string, changed func()) (stop func(), err error)
 }
 
-// Properties returns p, the claims of the author, with the claims of package cas set.
-// watcher reports whether the Store is a [Watcher], on which the capabilities depend.
+// Properties returns p, the claims of the author, with the claims that package cas makes added.
+// watcher says whether the Store is a [Watcher], because the capabilities depend on that.
 func Properties(p driver.Properties, watcher bool) driver.Properties {
 	p.Scope, p.SurvivesPlugin, p.FIFO, p.FirstSpan = driver.ScopeShared, true, false, 0
 	p.Capabilities = []driver.Capability{driver.CapAdmin}

@@ -17,7 +17,7 @@ type data struct {
 	entries  map[string]cas.Entry
 	revision uint64
 	watches  map[*watch]bool
-	silent   bool // the store does not say when an entry was written
+	silent   bool // the store does not tell when an entry was written
 	timeless bool // keys do not expire
 	ends     map[string]time.Time
 }
@@ -27,11 +27,11 @@ type watch struct {
 	changed func()
 }
 
-// client is a Store on data. Its hooks are called without locks held.
+// client is a Store on data. Its hooks are called while no mutex is held.
 type client struct {
 	*data
-	before func(op, key string) error // if it returns an error, the request is not done and returns that error
-	after  func(op, key string) error // if it returns an error, that replaces the reply to a request that was done
+	before func(op, key string) error // if it returns an error, the request fails with it and is not executed
+	after  func(op, key string) error // if it returns an error, the request is executed and fails with it
 }
 
 func (c *client) do(ctx context.Context, op, key string, f func() (cas.Entry, error)) (cas.Entry, error) {
@@ -63,7 +63,7 @@ func (c *client) Read(ctx context.Context, key string) (cas.Entry, error) {
 	return c.do(ctx, "read", key, func() (cas.Entry, error) { return c.at(key), nil })
 }
 
-// at returns the entry of key. It must be called with c locked.
+// at returns the entry of key. The caller must have locked c.
 func (c *client) at(key string) cas.Entry {
 	now := time.Now()
 	if end, ok := c.ends[key]; ok && !now.Before(end) {

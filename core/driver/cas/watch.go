@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// lookEvery is how often a record is read if no change is reported: a
-	// store that is down reports nothing, and an expiry is not a change.
+	// lookEvery is how often a record is read if no change is reported, because a
+	// store that is down reports nothing, and an expiry is no change of the key.
 	lookEvery = time.Second
-	// lingerFor is how long a key is still watched after its last user has left,
-	// because users often return.
+	// lingerFor is how long a key is still watched after the last call that
+	// followed it has ended, because another call often comes soon.
 	lingerFor = 5 * time.Second
 )
 
-// topic is the watch that all followers of one key share.
+// topic is the watch of one key. All calls of follow for that key share it.
 type topic struct {
-	stop  func() // ends Watcher.Watch
-	users int    // guarded by the backend's mutex, as is idle
+	stop  func() // ends the watch; returned by Watcher.Watch
+	users int    // number of calls that follow; users and idle are guarded by the backend's mutex
 	idle  *time.Timer
 
 	mu   sync.Mutex
@@ -64,7 +64,7 @@ func (b *backend) follow(ctx context.Context, name string, turn func(ctx context
 	}
 	defer b.leave(keyOf(name), t)
 	for changed := false; ; {
-		change := t.change() // before turn reads, so that no change is missed
+		change := t.change() // taken before turn reads the record, so that no change is missed
 		pause, err := turn(ctx, changed)
 		if err != nil {
 			return err
@@ -120,8 +120,8 @@ func (b *backend) leave(key string, t *topic) {
 	})
 }
 
-// Observe never emits a token lower than a token that it has emitted: a
-// replica that became the leader may still have an older holder.
+// Observe never emits a token that is lower than a token that it has emitted. It would without
+// a check, because a replica that became the store's leader may still have an older holder.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64

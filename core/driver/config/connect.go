@@ -16,8 +16,8 @@ import (
 // Connect holds the options that every backend needs to connect to its
 // store. Each backend library embeds Connect in its Options.
 type Connect struct {
-	// Username and Password log in. PasswordFile names a file with the password instead.
-	// The file is read again for each connection; a newline at its end is ignored.
+	// Username and Password are used for the login. PasswordFile names a file with the password
+	// instead. The file is read again for each connection; a newline at its end is ignored.
 	Username     string `key:"username" doc:"user"`
 	Password     string `key:"password" secret:"true" doc:"password of the user"`
 	PasswordFile string `key:"password_file" doc:"file with the password, read again for each connection"`
@@ -27,35 +27,35 @@ type Connect struct {
 	TLS *tls.Config
 	// TLSEnabled turns TLS on with the system's certificate authorities. Any
 	// other field about TLS turns TLS on too, and so does an address that asks
-	// for TLS. TLSEnabled must not be false together with one of those.
+	// for TLS. If TLS is turned on in such a way, TLSEnabled must not be false.
 	TLSEnabled *bool `key:"tls_enabled" doc:"connect with TLS; so does any other tls key, and false beside one is refused"`
 	// TLSCAFile names a PEM file with the certificate authorities to use instead of the
 	// system's. TLSCAFile, TLSCertFile and TLSKeyFile are read again for each connection.
 	TLSCAFile string `key:"tls_ca_file" doc:"authorities that sign servers, PEM, instead of the system's; read again for each connection"`
-	// TLSCertFile and TLSKeyFile are the client's own certificate, in PEM.
+	// TLSCertFile and TLSKeyFile name PEM files with the client's certificate and its key.
 	TLSCertFile string `key:"tls_cert_file" doc:"the client's certificate, PEM; read again for each connection"`
 	TLSKeyFile  string `key:"tls_key_file" doc:"the key of the client's certificate, PEM; read again for each connection"`
-	// TLSServerName is the name that the server's certificate must have,
-	// instead of the host of the address.
+	// TLSServerName is the name that the server's certificate must have.
+	// Without it, that is the host of the address.
 	TLSServerName string `key:"tls_server_name" doc:"name in the server's certificate, instead of the host of the address"`
 	// TLSInsecure makes the client accept any certificate. TLSInsecure is for tests only.
 	TLSInsecure bool `key:"tls_insecure" default:"false" doc:"accept any certificate (for tests)"`
 
 	// DialTimeout bounds the time until a new connection can be used, including
-	// TLS and login. RequestTimeout bounds one request, unless its caller's
-	// context ends earlier. Both timeouts must be between 10 ms and 10 min.
+	// TLS and login. RequestTimeout bounds one request, which also ends with
+	// its caller's context. Both timeouts must be between 10 ms and 10 min.
 	DialTimeout    time.Duration `key:"dial_timeout" default:"2s" doc:"bound of making a connection, TLS and login included; 10ms to 10m"`
 	RequestTimeout time.Duration `key:"request_timeout" default:"2s" doc:"bound of one request; 10ms to 10m"`
 }
 
-// The bounds of both timeouts.
+// The bounds of DialTimeout and RequestTimeout.
 const (
 	minTimeout = 10 * time.Millisecond
 	maxTimeout = 10 * time.Minute
 )
 
 // check returns an error that wraps driver.ErrConfig if c is wrong.
-// addressTLS says whether the address asks for TLS.
+// addressTLS means that the address asks for TLS.
 func (c Connect) check(addressTLS bool) error {
 	var err error
 	for f := range fields(reflect.ValueOf(c)) {
@@ -83,9 +83,9 @@ func (c Connect) check(addressTLS bool) error {
 		Between("request_timeout", c.RequestTimeout, minTimeout, maxTimeout))
 }
 
-// namesFile returns an error if name is the contents of a file and not its
-// path. The error does not quote name. Without this check, a private key
-// pasted in PEM form would be shown as the name of a missing file.
+// namesFile returns an error if name is the contents of a file instead of
+// its path. The error does not quote name. Without this check, an error
+// about a missing file would show a private key that was pasted as name.
 func namesFile(key, name string) error {
 	if len(name) > longestName || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(name, pemDashes) {
 		return fmt.Errorf("%w: %s has the text of a file, and must have its name", driver.ErrConfig, key)
@@ -94,7 +94,7 @@ func namesFile(key, name string) error {
 }
 
 const (
-	// longestName bounds the length of a file's path; real paths are shorter.
+	// longestName bounds the length of a path. A longer name must be the contents of a file.
 	longestName = 1024
 	// pemDashes occurs at the beginning of each PEM block.
 	pemDashes = "---"
@@ -111,7 +111,7 @@ func (c Connect) tlsKeys() []string {
 	return named
 }
 
-// Secure reports whether c turns TLS on. The address may ask for TLS too.
+// Secure reports whether c turns TLS on. If c does not, the address may still ask for TLS.
 func (c Connect) Secure() bool {
 	return c.TLS != nil || c.TLSEnabled != nil && *c.TLSEnabled || len(c.tlsKeys()) > 0
 }
@@ -126,8 +126,8 @@ func (c Connect) WithoutTLS() Connect {
 // HasPassword reports whether c has a password or the name of a password file.
 func (c Connect) HasPassword() bool { return c.Password != "" || c.PasswordFile != "" }
 
-// Between returns an error that wraps driver.ErrConfig if value is below
-// least or above most, and otherwise nil.
+// Between returns an error that wraps driver.ErrConfig if value, the value
+// of key, is below least or above most, and otherwise nil.
 func Between[T cmp.Ordered](key string, value, least, most T) error {
 	if value >= least && value <= most {
 		return nil
@@ -135,12 +135,12 @@ func Between[T cmp.Ordered](key string, value, least, most T) error {
 	return fmt.Errorf("%w: %s is %v, not %v to %v", driver.ErrConfig, key, value, least, most)
 }
 
-// Conflict returns an error that wraps driver.ErrConfig and says why keys must not be set together.
+// Conflict returns a driver.ErrConfig for keys that must not be set together. why is the reason.
 func Conflict(why string, keys ...string) error {
 	return fmt.Errorf("%w: %s: %s", driver.ErrConfig, strings.Join(keys, " and "), why)
 }
 
-// Invalid returns err if it wraps driver.ErrConfig already, and otherwise an error that wraps both.
+// Invalid returns err if it wraps driver.ErrConfig, and otherwise wraps err and driver.ErrConfig.
 func Invalid(err error) error {
 	if errors.Is(err, driver.ErrConfig) {
 		return err
@@ -148,10 +148,10 @@ func Invalid(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrConfig, err)
 }
 
-// KeysOf returns one configuration key for each field of the struct options that has the
-// tag key. The tags key, default, required, secret and doc describe the key. Fields of
-// an embedded struct count too. A tag of the embedded struct itself replaces the default
-// of the key that it names, so a backend that needs more time than others writes
+// KeysOf returns a configuration key for each field of the struct options that has the tag
+// "key". The tags "key", "default", "required", "secret" and "doc" describe the key. Fields
+// of an embedded struct count too. A tag on the embedded struct, with the name of a key,
+// replaces the default of that key. So a backend that needs more time to connect writes
 //
 //	Connect `dial_timeout:"3s"`
 func KeysOf(options any) []driver.Key {
@@ -174,7 +174,7 @@ func Decode(cfg driver.Config, options any) {
 	}
 }
 
-// Filled returns a copy of options with the defaults filled in. Nil options count as the zero O.
+// Filled returns a copy of *options, or of the zero O if options is nil, with defaults filled in.
 func Filled[O any](options *O) O {
 	var o O
 	if options != nil {
@@ -184,8 +184,8 @@ func Filled[O any](options *O) O {
 	return o
 }
 
-// Fill sets each zero field of the struct that options points to to its
-// default.
+// Fill sets each zero field to its default, in the struct that options
+// points to.
 func Fill(options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		if f.value.IsZero() {
@@ -224,8 +224,8 @@ func fields(v reflect.Value) func(yield func(field) bool) {
 	return func(yield func(field) bool) { walk(v, "", yield) }
 }
 
-// walk yields the fields of the struct v that have keys. outer is the tag of the field in which v
-// is embedded.
+// walk yields the fields of the struct v that have a tag "key". If v is embedded, outer is the
+// tag of the embedded field.
 func walk(v reflect.Value, outer reflect.StructTag, yield func(field) bool) bool {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

@@ -1,5 +1,5 @@
 // Package config has what every backend with a server needs before its first request:
-// configuration keys, files with passwords and certificates, and the error for an
+// configuration keys, files with passwords and certificates, and the errors for an
 // address at which no server of the right kind answers.
 //
 // # Where is what

@@ -18,10 +18,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Source reads the password, the certificate and the authorities from their files
-// for each new connection. An administrator cannot replace several files at the same
-// instant. So if a file cannot be read, or does not match the others, the values
-// that were read before stay in use. The next connection reads the file again.
+// Source reads the password, the certificate and the authorities from their files for
+// each new connection. An administrator cannot replace several files at the same
+// instant. So if a file cannot be read, or certificate and key do not match, the
+// values that were read before stay in use. The next connection reads the file again.
 type Source struct {
 	connect  Connect
 	secure   bool
@@ -31,8 +31,8 @@ type Source struct {
 	roots    lastGood[*x509.CertPool]
 }
 
-// NewSource reads the files of c for the first time. secure says that the address
-// asks for TLS. The error wraps driver.ErrConfig, and names the key and the file.
+// NewSource reads the files of c for the first time. secure means that the address asks
+// for TLS. The error wraps driver.ErrConfig, and names the configuration key and the file.
 func NewSource(c Connect, secure bool, log *slog.Logger) (*Source, error) {
 	if err := c.check(secure); err != nil {
 		return nil, err
@@ -76,13 +76,13 @@ func (s *Source) TLSConfig(host string) *tls.Config {
 	return cfg
 }
 
-// LastingTLSConfig is TLSConfig for a client that uses one configuration for
-// all its connections. hosts are the hosts that the client connects to.
+// LastingTLSConfig is like TLSConfig, for a client library that uses one
+// configuration for all connections. hosts are the hosts that it connects to.
 //
-// Package tls reads the authorities of a configuration only once, so this
-// configuration verifies the server with a function of its own, in the same way. The
-// server's certificate must have the name that the client asked for. A client sends
-// no name for an IP address; the certificate must then have the name of one of hosts.
+// Package tls reads the authorities of a configuration only once. So a function of
+// this package verifies the server instead, in the same way. The server's certificate
+// must have the name that the client asked for. If the address is an IP address, a
+// client asks for no name; the certificate must then have the name of one of hosts.
 func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	cfg := s.TLSConfig("")
 	if cfg == nil || cfg.InsecureSkipVerify || s.connect.TLSCAFile == "" {
@@ -102,7 +102,7 @@ func (s *Source) LastingTLSConfig(hosts []string) *tls.Config {
 	return cfg
 }
 
-// verify checks that the first certificate of chain is signed by roots and has one of names.
+// verify checks that roots signed the first certificate of chain, and that it has one of names.
 func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
 	err := errors.New("x509: no certificate, or no name to compare it with")
 	for _, name := range names {
@@ -120,7 +120,7 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale returns why the present contents of a file are not in use, or nil if all are in use.
+// Stale returns the reason why the present contents of a file are not in use, or nil if they are.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }
@@ -148,7 +148,7 @@ func (k *lastGood[T]) get(log *slog.Logger) T {
 	return k.last
 }
 
-// open reads for the first time. There is no earlier value to fall back on.
+// open reads the value for the first time. No earlier value exists, so open returns any error.
 func (k *lastGood[T]) open() (err error) {
 	k.last, err = k.read()
 	return err
@@ -209,8 +209,8 @@ func readRoots(c Connect) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readPEM reads file. It returns an error if the file ends within a PEM block, because another
-// process is then still writing the file.
+// readPEM reads file. If the file ends within a PEM block, readPEM returns an error, because
+// then another process is still writing the file.
 func readPEM(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -227,9 +227,9 @@ func readPEM(file string) ([]byte, error) {
 }
 
 // Dial connects to addr, with TLS if the configuration says so, and with the present
-// contents of the files. server is the product's name for errors. If ctx ends during the
-// handshake, Dial may return late, by the time that closing the connection takes. The error
-// of a handshake wraps driver.ErrNotSent, and driver.ErrDenied or driver.ErrUnavailable.
+// contents of the files. server is the name of the product, for errors. If ctx ends during
+// the handshake, Dial returns only after it has closed the connection. An error of the
+// handshake wraps driver.ErrNotSent, and driver.ErrDenied or driver.ErrUnavailable.
 func (s *Source) Dial(ctx context.Context, d *net.Dialer, server, network, addr string) (net.Conn, error) {
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {

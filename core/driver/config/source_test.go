@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// secured returns options with a password and TLS, whose files are in a directory of this test.
+// secured returns options with a password and TLS, and puts their files into a directory.
 func secured(t *testing.T) (config.Connect, *configtest.Authority) {
 	dir, a := t.TempDir(), configtest.NewAuthority(t)
 	ca, password := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "password")
@@ -36,9 +36,9 @@ func certificate(t *testing.T, s *config.Source) string {
 	return string(cert.Certificate[0])
 }
 
-// TestHalfWrittenFiles covers files that are not replaced in one step. While
-// a file cannot be used, the values that were read before stay in use, and
-// the log names the file. When the file is complete again, it is used.
+// TestHalfWrittenFiles covers files that are not replaced in one step. While a
+// file cannot be used, the values that were read before stay in use, and the
+// log names the file. When the file is complete again, its contents are used.
 func TestHalfWrittenFiles(t *testing.T) {
 	cases := map[string]struct {
 		harm func(t *testing.T, c config.Connect)
@@ -91,7 +91,7 @@ func cut(t *testing.T, path string) {
 	configtest.Write(t, path, text[:len(text)/2])
 }
 
-// anothersKey replaces the client's key but not yet its certificate.
+// anothersKey replaces the client's key, but not the certificate.
 func anothersKey(t *testing.T, c config.Connect) {
 	_, key := configtest.NewAuthority(t).Issue(t, t.TempDir(), "other", time.Now().Add(time.Hour))
 	text, err := os.ReadFile(key)

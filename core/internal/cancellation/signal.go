@@ -1,15 +1,15 @@
-// Package cancellation implements the part of a context.Context that ends it. Package core embeds
-// a [Signal] in the context of each call to a backend, and the plugin in that of each request.
+// Package cancellation implements the end of a context.Context. Package core embeds a [Signal] in
+// the context of each call to a backend, and the plugin embeds one in the context of each request.
 package cancellation
 
 import "sync"
 
 // Signal implements Done, Err and AfterFunc of a context.Context. A type
-// that embeds Signal adds Deadline and Value, and ends the context by
-// Cancel. The zero Signal has not ended. A Signal must not be copied.
+// that embeds Signal must add Deadline and Value, and call Cancel to end
+// the context. The zero Signal has not ended. A Signal must not be copied.
 //
 // Note: context.WithCancel does the same, but needs a goroutine or an entry in
-// its parent for each context. Signal allocates nothing until Done is called.
+// the parent for each context. Signal allocates nothing until Done is called.
 type Signal struct {
 	mu    sync.Mutex
 	ended chan struct{} // made by the first call of Done
@@ -54,8 +54,8 @@ func (l *Signal) Err() error {
 	return l.err
 }
 
-// AfterFunc calls f in a goroutine after the context has ended. Because of this method,
-// package context needs no goroutine for a context that a backend derives from this one.
+// AfterFunc calls f in a goroutine after the context has ended. Because AfterFunc exists,
+// package context needs no goroutine for a context that a backend derives from this context.
 func (l *Signal) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

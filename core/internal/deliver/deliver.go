@@ -1,7 +1,7 @@
 // Package deliver calls loggers and callbacks of the application on
 // separate goroutines. Such code may call back into this module, or block,
-// even for ever if it writes to a pipe that is not read. So it must not run
-// on a goroutine on which a lease or a plugin depends.
+// even for ever if it writes to a pipe that is not read. So such code must
+// not run on a goroutine on which a lease or a plugin depends.
 package deliver
 
 import (
@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// grace is how long a Flush waits after its ctx has ended. grace is long
-// enough for every callback that does not block.
+// grace is how long a Flush still waits after its ctx has ended. That is
+// long enough for every callback that does not block.
 const grace = 50 * time.Millisecond
 
 // Queue delivers items one at a time and in the order of Add, from a goroutine
-// that lives while there are items. An item that does not fit is dropped and
-// counted. The next item that fits is delivered with that count.
+// that lives while there are items. An item for which there is no room is dropped
+// and counted. The next item that is queued is delivered with that count.
 //
 // A panic in a callback is not recovered, so it ends the process. If a callback ends
 // its goroutine, as testing.T.FailNow does, deliveries go on in another goroutine.
@@ -28,7 +28,7 @@ type Queue[T any] struct {
 
 	mu      sync.Mutex
 	waiting []entry[T]
-	size    int // total size of waiting
+	size    int // total size of the items in waiting
 	dropped uint64
 	running bool
 	idle    chan struct{} // made by Flush, closed when all items are delivered
@@ -42,13 +42,13 @@ type entry[T any] struct {
 }
 
 // New returns an empty queue. Items with a total size of up to capacity may
-// wait, and the delivering goroutine may hold as much again.
+// wait, and the delivering goroutine may hold items of the same total size.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
 
-// Add queues an item, or drops it if it does not fit, and reports whether it was
-// queued. Add never waits for a callback, and may be called with locks held.
+// Add queues an item, or drops it if there is no room, and reports whether it was
+// queued. Add never waits for a callback, and may be called while mutexes are held.
 func (q *Queue[T]) Add(item T, size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -60,8 +60,8 @@ func (q *Queue[T]) Add(item T, size int) bool {
 	return true
 }
 
-// Force is Add for an item that must not be dropped, even if it exceeds the
-// capacity. The caller must ensure that there are not many such items.
+// Force queues an item even if there is no room for it. The caller must
+// ensure that there are not many such items.
 func (q *Queue[T]) Force(item T, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,7 +80,7 @@ func (q *Queue[T]) put(item T, size int) {
 
 // Flush waits until all items were delivered, for at most timeout. After ctx
 // has ended, it waits for at most grace. If a callback of any queue calls
-// it, Flush returns at once, because it would wait for itself.
+// Flush, it returns at once, because it would wait for itself.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {
 	idle := q.busy()
 	if idle == nil || delivering() {
@@ -118,7 +118,7 @@ func (q *Queue[T]) busy() <-chan struct{} {
 func (q *Queue[T]) run() {
 	finished := false
 	defer func() {
-		if !finished { // the callback called runtime.Goexit, or panicked, which ends the process
+		if !finished { // the callback called runtime.Goexit; a panic would end the process
 			go deliver(q.run)
 		}
 	}()
@@ -131,8 +131,8 @@ func (q *Queue[T]) run() {
 	finished = true
 }
 
-// next moves all waiting items to current. It returns false if there are
-// none; the goroutine must then end.
+// next moves all waiting items to current. If there are none, it returns
+// false, and the goroutine must end.
 func (q *Queue[T]) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,15 +148,15 @@ func (q *Queue[T]) next() bool {
 	return false
 }
 
-// deliver is the first function of every delivering goroutine, by which delivering recognizes it.
+// deliver is the first function of each goroutine that delivers. By it, delivering recognizes them.
 //
 //go:noinline
 func deliver(run func()) { run() }
 
 var deliverName = runtime.FuncForPC(reflect.ValueOf(deliver).Pointer()).Name()
 
-// delivering reports whether the calling goroutine is one that delivers.
-// Goroutines have no names, so it searches the stack for deliver.
+// delivering reports whether the calling goroutine is a goroutine that delivers.
+// Goroutines have no names, so delivering searches the stack for the function deliver.
 func delivering() bool {
 	for pcs, skip := make([]uintptr, 64), 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs)

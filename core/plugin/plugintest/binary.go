@@ -20,18 +20,18 @@ import (
 const (
 	// cleanupBudget bounds each wait in a clean-up.
 	cleanupBudget = 10 * time.Second
-	// startTimeout is long, because many plugins start at the same time in a test
-	// run under the race detector. Other tests check how long a start takes.
+	// startTimeout is long, because in a test run under the race detector many
+	// plugins start at the same time. Other tests check how long a start takes.
 	startTimeout = 30 * time.Second
 	// dumpTime bounds how long a plugin may take to print its stacks.
 	dumpTime = 2 * time.Second
 )
 
-// Binary returns a function that makes harnesses for the plugin binary at path, which
-// must be called lockplugin-NAME. config is called once for each harness and must return
-// the configuration of a fresh namespace; a nil config stands for an empty configuration.
-// The harness has Open, Plugin, Host and Stacks; the caller adds the fields about the
-// store. Host needs [HostMain] in the main function or TestMain of the running binary.
+// Binary returns a function that makes harnesses for the plugin binary at path, which must be
+// called lockplugin-NAME. The function config is called once for each harness, and must return
+// the configuration of a fresh namespace; without it, the configuration is empty. The fields
+// Open, Plugin, Host and Stacks of the harness are set; the caller sets the fields about the
+// store. Host needs a call of [HostMain] in the main function or TestMain of the running binary.
 func Binary(path string, config func(t drivertest.T) driver.Config) func(t drivertest.T) *drivertest.Harness {
 	return func(t drivertest.T) *drivertest.Harness {
 		t.Helper()
@@ -43,12 +43,13 @@ func Binary(path string, config func(t drivertest.T) driver.Config) func(t drive
 	}
 }
 
-// BinaryWith is [Binary] for a plugin opened with opts. Host uses only Config and NoMTLS.
+// BinaryWith is like [Binary], for a plugin opened with opts. Host uses only Config and NoMTLS of
+// opts.
 func BinaryWith(path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	return BinaryOf(strings.TrimPrefix(filepath.Base(path), wire.Prefix), path, opts)
 }
 
-// BinaryOf is [BinaryWith] for the plugin of the backend called name. The binary may have any name.
+// BinaryOf is like [BinaryWith], for the backend called name. The binary may have any name.
 func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *drivertest.Harness {
 	opts.Path = path
 	return func(drivertest.T) *drivertest.Harness {
@@ -66,7 +67,7 @@ func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *driv
 				if d, ok := printed.Load(b); ok {
 					return d.(*dump).of(pluginPid(b))
 				}
-				return "" // the backend was not opened by Open above
+				return "" // b was not opened by the function Open above
 			},
 			Plugin: func(b driver.Backend) drivertest.Process { return process{pluginPid(b)} },
 			Host: func(t drivertest.T, delay time.Duration) drivertest.Host {
@@ -79,8 +80,8 @@ func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *driv
 	}
 }
 
-// Open is plugin.Open for a case. The backend is closed when the case ends. If opts
-// has no Logger, the plugin's log is discarded. The default StartTimeout is 30 s.
+// Open calls plugin.Open for a case of the suite. The backend is closed when the case ends.
+// If opts has no Logger, the plugin's log is discarded. The default StartTimeout is 30 s.
 func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
 	t.Helper()
 	quiet := *opts
@@ -111,15 +112,14 @@ func pluginPid(b driver.Backend) int {
 	return pid
 }
 
-// dump collects what a plugin logs after it was asked for its stacks.
+// dump collects the lines that a plugin logs after it was asked for its stacks.
 type dump struct {
 	asked atomic.Bool
 	mu    sync.Mutex
 	text  strings.Builder
 }
 
-// of sends SIGQUIT to process pid and returns the stacks that the process prints. The signal ends
-// the process.
+// of sends SIGQUIT to process pid, which ends the process, and returns the stacks that it prints.
 func (d *dump) of(pid int) string {
 	if pid <= 0 {
 		return "the plugin is down"
@@ -133,7 +133,7 @@ func (d *dump) of(pid int) string {
 		if now := read(); now != last || Running(pid) {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) > dumpTime/20 { // the end of the stacks has no mark
+		if time.Since(since) > dumpTime/20 { // no line marks the end of the stacks
 			break
 		}
 	}

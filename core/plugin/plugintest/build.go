@@ -20,17 +20,17 @@ var builds = struct {
 	done map[string]built
 }{done: map[string]built{}}
 
-// built is the path of a binary, or the error of its build.
+// built is the path of a binary, or the error of the build.
 type built struct {
 	path string
 	err  error
 }
 
-// Build compiles the main package pkg (an import path, or a path relative to
-// the test's directory) once per test run and returns the binary's path. The
-// binary has the package's base name. If the test runs under the race
-// detector, Build also uses it for the binary. The test binary must use
-// [Main], or call [Clean], to remove the binary at the end.
+// Build compiles the main package pkg once per test run and returns the
+// binary's path. pkg is an import path, or a path relative to the test's
+// directory. The binary has the package's base name. If the test runs under
+// the race detector, the binary has it too. The test binary must use [Main],
+// or call [Clean], to remove the binary at the end.
 func Build(t drivertest.T, pkg string) string {
 	t.Helper()
 	builds.Lock()
@@ -46,7 +46,7 @@ func Build(t drivertest.T, pkg string) string {
 	return b.path
 }
 
-// build must be called with builds locked.
+// build compiles pkg. The caller must have locked builds.
 func build(pkg string) (binary string, err error) {
 	if builds.dir == "" {
 		if builds.dir, err = os.MkdirTemp("", "plugintest-"); err != nil {
@@ -65,15 +65,15 @@ func build(pkg string) (binary string, err error) {
 	return binary, nil
 }
 
-// Main is the body of a TestMain. Main lets the test binary be started
-// again as a host process, and removes at the end what [Build] made.
+// Main is the body of a TestMain. With it, the test binary can be started
+// again as a host process. At the end, Main removes the binaries of [Build].
 func Main(m *testing.M) {
 	HostMain()
 	if Race && os.Getenv("GORACE") == "" {
 		// By default each process would sleep for a second before it exits.
 		os.Setenv("GORACE", "atexit_sleep_ms=0")
 	}
-	if signal.Ignored(os.Interrupt) { // as in the background of a script; children would ignore it too
+	if signal.Ignored(os.Interrupt) { // as in the background of a script; children would inherit that
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	code := m.Run()
@@ -81,7 +81,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Clean removes what [Build] made. Clean is for a TestMain that does not use [Main].
+// Clean removes the binaries of [Build], for a TestMain that does not use [Main].
 func Clean() {
 	builds.Lock()
 	defer builds.Unlock()

@@ -1,6 +1,6 @@
 // Package plugintest runs backends in three ways for the conformance suite:
-// through the wire protocol within one process, as a real plugin process, and
-// under a second host process that can be killed.
+// through the wire protocol inside this process, as a real plugin process,
+// and under a second host process that can be killed.
 //
 // # Where is what
 //

@@ -33,7 +33,7 @@ func startHost(t drivertest.T, spec HostSpec) drivertest.Host {
 // end ends the host and its plugin, whatever the case did to them.
 func (h *testHost) end(t drivertest.T) {
 	t.Helper()
-	// Resume fails if the host is gone already, which is fine here.
+	// Resume fails if the host has ended before; that is no failure of the case.
 	_ = h.HostProcess.Resume()
 	plugin := h.HostProcess.plugin
 	if plugin > 0 {
@@ -126,7 +126,7 @@ func must(t drivertest.T, what string, err error) {
 }
 
 // Running reports whether process pid runs. It returns false for a zombie,
-// because not every init process waits for orphans.
+// because a zombie may stay: not every init process reaps orphans.
 func Running(pid int) bool { return proc.Running(pid) }
 
 // Freeze stops process pid with SIGSTOP and returns when the process has stopped.
@@ -158,7 +158,7 @@ func (p process) Resume(t drivertest.T) {
 
 func (p process) harm(t drivertest.T, signal string, send func(pid int) error) {
 	t.Helper()
-	if p.pid <= 0 { // a signal to 0 would go to this process's group
+	if p.pid <= 0 { // kill(2) with 0 would signal this process's group
 		t.Fatalf("%s to a process that is gone", signal)
 	}
 	if err := send(p.pid); err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// HostProcess is another host: this binary, started again, with a core.Client over its
-// own plugin. HostProcess executes one command at a time, and is not safe for concurrent
-// use. If the ctx of a command ends before the answer, the process is killed.
+// HostProcess is another host: this binary, started again, with a core.Client and a
+// plugin that only it uses. It executes one command at a time, and is not safe for
+// concurrent use. If the ctx of a command ends before the answer, the process is killed.
 type HostProcess struct {
 	child   *proc.Child
 	replies chan reply
 
-	plugin int // last known process id of its plugin
+	plugin int // last known process id of that host's plugin
 	frozen bool
 }
 
@@ -33,7 +33,7 @@ func StartHost(ctx context.Context, spec HostSpec) (*HostProcess, error) {
 	return h, nil
 }
 
-// ask sends one command and waits for the reply. It returns the reply, and also the error in it.
+// ask sends one command, waits for the reply, and returns the reply and the error in it.
 func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 	if err := h.child.Send(c); err != nil {
 		return reply{}, err
@@ -44,7 +44,7 @@ func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 	case <-h.child.Ended():
 		return reply{}, proc.ErrEnded
 	case <-ctx.Done():
-		_ = h.Kill() // otherwise a late reply would be taken for the reply to a later command
+		_ = h.Kill() // because a late reply would be taken for the reply to a later command
 		return reply{}, ctx.Err()
 	}
 }
@@ -65,7 +65,7 @@ func (h *HostProcess) PluginPid(ctx context.Context) (int, error) {
 	return r.Pid, err
 }
 
-// Acquire tries once to get the lock and returns its token. atLeast becomes LockOptions.AtLeast.
+// Acquire tries once to acquire the lock, and returns its token. atLeast is LockOptions.AtLeast.
 func (h *HostProcess) Acquire(ctx context.Context, name string, ttl, atLeast time.Duration) (uint64, error) {
 	r, err := h.ask(ctx, command{Op: "acquire", Name: name, TTL: ttl, AtLeast: atLeast})
 	return r.Token, err
@@ -78,8 +78,8 @@ func (h *HostProcess) Enqueue(ctx context.Context, name string, ttl, atLeast tim
 	return err
 }
 
-// State returns, without waiting, the state of the host's lease of name:
-// Valid, whether Done is closed, and the name of the cause.
+// State returns the present state of the host's lease of name: the result
+// of Valid, whether Done is closed, and the name of the cause.
 func (h *HostProcess) State(ctx context.Context, name string) (valid, done bool, cause string, err error) {
 	r, err := h.ask(ctx, command{Op: "state", Name: name})
 	return r.Valid, r.Done, r.Cause, err
@@ -91,7 +91,7 @@ func (h *HostProcess) Release(ctx context.Context, name string) error {
 	return err
 }
 
-// Freeze stops the host process, and returns when it has stopped. Its plugin goes on.
+// Freeze stops the host process, and returns when it has stopped. The plugin goes on.
 func (h *HostProcess) Freeze() error {
 	h.frozen = true
 	return h.child.Freeze()

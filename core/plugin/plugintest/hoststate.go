@@ -25,7 +25,7 @@ type host struct {
 
 	mu      sync.Mutex
 	leases  map[string]*core.Lease
-	waiting map[string]chan struct{} // closed when an enqueued acquire waits
+	waiting map[string]chan struct{} // by lock; closed when its enqueued Acquire waits
 	wg      sync.WaitGroup
 }
 
@@ -43,8 +43,8 @@ func openHost(parent *proc.Parent, spec HostSpec) (proc.Agent[command], error) {
 	return h, nil
 }
 
-// event ends the enqueue command for the event's lock, if there is one: its
-// Acquire now waits or was granted.
+// event ends the command enqueue for the event's lock, if one is under way,
+// because its Acquire now waits or was granted.
 func (h *host) event(e core.Event) {
 	if e.Kind != core.EventWaiting && e.Kind != core.EventAcquired {
 		return
@@ -122,7 +122,7 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	return r, err
 }
 
-// state calls Valid first, because the first call after a pause must be right.
+// state calls Valid before all else, because the first call after a pause must be right.
 func (h *host) state(c command) (r reply, err error) {
 	lease, err := h.lease(c.Name)
 	if err != nil {
@@ -155,13 +155,13 @@ func (h *host) lease(name string) (*core.Lease, error) {
 	return nil, errors.New("this host process has never acquired that lock")
 }
 
-// role is the environment variable that makes a binary that calls HostMain a host process.
+// role is the environment variable that makes HostMain run the binary as a host process.
 const role = "LOCKBENCH_HOST_PROCESS"
 
 // HostSpec says which plugin a host process opens.
 type HostSpec struct {
 	Plugin      string // name of the backend
-	Path        string // path of its binary; "" means to search by name
+	Path        string // path of the plugin's binary; "" means to search by name
 	Config      driver.Config
 	NoMTLS      bool
 	OnHostDeath plugin.Policy
@@ -177,7 +177,7 @@ type command struct {
 
 // reply is one line on the host process's standard output, the answer to one command.
 type reply struct {
-	Error []byte `json:"error,omitempty"` // an encoded lockpb.Error, which keeps sentinel errors
+	Error []byte `json:"error,omitempty"` // an encoded lockpb.Error, to keep sentinel errors
 	Token uint64 `json:"token,omitempty"`
 	Valid bool   `json:"valid,omitempty"`
 	Done  bool   `json:"done,omitempty"`

@@ -16,15 +16,15 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Loopback returns b as a host sees it through protocol version 2, over Unix
-// sockets within this process. So values and errors are encoded as between
-// processes. b is closed when the case ends.
+// Loopback returns a backend that calls b through protocol version 2, over
+// Unix sockets inside this process. So values and errors are encoded as
+// between processes. b is closed when the case ends.
 func Loopback(t drivertest.T, b driver.Backend) driver.Backend {
 	t.Helper()
 	return loopbackOf(t, b, wire.VersionFramed)
 }
 
-// UnaryLoopback is Loopback with protocol version 1.
+// UnaryLoopback is like Loopback, with protocol version 1.
 func UnaryLoopback(t drivertest.T, b driver.Backend) driver.Backend {
 	t.Helper()
 	return loopbackOf(t, b, wire.VersionUnary)
@@ -52,7 +52,7 @@ func loopbackOf(t drivertest.T, b driver.Backend, version int) driver.Backend {
 	return l
 }
 
-// loopback is the host's end, together with the server in the same process.
+// loopback is the host's end, together with the plugin's end in the same process.
 type loopback struct {
 	wire.Link
 	unary  *wire.Unary
@@ -95,7 +95,7 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	if c.DataSocket == "" {
 		return nil
 	}
-	// failed does nothing, because the calls report a broken connection.
+	// The function for failures does nothing, because the calls report a broken connection.
 	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, func(error) {})
 	if err == nil {
 		l.Link = l.data
@@ -122,7 +122,7 @@ func (l *loopback) Properties() driver.Properties {
 }
 
 // Close implements driver.Backend. The server runs until the case ends, so
-// that later calls get the answers of the closed backend.
+// that calls after Close get the answers of the closed backend.
 func (l *loopback) Close(ctx context.Context) error {
 	l.once.Do(func() {
 		if l.unary != nil {
@@ -144,7 +144,7 @@ func (l *loopback) stop() {
 	l.served.Wait()
 }
 
-// farEnd plays the part of a plugin process. farEnd implements wire.Host.
+// farEnd takes the place of a plugin process. It implements wire.Host.
 type farEnd struct {
 	backend driver.Backend
 	done    chan struct{}

@@ -28,9 +28,9 @@ type Server struct {
 	// Command returns a new command that starts the server in the foreground,
 	// each time at the same address.
 	Command func() *exec.Cmd
-	// Ready returns nil if the server answers. Ready is called again until it does.
+	// Ready returns nil if the server answers. It is called again until it returns nil.
 	Ready func(ctx context.Context) error
-	// Wipe replaces the server's data by empty data. Wipe is called while the server is stopped.
+	// Wipe replaces the server's data by empty data. It is called while the server is stopped.
 	Wipe func() error
 
 	running *exec.Cmd     // nil while stopped
@@ -53,9 +53,9 @@ func Port(t drivertest.T) int {
 	return taken.Port(0)
 }
 
-// Start implements drivertest.Store. Call it with keepData false for the
-// first start, so that Wipe prepares the data. The caller must call Stop at
-// the end.
+// Start implements drivertest.Store. For the first start, keepData must be
+// false, so that Wipe prepares the data. The caller must call Stop at the
+// end.
 func (s *Server) Start(t drivertest.T, keepData bool) {
 	t.Helper()
 	if s.running != nil {
@@ -72,7 +72,7 @@ func (s *Server) Start(t drivertest.T, keepData bool) {
 	}
 	s.running, s.ended = cmd, ended
 	go func() {
-		_ = cmd.Wait() // ProcessState says how the server ended
+		_ = cmd.Wait() // the error is not needed: ProcessState says how the server ended
 		close(ended)
 	}()
 	if err := s.await(); err != nil {

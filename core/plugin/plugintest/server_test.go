@@ -12,7 +12,7 @@ import (
 )
 
 // TestServerHarmsItsChildrenToo checks that a server's child processes, even
-// in separate sessions, are frozen and killed together with the server.
+// in other sessions, are frozen and killed together with the server.
 func TestServerHarmsItsChildrenToo(t *testing.T) {
 	var family []int
 	wiped := 0

@@ -17,7 +17,7 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-// errUsage marks an error in the command line.
+// errUsage is wrapped by errors about the command line.
 var errUsage = errors.New("usage")
 
 // command executes the command line args and returns the exit code: 0 for success, 1 for a
@@ -93,7 +93,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	}
 	if f, ok := stdin.(*os.File); ok && len(args) == 0 {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return nil, refuse("no configuration") // a terminal: reading would wait for input
+			return nil, refuse("no configuration") // a terminal, from which reading would wait
 		}
 	}
 	if len(args) == 0 {
@@ -113,7 +113,7 @@ func commandConfig(spec driver.Spec, c driver.Command, args []string, stdin io.R
 	return raw, nil
 }
 
-// invocation returns an example of a command line, with the required keys.
+// invocation returns an example of a command line for c, with the required keys.
 func invocation(spec driver.Spec, c driver.Command) string {
 	words := []string{wire.Prefix + spec.Name, c.Name}
 	for _, k := range spec.Keys {
@@ -168,7 +168,7 @@ func describeText(d wire.Description, stdout io.Writer) error {
 	return w.Flush()
 }
 
-// words returns values as text, with commas between them.
+// words returns values as one text, with commas between them.
 func words[V any](values []V) string {
 	text := make([]string, len(values))
 	for i, v := range values {

@@ -1,6 +1,6 @@
 // Package serve turns a backend into a plugin. An author writes only a main function that calls
-// [Main]. The package implements the handshake, the protocol, the command line, and what happens
-// when the host dies: what that host held is released at once.
+// [Main]. The package implements the handshake, the protocol and the command line, and releases
+// a dead host's locks at once.
 //
 // # Where is what
 //
@@ -10,7 +10,7 @@
 //   - cli.go: the command line, for use without a host
 //   - process.go: the plugin process: its configuration, and its end
 //   - framed.go: the plugin process in protocol version 2
-//   - tracker.go: records what the host holds; release.go: releases it when the host is dead
+//   - tracker.go: records the host's leases; release.go: releases them when the host is dead
 //   - lifeline.go, pidfd_linux.go, pidfd_other.go: detect the host's death, or its loss for good
 //   - log.go: the log, and the removal of secrets from it
 package serve

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// framed is the process in protocol version 2. Operations arrive on a
-// separate data socket and use the same tracker.
+// framed is a process that serves protocol version 2. Operations arrive on
+// a separate data socket, and use the tracker of process.
 type framed struct{ *process }
 
 // Configure implements wire.Host.
@@ -31,7 +31,7 @@ func (p framed) Configure(ctx context.Context, s wire.Setup) (wire.Opened, error
 }
 
 // operate serves the data socket until the host closes its connections. It
-// does not end the process; other code does.
+// does not end the process then; other code does.
 func (p framed) operate(l *frame.Listener, o wire.Opened) {
 	refuse := func(err error) { p.log.Warn("connection refused", "err", err) }
 	if err := l.Serve(o.Backend, p.redact, refuse, p.lifeline.parent, p.lifeline.hostPid); err != nil && !p.isClosed() {

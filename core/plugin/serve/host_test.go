@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// sleeper starts a process that the test waits for only at its end.
+// sleeper starts a process. The test waits for the process only when the test ends.
 func sleeper(t *testing.T) (pid int, start string) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// shedInherited gives up what a plugin inherits and must not keep: open
-// descriptors of its host, and the ability to gain privileges. It may
+// shedInherited closes the open descriptors that this plugin inherited from
+// its host, and gives up the ability to gain privileges. For that it may
 // execute the program again in the same process.
 func shedInherited() {
 	closeInherited()
@@ -31,7 +31,7 @@ func closeInherited() {
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
-		return // the descriptors stay open, because there is no other list of them
+		return // the descriptors stay open: no other directory lists them
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name.Name())
@@ -39,7 +39,7 @@ func closeInherited() {
 			continue
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = syscall.Close(fd) // an error cannot be handled
+			_ = syscall.Close(fd) // if it fails, nothing can be done
 		}
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lifeline detects the death of the host, and detects that the host has closed its end of the
-// lifeline pipe.
+// lifeline detects that the host is dead, and that the host's end of the lifeline pipe is
+// closed.
 type lifeline struct {
 	pipe    *os.File
 	parent  int   // id of the parent process at the start: the host, or a wrapper
-	hostPid int   // process id that the host has passed; 0 if it has passed none
-	host    *host // nil if that process is not visible from here
+	hostPid int   // the host's process id, passed by the host; 0 if it was not passed
+	host    *host // nil if the process hostPid is not visible here
 	ended   chan struct{}
 }
 
@@ -31,8 +31,8 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is not the number of a descriptor", wire.EnvLifeline)
 	}
-	// In non-blocking mode no thread waits in a read of the pipe. CloseOnExec keeps it from
-	// children.
+	// In non-blocking mode no thread waits in a read of the pipe. With CloseOnExec, no
+	// child inherits the pipe.
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
 	}
@@ -45,13 +45,13 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	return l, nil
 }
 
-// watch calls died once, when the host is proven dead, and letGo once, when the pipe has ended.
-// The end of the pipe alone does not prove that the host is dead: the host may have closed the
-// pipe, given this plugin up, or executed itself again. A new parent of this process does not
-// prove it either, because the dead parent may have been a wrapper between host and plugin.
+// watch calls the function died once, when the host is certainly dead, and letGo once, when the
+// pipe has ended. The end of the pipe alone does not prove that the host is dead: the host may
+// have closed the pipe, given this plugin up, or executed itself again. A new parent of this
+// process is no proof either, because a wrapper between host and plugin may have died instead.
 func (l *lifeline) watch(died, letGo func()) {
 	go func() {
-		// No process ever writes to the pipe. So the read returns when the other end is closed.
+		// No process writes to the pipe, so the read returns only when the other end is closed.
 		_, _ = io.Copy(io.Discard, l.pipe)
 		close(l.ended)
 		letGo()
@@ -63,24 +63,24 @@ func (l *lifeline) watch(died, letGo func()) {
 	died()
 }
 
-// If the system does not report the end of a process that is not a child, the plugin polls. It does
-// so every confirmEvery for confirmFor after the end of the pipe, because the kernel closes the
-// descriptors of a dying process before that process is dead. Later it polls every slowEvery.
+// If the system does not report the end of a process that is not a child, the plugin polls. After
+// the end of the pipe it polls every confirmEvery for confirmFor, because the kernel closes the
+// descriptors of a dying process before it is dead. Later it polls every slowEvery.
 const (
 	confirmFor   = 2 * time.Second
 	confirmEvery = 200 * time.Microsecond
 	slowEvery    = 250 * time.Millisecond
 )
 
-// host is the process that has started this one, directly or through a wrapper.
+// host is the host's process. It has started this process, directly or through a wrapper.
 type host struct {
 	pid   int
 	start string   // start time as in proc.Stat; "" if unknown
 	pidfd *os.File // nil if the system has no pidfd
 }
 
-// findHost returns the host, whose process id and start time are passed. It returns an error if
-// that id belongs to another process or to none, because the host may be in another PID namespace.
+// findHost returns the host with process id pid and that start time. It returns an error if pid
+// belongs to another process or to none, as when the host is in another PID namespace.
 func findHost(pid int, start string) (*host, error) {
 	if pid <= 0 {
 		return nil, errors.New("it has not given its process id")
@@ -89,7 +89,7 @@ func findHost(pid int, start string) (*host, error) {
 	if h.pidfd == nil && !h.exists() {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
-	// This check comes after the pidfd was opened, and so proves that the pidfd is the host's.
+	// This check must come after the pidfd was opened: then it proves that the pidfd is the host's.
 	if start != "" && !h.same() {
 		if h.pidfd != nil {
 			h.pidfd.Close()
@@ -100,15 +100,15 @@ func findHost(pid int, start string) (*host, error) {
 }
 
 // same reports whether the process with the host's id started when the host
-// did. Note: a wrapper can put this process into a separate PID namespace
-// but leave the /proc of another one, whose process ids mean nothing here.
+// did. Note: a wrapper can put this process into a new PID namespace but
+// leave the /proc of the old one, whose process ids mean nothing here.
 func (h *host) same() bool {
 	self, err := os.Readlink("/proc/self")
 	s, ok := proc.Of(h.pid)
 	return err == nil && self == strconv.Itoa(os.Getpid()) && ok && s.Start == h.start
 }
 
-// await returns when the host is dead. ended must be closed when the host may be about to die.
+// await returns when the host is dead. ended must be closed when the lifeline pipe has ended.
 func (h *host) await(ended <-chan struct{}) {
 	if h.pidfd != nil && awaitPidfd(h.pidfd) == nil {
 		return
@@ -135,12 +135,12 @@ func (h *host) dead() bool {
 
 func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall.ESRCH) }
 
-// aloneFor is how long a plugin that no host can reach goes on running.
+// aloneFor is how long a plugin goes on running when no host can reach it.
 const aloneFor = 5 * time.Second
 
-// sessions counts the open heartbeat streams. A host, even a frozen one, keeps one open for as long
-// as it uses its plugin. When a stream or the lifeline pipe has ended and no stream is open for
-// aloneFor, no host will connect any more, and sessions calls alone.
+// sessions counts the open heartbeat streams. A host, even a frozen host, has one open as long as
+// it uses its plugin. When a stream or the lifeline pipe has ended, and no stream has been open for
+// aloneFor after that, no host will connect any more, and sessions calls the function alone.
 type sessions struct {
 	alone func()
 
@@ -163,7 +163,7 @@ func (s *sessions) ended() {
 	s.wait()
 }
 
-// letGo must be called when the host has closed the lifeline pipe, and so opens no more streams.
+// letGo must be called when the lifeline pipe has ended: the host then opens no more streams.
 func (s *sessions) letGo() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // newLogger returns a logger that writes the JSON lines that a host expects on the plugin's
-// standard error. It writes every level, because only the host knows which levels its user wants.
+// standard error. It writes every record, because only the host knows which levels its user wants.
 func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(redacting{w, redact}, &slog.HandlerOptions{
 		Level:       slog.LevelDebug,
@@ -19,8 +19,8 @@ func newLogger(w io.Writer, redact *wire.Redactor) *slog.Logger {
 	}))
 }
 
-// hclogNames renames slog's own attributes to the names that hclog uses. hclogNames
-// distinguishes slog's attributes by type from an author's attributes with the same names.
+// hclogNames renames the attributes that slog adds (time, level, message) to the names that
+// hclog uses. It distinguishes them by type from an author's attributes with the same names.
 func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a
@@ -42,7 +42,7 @@ func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// redacting is a writer to w that removes secrets. Each Write must be a whole line.
+// redacting is a writer to w that removes secrets. Each Write must be one whole line.
 type redacting struct {
 	w      io.Writer
 	redact *wire.Redactor
@@ -55,7 +55,7 @@ func (r redacting) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// secretKey returns a function that reports whether a key of spec is secret.
+// secretKey returns a function that reports whether the value of a key of spec is secret.
 func secretKey(spec driver.Spec) func(name, value string) bool {
 	return func(name, _ string) bool {
 		for _, k := range spec.Keys {

@@ -7,18 +7,18 @@ import (
 )
 
 // openPidfd returns a descriptor that becomes readable when process pid, with
-// all of its threads, has ended (pidfd_open(2)). It returns nil before Linux
-// 5.3, in a sandbox that forbids the call, and if there is no such process.
+// all of its threads, has ended (pidfd_open(2)). It returns nil if there is
+// no such process, before Linux 5.3, and in a sandbox that forbids the call.
 func openPidfd(pid int) *os.File {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil
 	}
-	_ = unix.SetNonblock(fd, true) // otherwise a thread would block
+	_ = unix.SetNonblock(fd, true) // so that no thread blocks in a read
 	return os.NewFile(uintptr(fd), "host")
 }
 
-// awaitPidfd returns when the process of f has ended. It blocks a goroutine but no thread.
+// awaitPidfd returns when the process of f has ended. No thread blocks while it waits.
 func awaitPidfd(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 
 // refusePrivileges ensures that this process can never gain privileges, by a
 // set-user-ID program or by file capabilities (prctl(2),
-// PR_SET_NO_NEW_PRIVS). The setting belongs to a thread. In a program with
-// cgo, Go cannot set no_new_privs for all threads. One thread then sets it
-// and executes this program again, which ends all other threads. If a
+// PR_SET_NO_NEW_PRIVS). The kernel keeps the setting for each thread, and in
+// a program with cgo, Go cannot set it for all threads. Then one thread sets
+// it and executes this program again, which ends all other threads. If a
 // sandbox forbids the call, the plugin runs without the setting.
 func refusePrivileges() {
 	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || set == 1 {

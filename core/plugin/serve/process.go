@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// closeBudget bounds the closing of a backend, so that the process ends
-// before the host stops waiting for it.
+// closeBudget is how long the backend's Close may take, so that the process
+// ends before the host stops waiting for it.
 const closeBudget = 700 * time.Millisecond
 
 // process is the state of a plugin process. process implements wire.Host.
@@ -24,16 +24,16 @@ type process struct {
 	log      *slog.Logger
 	redact   *wire.Redactor
 	lifeline *lifeline
-	prints   *os.File // the file to which os.Stdout and os.Stderr are set
+	prints   *os.File // the file to which Configure sets os.Stdout and os.Stderr
 
-	stopProfiles func() // ends and writes the requested profiles
+	stopProfiles func() // ends the profiles that the host requested, and writes them
 
 	held     atomic.Pointer[tracker] // set by Configure
-	setup    wire.Setup              // read only after held was set
+	setup    wire.Setup              // may be read only after held was set
 	sessions sessions
 	once     sync.Once
 	closed   chan struct{} // closed by Close
-	dying    atomic.Bool   // hostDied or abandoned ends the process
+	dying    atomic.Bool   // the method hostDied or abandoned is ending the process
 }
 
 func newProcess(spec driver.Spec, prints *os.File) *process {
@@ -101,7 +101,7 @@ func (p *process) Close(ctx context.Context) error {
 	return err
 }
 
-// hostDied releases what the dead host held and ends the process. Only the
+// hostDied releases the dead host's locks and ends the process. Only the
 // first call has an effect.
 func (p *process) hostDied() {
 	if !p.dying.CompareAndSwap(false, true) {
@@ -110,7 +110,7 @@ func (p *process) hostDied() {
 	if t := p.held.Load(); t != nil && !p.setup.Abandon && !p.isClosed() {
 		p.releaseAll(t)
 		// A backend may answer a release before it has woken the next
-		// waiter. Closing the backend waits for that.
+		// waiter. Its Close waits for that.
 		if err := p.Close(context.Background()); err != nil {
 			p.log.Warn("host died; closing the backend", "err", err)
 		}
@@ -118,9 +118,9 @@ func (p *process) hostDied() {
 	p.exit()
 }
 
-// abandoned ends the process, because no host can reach it any more.
-// abandoned releases nothing: the host may be alive, and may still hold all
-// leases through the plugin process that has replaced this one.
+// abandoned ends the process, because no host can reach it any more. It
+// releases nothing, because the host may be alive, and may still hold all
+// leases through a new plugin process that has replaced this process.
 func (p *process) abandoned() {
 	if p.isClosed() || !p.dying.CompareAndSwap(false, true) {
 		return
@@ -135,8 +135,8 @@ func (p *process) exit() {
 	os.Exit(0)
 }
 
-// exitCode returns 0 after a Close, and otherwise 1. It does not return
-// once hostDied or abandoned runs, because they end the process themselves.
+// exitCode returns 0 after a Close, and otherwise 1. Once hostDied or abandoned
+// runs, exitCode does not return, because that method ends the process.
 func (p *process) exitCode() int {
 	if p.dying.Load() {
 		select {}
@@ -147,8 +147,8 @@ func (p *process) exitCode() int {
 	return 0
 }
 
-// removeOurDir removes the socket directory. A living host removes the
-// directory itself.
+// removeOurDir removes the socket directory after the host's death. A host
+// that lives does that.
 func removeOurDir(log *slog.Logger) {
 	dir := os.Getenv(wire.EnvDir)
 	if !strings.HasPrefix(filepath.Base(dir), wire.Prefix) {

@@ -14,13 +14,13 @@ import (
 // Limits of the release of a dead host's locks.
 const (
 	releaseBudget = time.Second
-	releaseAtOnce = 32  // concurrent calls; without a Batcher each releases one lock
-	releaseBatch  = 256 // operations in one Batch
+	releaseAtOnce = 32  // calls at the same time; without a Batcher each call releases one lock
+	releaseBatch  = 256 // largest number of operations in one Batch
 	releaseRetry  = 20 * time.Millisecond
 )
 
-// releaseAll releases, within releaseBudget, everything that the dead host
-// held, waited for or was about to be granted.
+// releaseAll releases and withdraws, within releaseBudget, every grant and
+// every request of the dead host.
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
 	count := t.refuse()
@@ -35,8 +35,8 @@ func (p *process) releaseAll(t *tracker) {
 }
 
 // refuse makes the tracker refuse new requests, and returns how many owners
-// it knows. refuse forgets until when the store keeps each lease, because
-// the host's last renewals may have failed.
+// it knows. It forgets the time until which the store keeps each lease,
+// because the host's last renewals may have failed.
 func (t *tracker) refuse() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,8 +47,8 @@ func (t *tracker) refuse() int {
 	return len(t.entries)
 }
 
-// keep renews the dead host's leases until end. It does not renew a lease that
-// lives beyond end, and cannot revive a lease that has expired.
+// keep renews the dead host's leases until end. It does not renew leases that
+// live beyond end anyway, and cannot revive a lease that has expired.
 func (t *tracker) keep(end time.Time) {
 	for time.Now().Before(end) {
 		ops, pause := t.due(end)
@@ -96,9 +96,9 @@ func (t *tracker) renewed(owner string, until time.Time) {
 	}
 }
 
-// releaseAll releases and withdraws until no owner is left or ctx ends, and returns how many
-// owners are left. Acquires in flight are cancelled when the host's connection ends. When such an
-// acquire returns, its owner must be released or withdrawn, so releaseAll lists the owners again.
+// releaseAll releases and withdraws until no owner is left or ctx ends, and returns how many owners
+// are left. Acquires under way are cancelled when the host's connection ends. When such an acquire
+// returns, its owner must be released or withdrawn, so releaseAll lists the owners again.
 func (t *tracker) releaseAll(ctx context.Context) int {
 	for {
 		ops, acquires := t.pending()
@@ -121,9 +121,9 @@ func (t *tracker) releaseAll(ctx context.Context) int {
 	return max(len(ops), acquires)
 }
 
-// pending returns the releases and withdrawals to do now, and the number of acquires
-// in flight. An owner whose acquire is still in flight is withdrawn too, so that the
-// store refuses that acquire if it arrives later. Only granted leases can have Keep.
+// pending returns the releases and withdrawals to do now, and the number of acquires under
+// way. The owner of an acquire that is under way is withdrawn too, so that the store
+// refuses that acquire if it arrives later. Only requests for granted leases have Keep.
 func (t *tracker) pending() (ops []driver.Op, acquires int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,8 +150,8 @@ func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
 	return int(done.Load())
 }
 
-// each executes ops, which must not contain an acquire, and calls done with
-// the outcome of each, from several goroutines.
+// each executes ops, which must not contain an acquire, and calls the
+// function done with each operation and its error, from several goroutines.
 func (t *tracker) each(ctx context.Context, ops []driver.Op, done func(driver.Op, error)) {
 	batcher := driver.BatcherOf(t.Backend)
 	do := func(part []driver.Op) []driver.Result {

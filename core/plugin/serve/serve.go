@@ -23,17 +23,17 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// stopGrace is how long a plugin that was closed waits until its last replies are sent.
+// stopGrace is how long a closed plugin waits at most until its last replies are sent.
 const stopGrace = 300 * time.Millisecond
 
 // Main is the whole main function of a plugin. If a host has started the process,
 // Main serves spec until the host closes the plugin or dies. Otherwise Main
 // executes the command line: "describe [--json]", "--version" or a command of
-// spec. Without arguments Main prints what the program is. Main does not return.
+// spec. Without arguments, Main prints what the program is. Main never returns.
 //
-// Call Main first. If a host has started the process, Main closes the descriptors that the process
-// was started with, except the first three and the lifeline. On Linux it sets no_new_privs. For
-// that, a program with cgo is executed again, so code before Main runs twice.
+// Call Main before all else. If a host has started the process, Main closes the descriptors that
+// the process was started with, except the first three and the lifeline. On Linux it sets
+// no_new_privs. For that, Main executes a program with cgo again, so code before Main runs twice.
 func Main(spec driver.Spec) {
 	if len(os.Args) == 1 && hostStartedUs() {
 		os.Exit(serve(spec))
@@ -53,10 +53,10 @@ func hostStartedUs() bool {
 // serve runs the plugin process and returns its exit code.
 func serve(spec driver.Spec) int {
 	shedInherited()
-	// If SIGPIPE were not ignored, one log line to the stderr of a dead host would kill the plugin
+	// If SIGPIPE were not ignored, a log line to the pipe of a dead host would kill the plugin
 	// before it has released the host's locks. The other signals come from a terminal or a service
-	// manager, which signals the plugin together with the host, although the host still needs the
-	// plugin. So only the host or its death ends the plugin.
+	// manager, which signals plugin and host together, although the host still needs the plugin.
+	// So only the host or its death ends the plugin.
 	signal.Ignore(syscall.SIGPIPE, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	stderr := os.Stderr
 	tune()
@@ -97,7 +97,7 @@ func serve(spec driver.Spec) int {
 	return p.exitCode()
 }
 
-// stop ends the server after its last replies were sent, or after stopGrace.
+// stop ends the server when its last replies were sent, but after stopGrace at the latest.
 func stop(server *grpc.Server) {
 	force := time.AfterFunc(stopGrace, server.Stop)
 	defer force.Stop()
@@ -123,7 +123,7 @@ func (service) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientCon
 	return nil, errors.New("a plugin is not a host")
 }
 
-// greet prints what this program is and how it is used.
+// greet prints what this program is and how to use it.
 func greet(w io.Writer, spec driver.Spec) {
 	name := filepath.Base(os.Args[0])
 	var b strings.Builder
@@ -158,15 +158,15 @@ func identity() (*tls.Config, error) {
 // certField is the index of the certificate among the fields of the handshake line.
 const certField = 5
 
-// announce puts cert into the handshake line that go-plugin is about to
-// print. go-plugin itself announces only certificates that it has made.
+// announce puts cert into the handshake line that go-plugin is about to print.
+// Without that, go-plugin would announce only a certificate that it has made.
 func announce(cert string) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	stdout := os.Stdout
-	os.Stdout = w // until go-plugin replaces os.Stdout after it has printed the line
+	os.Stdout = w // until go-plugin has printed the line and sets os.Stdout again
 	go func() {
 		line, _ := bufio.NewReader(r).ReadString('\n')
 		fields := strings.Split(strings.TrimSpace(line), "|")

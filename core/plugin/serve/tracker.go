@@ -19,19 +19,19 @@ type entry struct {
 	granted bool
 	token   uint64 // token of the grant
 	ttl     time.Duration
-	// keepUntil is the instant until which the lock must stay taken at least.
+	// keepUntil is the earliest instant at which the lock may be free again.
 	keepUntil time.Time
-	// until is the instant at which the store lets the grant expire, as far as is known.
+	// until is when the store lets the grant expire, as far as this process knows.
 	until time.Time
-	// queued reports whether the owner has called Wait and neither TryAcquire nor Renew has
+	// queued says that the owner has called Wait, and that neither TryAcquire nor Renew has
 	// succeeded since. A grant that Wait returned counts only until the owner calls
-	// TryAcquire, because the grant may be over by then and the store may have made a new one.
+	// TryAcquire, because it may be over by then, and the store may have made a new grant.
 	queued bool
 }
 
 // tracker is a backend that remembers the leases and waits of its host, to
-// release them when the host dies. tracker keeps nothing that the store does not
-// have too (L8). A new plugin process learns of the leases from their renewals.
+// release them when the host dies. It keeps nothing that the store does not have
+// too (L8). A new plugin process learns of the leases from their renewals.
 type tracker struct {
 	driver.Backend
 
@@ -39,20 +39,20 @@ type tracker struct {
 	dead     bool
 	entries  map[string]*entry // the entries, by owner
 	acquires int               // acquires in flight
-	sweepAt  int               // number of entries at which expired entries are dropped
+	sweepAt  int               // number of entries at which sweep is called next
 }
 
 func newTracker(b driver.Backend) *tracker {
 	return &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
 }
 
-// errHostDead is the answer to requests of a dead host that were still on their way.
+// errHostDead is the answer to requests of a dead host that arrive after its death.
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
 
 // enter records, before ops are sent, what the store may soon hold for
-// their owners. The entries of a batch have left the processor's caches
-// since their last renewal, so each look-up is slow. enter therefore does
-// as little else as possible for each.
+// their owners. The entries of a batch are no longer in the processor's
+// caches since their last renewal, so each look-up is slow. So enter does
+// as little else as possible for each entry.
 func (t *tracker) enter(ops ...driver.Op) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,8 +74,8 @@ func (t *tracker) enter(ops ...driver.Op) error {
 	return nil
 }
 
-// entryOf returns the entry of r's owner, and makes it if necessary. r must
-// be about to be sent. The caller must hold mu.
+// entryOf returns the entry of r's owner, and makes it if necessary. Call
+// it just before r is sent. The caller must hold mu.
 func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	e := t.entries[r.Owner]
 	if e == nil {
@@ -87,7 +87,7 @@ func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	return e
 }
 
-// enterWait is enter for a call of Wait.
+// enterWait is like enter, for a call of Wait.
 func (t *tracker) enterWait(r driver.Request) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +109,7 @@ func (t *tracker) woken(r driver.Request, g driver.Grant) {
 	}
 }
 
-// note records a grant to r's owner, or a renewal of it, with this token.
+// note records a grant with that token to r's owner, or a renewal of that grant.
 func (e *entry) note(r *driver.Request, token uint64) {
 	e.granted, e.queued, e.token = true, false, token
 	e.keepUntil = time.Time{}
@@ -137,7 +137,7 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 	}
 }
 
-// refused reports whether the store keeps nothing of a request that failed with err.
+// refused reports whether err means that the store keeps nothing of the request.
 func refused(err error) bool {
 	for _, sure := range []error{
 		driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid, driver.ErrUnsupported, driver.ErrNotSent,
@@ -149,22 +149,22 @@ func refused(err error) bool {
 	return false
 }
 
-// forget drops an owner that the store does not have any more.
+// forget drops the entry of an owner that the store does not have any more.
 func (t *tracker) forget(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.entries, owner)
 }
 
-// ended forgets owner after a request that ended its lease or found none.
+// ended forgets owner if its request has ended the lease or has found no lease.
 func (t *tracker) ended(owner string, err error) {
 	if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrWithdrawn) {
 		t.forget(owner)
 	}
 }
 
-// sweep drops entries of leases that have expired. Such entries are few, because
-// core renews or releases all leases that it knows. The caller must hold mu.
+// sweep drops the entries of expired leases. Such entries are few, because core
+// renews or releases all leases that it knows. The caller must hold mu.
 func (t *tracker) sweep() {
 	if len(t.entries) < t.sweepAt {
 		return
@@ -226,7 +226,7 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, err
 }
 
-// Properties implements driver.Backend. It adds the capability CapWithdraw to those of the backend.
+// Properties implements driver.Backend. It adds CapWithdraw to the backend's capabilities.
 func (t *tracker) Properties() driver.Properties {
 	p := t.Backend.Properties()
 	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWithdraw)
@@ -245,7 +245,7 @@ func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// Start implements driver.Starter. A release or withdrawal needs no enter.
+// Start implements driver.Starter. It calls enter only for an acquire or a renewal.
 func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	if op.Kind == driver.OpAcquire || op.Kind == driver.OpRenew {
 		if err := t.enter(op); err != nil {

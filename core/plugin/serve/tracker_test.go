@@ -16,7 +16,7 @@ func req(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
 }
 
-// fixture is a tracker over a memory store, with another backend on the same store to inspect it.
+// fixture is a tracker over a memory store, with a second backend to inspect that store.
 type fixture struct {
 	*tracker
 	other driver.Backend
@@ -69,7 +69,7 @@ func (f fixture) holder(t *testing.T, name string) driver.Holder {
 	return h
 }
 
-// die does what the plugin does when the host dies, and fails the test if an owner is left.
+// die does the same as the plugin when the host dies, and fails the test if an owner is left.
 func (f fixture) die(t *testing.T) {
 	t.Helper()
 	f.refuse()
@@ -127,7 +127,7 @@ func TestTrackerKnowsWhatIsHeld(t *testing.T) {
 }
 
 // A grant that Wait returned belongs to the host: it is renewed during the
-// delay, and then released. The grant counts only until its owner calls
+// delay, and then released. The grant counts only until the owner calls
 // TryAcquire, because the store may have made another grant by then.
 func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f := newFixture(t, same)
@@ -147,7 +147,7 @@ func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f.granted(asks.Request, g.Token, nil)
 	wait("b")
 	f.refuse()
-	f.keep(time.Now().Add(600 * time.Millisecond)) // longer than the store's first span
+	f.keep(time.Now().Add(600 * time.Millisecond)) // longer than the first span of the grant
 	for _, name := range []string{"a", "b"} {
 		if h := f.holder(t, name); h.Owner != name {
 			t.Errorf("%s is held by %+v", name, h)
@@ -184,7 +184,7 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 	for name, wrap := range map[string]func(driver.Backend) driver.Backend{"batch": same, "single": plain} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, wrap)
-			const locks = 600 // more than fit into one batch
+			const locks = 600 // more locks than fit into one batch
 			for i := range locks {
 				f.grant(t, req(fmt.Sprint(i), fmt.Sprint("owner-", i)))
 			}
@@ -217,7 +217,7 @@ func TestDeathReleasesAndWithdraws(t *testing.T) {
 	}
 }
 
-// slow grants a lock only after goOn is closed, and ignores its ctx.
+// slow grants a lock only after goOn is closed. It ignores its ctx.
 type slow struct {
 	driver.Backend
 	asked, goOn chan struct{}
@@ -260,7 +260,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken fails the given number of releases, and then succeeds.
+// broken fails a number of releases, and then releases as usual.
 type broken struct {
 	bare
 	failures atomic.Int64

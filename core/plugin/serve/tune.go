@@ -11,15 +11,15 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// Settings of the Go runtime for a plugin, unless GOMAXPROCS or GOGC is set.
-// A host passes both variables on to its plugins.
+// Settings of the Go runtime for a plugin. The environment variables
+// GOMAXPROCS and GOGC override them; a host passes both on to its plugins.
 const (
 	maxThreads  = 4
 	ballastSize = 16 << 20
 )
 
-// ballast is memory that is never written, and so never resident. The
-// garbage collector counts ballast as live.
+// ballast is memory that is never written, so it takes no physical memory.
+// The garbage collector counts it as live.
 var ballast []byte
 
 // tune sets the runtime up for a process that mostly forwards messages.
@@ -32,9 +32,9 @@ var ballast []byte
 // clients. So the plugin uses half of the processors, but at most maxThreads.
 //
 // A plugin's live memory is a few MB at most, and nearly all other memory is
-// garbage after a request. With ballast, a collection starts after about 16
-// MiB of garbage instead of 4 MiB, which is a quarter as often. Processor time
-// fell by a fifth at 64 clients. The ballast costs up to 16 MiB of memory.
+// garbage after a request. With ballast, a garbage collection starts after
+// about 16 MiB of garbage instead of 4 MiB: a quarter as often. At 64 clients,
+// processor time fell by a fifth. That costs up to 16 MiB of memory.
 //
 // Note: a GOGC of 400 has the same effect as long as little memory is live. But after an outage
 // with 2,000 leases 17 MB were live, and the plugin grew to 180 MB (decision plugin-24).
@@ -44,12 +44,12 @@ func tune() {
 	}
 	if os.Getenv("GOGC") == "" {
 		ballast = make([]byte, ballastSize)
-		runtime.KeepAlive(ballast) // otherwise no code would read ballast
+		runtime.KeepAlive(ballast) // so that ballast stays live, although no code reads it
 	}
 }
 
-// startProfiles starts the CPU profile and the trace whose environment
-// variables are set. stop ends both; only its first call has an effect.
+// startProfiles starts the CPU profile and the execution trace, each if its
+// environment variable is set. stop ends both; only its first call has an effect.
 func startProfiles(log *slog.Logger) (stop func()) {
 	var stops []func()
 	begin := func(variable string, start func(*os.File) error, stop func()) {

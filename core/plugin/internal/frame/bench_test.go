@@ -40,7 +40,7 @@ func (readyHost) Configure(context.Context, wire.Setup) (wire.Opened, error) {
 func (readyHost) SessionBegan() (ended func()) { return func() {} }
 func (readyHost) Close(context.Context) error  { return nil }
 
-// TestMain also runs the far end, which is a separate process as a plugin is.
+// TestMain also runs the far end, which is a separate process like a plugin.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("FRAME_BENCH_DIR"); dir != "" {
 		farMain(dir)
@@ -126,7 +126,7 @@ func links(b *testing.B) (*wire.Unary, *Link) {
 	return unary, framed
 }
 
-// BenchmarkHeadOfLine is BenchmarkCall, with and without slow requests at the same time.
+// BenchmarkHeadOfLine is like BenchmarkCall, with and without slow requests at the same time.
 func BenchmarkHeadOfLine(b *testing.B) {
 	_, framed := links(b)
 	for _, slow := range []int{0, 1, 16} {

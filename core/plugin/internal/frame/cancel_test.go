@@ -41,8 +41,8 @@ func TestCancelTravels(t *testing.T) {
 	}
 }
 
-// stuckValues is the context of a call whose method Value blocks, as that
-// of an application's context may.
+// stuckValues is the context of a call. Its method Value blocks, as a
+// context of an application may.
 type stuckValues struct {
 	context.Context
 	cancellation.Signal
@@ -59,8 +59,8 @@ func (c *stuckValues) Value(any) any {
 	return nil
 }
 
-// TestStuckValuesHoldUpNoReply checks that a caller that reads its own reply, and with it those
-// of others, does not wait for a method of its context that blocks.
+// TestStuckValuesHoldUpNoReply checks that a caller that reads its reply, and so the replies to
+// other calls, does not wait for a method of its context that blocks.
 func TestStuckValuesHoldUpNoReply(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
@@ -141,7 +141,7 @@ func TestWaitGivenUp(t *testing.T) {
 
 // TestDeadlineTravels checks that the request in the plugin ends at the caller's deadline.
 // The plugin counts its deadline from the arrival of the request, so the caller's
-// cancellation may arrive before it. Neither may come before the caller's deadline.
+// cancellation may arrive before that deadline. Both must come after the caller's deadline.
 func TestDeadlineTravels(t *testing.T) {
 	var deadline time.Time
 	over := make(chan time.Time, 1)

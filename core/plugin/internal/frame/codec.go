@@ -10,19 +10,19 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// These are the limits of the protocol, in bytes. The sender returns an error instead of
-// sending a frame that exceeds them. A receiver that gets such a frame ends the connection.
+// These are the limits of the protocol, in bytes. Instead of sending a frame that exceeds a
+// limit, the sender returns an error. A receiver of such a frame ends the connection.
 const (
 	maxName  = 512
 	maxOwner = 64
 	maxLabel = 256
 	maxValue = 64 << 10
-	// maxShown bounds each text in a reply. A text in a reply may come from a foreign client.
+	// maxShown bounds each text in a reply, because a text may come from any client of the store.
 	maxShown = 2 << 10
-	// maxShort bounds each text in a reply that would otherwise not fit a frame. The reply to a
-	// batch in which every operation failed then fits: each error has four texts and no value.
+	// maxShort replaces maxShown in a reply that would not fit a frame. Then even the reply to a
+	// batch fits a frame if each operation failed with an error of four texts.
 	maxShort = 512
-	// maxFrame bounds the payload of one frame, which follows the length.
+	// maxFrame bounds the payload of one frame: what follows the length.
 	maxFrame = 4 << 20
 	// maxBatch (in bytes) and maxBatchOps (in operations) bound the parts into which the
 	// host splits a batch. A reply with maxBatchOps errors and no values fits a frame.
@@ -33,9 +33,9 @@ const (
 // headSize is the size of a frame's head: the payload's length in 4 bytes, big-endian.
 const headSize = 4
 
-// The data socket accepts two connections of a host, one for each direction. A
-// process that never writes on a connection is then never woken merely because there
-// is room to write. The first bytes on a connection say which of the two it is.
+// The data socket accepts two connections of a host, one for each direction. So a process
+// that only reads from a connection is never woken because there is room to write. The
+// first bytes on a connection, its preface, say which of the two connections it is.
 const (
 	prefaceRequests = "locks/2>"
 	prefaceReplies  = "locks/2<"
@@ -44,18 +44,18 @@ const (
 // errBroken means that the peer violates the protocol.
 var errBroken = errors.New("broken frame")
 
-// coder writes or reads the payload of a frame. Each part of a payload has one method
-// that does both, so that writing and reading cannot differ. Reading sets values that
-// must be zero before, and writing does not modify its values. If a part cannot be read,
-// or the payload ends too early, bad is set, and that value and all later ones stay zero.
+// coder writes or reads the payload of a frame. Each part of a payload has one method that
+// writes it or reads it, so that the two formats cannot differ. Values must be zero before
+// they are read, and writing does not modify them. If a part cannot be read, or the payload
+// ends too early, bad is set, and the values of that part and of all later parts stay zero.
 type coder struct {
 	b     []byte // bytes written so far, or left to read
 	reads bool
 	bad   bool
 
-	label         string         // the last label read: a host sends the same label again and again
+	label         string         // the last label read, because a host always sends the same label
 	redact        *wire.Redactor // removes secrets from errors that are written; may be nil
-	texts, values int            // bounds of one text and one value in replies
+	texts, values int            // largest size of one text and of one value in a reply
 }
 
 func uvarint[N ~byte | ~int | ~int64 | ~uint64](c *coder, v *N) {
@@ -84,7 +84,7 @@ func varint[N ~int | ~int64](c *coder, v *N) {
 	*v, c.b = N(got), c.b[n:]
 }
 
-// part returns the next n bytes of the frame, without copying. It fails if n is above most.
+// part returns the next n bytes of the payload without copying. If n is above most, part sets bad.
 func (c *coder) part(n, most int) []byte {
 	if n > most || n > len(c.b) {
 		c.fail()
@@ -95,7 +95,7 @@ func (c *coder) part(n, most int) []byte {
 	return p
 }
 
-// text writes or reads s. Reading keeps the old string if the bytes are the same.
+// text writes or reads s. If *s already has the bytes that are read, it keeps its string.
 func (c *coder) text(s *string, most int) {
 	n := len(*s)
 	if uvarint(c, &n); !c.reads {
@@ -105,7 +105,7 @@ func (c *coder) text(s *string, most int) {
 	}
 }
 
-// name is text for a lock's name, which must be valid UTF-8: backends rely on that.
+// name writes or reads a lock's name, which must be valid UTF-8, because backends rely on that.
 func (c *coder) name(s *string) {
 	if c.text(s, maxName); c.reads && !utf8.ValidString(*s) {
 		c.fail()
@@ -130,8 +130,8 @@ func (c *coder) value(v *[]byte, most int) {
 	}
 }
 
-// list writes or reads the number of elements of l, and returns the slice whose elements
-// the caller must then write or read. A list that is read must have least to most elements.
+// list writes or reads the number of elements of l, and returns the slice whose elements the caller
+// must then write or read. Reading fails unless there are least to most elements.
 func list[E any](c *coder, l *[]E, least, most int) []E {
 	n := len(*l)
 	if uvarint(c, &n); c.reads {
@@ -154,7 +154,7 @@ func (c *coder) end() error {
 	return nil
 }
 
-// check returns an error for a request that exceeds a limit, before anything is sent.
+// check returns an error if r exceeds a limit. It is called before anything is sent.
 func check(r *driver.Request) error {
 	if err := checkName(r.Name); err != nil {
 		return err

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// deadlines ends the requests of a session at their deadlines, with one timer. The
-// timer is set to the earliest deadline seen so far. When it fires, all requests are
-// searched for the next deadline. Most requests end long before their deadlines, and
-// later requests have later deadlines. So the timer is hardly ever reset, and fires
-// only about once per timeout. The session's out.mu guards deadlines.
+// deadlines ends the requests of a session at their deadlines, with one timer. The timer is
+// set to the earliest deadline of any request since it last fired. When it fires, all
+// requests are searched for the next deadline. Most requests end long before their deadlines,
+// and later requests have later deadlines. So the timer is hardly ever set anew, and fires
+// about once in the time that a request may take. The session's out.mu guards deadlines.
 type deadlines struct {
 	timer *time.Timer
 	next  time.Time // zero if the timer is not set

@@ -1,9 +1,9 @@
-// Package frame is the data path of protocol version 2: operations as frames
-// over a Unix socket, many in one write. lockpb/data.md is its specification.
+// Package frame is the data path of protocol version 2: it sends operations as
+// frames over a Unix socket, many in one write. lockpb/data.md specifies it.
 //
 // Neither end waits for more frames to send. A goroutine with a frame writes it
-// at once, with all frames that are queued by then, unless another goroutine is
-// writing. In that case the other goroutine writes the frame too. So a single
+// at once, together with all queued frames. Only if another goroutine is writing
+// does it queue the frame, which that goroutine then writes too. So a single
 // request costs one write and wakes the other process at once. Under load, one
 // write carries all frames that were queued during the previous write.
 //
@@ -11,9 +11,9 @@
 //
 // The host: link.go has the connections and calls under way, ops.go the operations, reader.go
 // the replies. The plugin: listen.go has the socket, session.go the requests of a host,
-// worker.go and starter.go execute the requests, deadlines.go ends them.
+// worker.go and starter.go execute the requests, and deadlines.go ends late requests.
 //
-// Both: request.go and reply.go have the contents of frames, codec.go their parts and limits;
+// Both ends: request.go and reply.go have the contents of frames, codec.go their parts and limits;
 // inbox.go reads frames, outbox.go writes them, with writeend_linux.go and writeend_other.go;
 // peer.go, peer_linux.go and peer_other.go find out which process is at the other end.
 package frame

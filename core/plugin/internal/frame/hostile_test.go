@@ -17,10 +17,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// These fuzz targets send a stream of bytes to a whole end of the data
-// path, as a broken peer, or a peer of another version, may send it.
+// These fuzz targets send a stream of bytes to one end of the data path, as
+// a broken peer, or a peer of another version, may do.
 
-// pair returns the two ends of a connection within this process.
+// pair returns the two ends of a connection inside this process.
 func pair(t *testing.T) (near, far *net.UnixConn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -53,7 +53,7 @@ func inTime(t *testing.T, what string, f func()) {
 }
 
 // sieve is a backend with every capability that fails the test if a request
-// exceeds the protocol's limits. The answers of a sieve depend on the lock's name.
+// exceeds the protocol's limits. Its answers depend on the lock's name.
 type sieve struct {
 	driver.Backend
 	t *testing.T
@@ -159,7 +159,7 @@ func FuzzSession(f *testing.F) {
 		var answered []byte
 		var both sync.WaitGroup
 		both.Go(func() { end = s.serve() })
-		both.Go(func() { answered, _ = io.ReadAll(hostReplies) }) // a reset also ends the stream
+		both.Go(func() { answered, _ = io.ReadAll(hostReplies) }) // a reset may end the stream
 		both.Go(func() {
 			_, _ = host.Write(stream) // fails if the plugin closes the connection
 			_ = host.CloseWrite()
@@ -212,8 +212,8 @@ func framesOf(stream []byte) func(func([]byte) bool) {
 	}
 }
 
-// FuzzLink checks that, for any bytes from a plugin, every call of its host ends, no
-// call is both granted and refused, and the link reports at most once why it has ended.
+// FuzzLink checks that, for any bytes from a plugin, every call of its host ends, no call
+// is both granted and refused, and the link reports the reason for its end at most once.
 func FuzzLink(f *testing.F) {
 	h := driver.Holder{Name: "n", Owner: "o", Value: []byte{}, Token: 1, TTL: 1, Waiters: -1}
 	answers := []answer{

@@ -8,21 +8,21 @@ import (
 
 const (
 	bufferSize = 64 << 10
-	// keepSize is the largest buffer that is kept. A larger buffer is dropped after use.
+	// keepSize is the size in bytes of the largest buffer that is kept after use.
 	keepSize = 512 << 10
 )
 
-// inbox reads frames, as many in one read as have arrived.
+// inbox reads frames. One read takes all frames that have arrived, if they fit the buffer.
 type inbox struct {
 	r        io.Reader
 	buf      []byte
-	from, to int // buf[from:to] was read but not yet returned by next
+	from, to int // buf[from:to] was read from the connection but not yet returned by next
 }
 
 func newInbox(r io.Reader) *inbox { return &inbox{r: r, buf: make([]byte, bufferSize)} }
 
-// next returns the payload of the next frame that has been read completely,
-// or nil if there is none. The payload is valid until the next call of fill.
+// next returns the payload of the next frame, or nil if that frame was not
+// read completely yet. The payload is valid until the next call of fill.
 func (in *inbox) next() ([]byte, error) {
 	size, err := in.size()
 	if err != nil || size < 0 || in.to-in.from < headSize+size {
@@ -45,8 +45,8 @@ func (in *inbox) size() (int, error) {
 	return int(size), nil
 }
 
-// fill waits for more bytes. The buffer grows only when it is full of
-// received bytes, and not because a head announces a large frame.
+// fill waits for more bytes. The buffer grows only when received bytes fill
+// it, not already when the head of a frame announces a large payload.
 func (in *inbox) fill() error {
 	switch {
 	case in.from == in.to:

@@ -15,29 +15,29 @@ import (
 )
 
 // maxUnderWay is how many requests of one kind a host may have under way. A host delays further
-// requests of that kind, and a plugin refuses them. Each kind has its own limit: a renewal must
-// never wait for thousands of acquires and withdrawals that wait for locked rows.
+// requests of that kind, and a plugin refuses them. Each kind is counted alone, because a renewal
+// must not wait for thousands of acquires and withdrawals that wait for locked rows.
 const maxUnderWay = 16 << 10
 
-// slotBits is how many bits of an id are the number of a slot. All kinds of requests
-// together need fewer slots than these bits can count. The other bits count calls,
-// so that the reply to a call that was given up does not match a later call.
+// slotBits is how many bits of a call's id are the index of its slot in Link.slots. All
+// kinds of requests together need fewer slots than these bits can count. The other bits
+// count calls, so that the reply to a call that was given up does not match a later call.
 const (
 	slotBits = 18
 	slotMask = 1<<slotBits - 1
 )
 
-// Link is the host's end of the data path. Operations that have no frame use protocol version 1.
+// Link is the host's end of the data path. Operations without a frame use protocol version 1.
 type Link struct {
 	wire.Link
 	conn   *net.UnixConn // the connection of the replies
 	failed func(error)
 	out    outbox
-	in     *inbox  // used only by the goroutine that has the role of the reader
-	ready  []reply // used only by the reader too
+	in     *inbox  // used only by the goroutine that is the reader, see role
+	ready  []reply // also used only by the reader
 
 	background sync.WaitGroup
-	wake       chan struct{} // tells the background reader that it has the role
+	wake       chan struct{} // tells the background reader that it is the reader now
 	closed     chan struct{}
 	once       sync.Once
 
@@ -50,8 +50,8 @@ type Link struct {
 	role  role
 }
 
-// grace is how long the link waits for the answer to a Wait that was given up. The answer may
-// bring a grant, and the withdrawal that follows then does not overtake the Wait's own requests.
+// grace is how long the link waits for the answer to a Wait that was given up. The answer may bring
+// a grant. And after the answer, the withdrawal cannot overtake requests of that Wait to the store.
 const grace = 50 * time.Millisecond
 
 // call is one request under way.
@@ -59,7 +59,7 @@ type call struct {
 	id    uint64
 	kind  kind
 	ops   int    // number of operations of a batch
-	start uint64 // position of the request in the stream of bytes
+	start uint64 // position of the request in the bytes that the outbox has taken
 	answer
 	done chan struct{} // gets a value when answer is filled in
 }
@@ -73,10 +73,10 @@ func (c *call) recycle() {
 
 var errLinkClosed = errors.New("the data connection was closed")
 
-// Dial connects to the data socket at path. It returns [ErrPeer] unless this
-// user's process pid listens there. control is used for operations that have no
-// frame. failed is called once, from any goroutine, when the connection ends
-// for another reason than Close. failed must not wait for calls of the link.
+// Dial connects to the data socket at path. It returns [ErrPeer] unless the process
+// pid, of this user, listens there. control is used for operations that have no
+// frame. The function failed is called once, from any goroutine, when the connection
+// ends for another reason than Close. It must not wait for calls of the link.
 func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {
@@ -96,7 +96,7 @@ func Dial(ctx context.Context, path string, pid int, control wire.Link, failed f
 	return l, nil
 }
 
-// newLink makes a Link, which owns the connections unless newLink returns an error.
+// newLink makes a Link. The Link owns the connections, unless newLink returns an error.
 func newLink(requests, replies *net.UnixConn, control wire.Link, failed func(error)) (*Link, error) {
 	l := &Link{
 		Link: control, conn: replies, failed: failed,
@@ -147,8 +147,8 @@ func (l *Link) Close() {
 	l.out.drains.Wait()
 }
 
-// call sends m and waits for its answer or the end of ctx. The caller must recycle the call that
-// it returns. The returned error is one of the transport; the plugin's own error is in the answer.
+// call sends m and waits for its answer or the end of ctx. The caller must recycle the call that it
+// returns. The returned error is a transport failure; an error of the plugin is in the answer.
 func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent(err)
@@ -173,7 +173,7 @@ func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 			c.recycle()
 			return nil, noAnswer(ctx.Err())
 		}
-		<-c.done // the answer has come meanwhile
+		<-c.done // the answer has come after all
 	}
 	if errors.Is(c.err, context.DeadlineExceeded) {
 		wire.AwaitDeadline(ctx)
@@ -190,7 +190,7 @@ func noAnswer(why error) error {
 }
 
 // send queues m and, if no other goroutine is writing, writes it. If reads is
-// true, the caller must read the replies until its own has come; see role.
+// true, the caller must read replies until the reply to m has come; see role.
 func (l *Link) send(ctx context.Context, m *message) (c *call, reads bool, err error) {
 	l.out.mu.Lock()
 	for {
@@ -246,7 +246,7 @@ func (l *Link) enter(c *call) {
 }
 
 // leave removes and returns the call with that id, or returns nil if there
-// is none. The caller of leave, and of enter, must hold out.mu.
+// is none. The callers of leave and of enter must hold out.mu.
 func (l *Link) leave(id uint64) *call {
 	slot := int(id & slotMask)
 	if slot >= len(l.slots) || l.slots[slot] == nil || l.slots[slot].id != id {
@@ -262,7 +262,7 @@ func (l *Link) leave(id uint64) *call {
 }
 
 // answersYet tells the plugin that c is given up. It reports whether the
-// answer to c has come already or comes within the grace.
+// answer to c has come or comes within grace.
 func (l *Link) answersYet(c *call) bool {
 	l.out.mu.Lock()
 	write := false
@@ -283,7 +283,7 @@ func (l *Link) answersYet(c *call) bool {
 	}
 }
 
-// tell queues the message that c is given up. The caller holds out.mu, and must flush if write is
+// tell queues a message that c is given up. The caller must hold out.mu, and flush if write is
 // true.
 func (l *Link) tell(c *call) (write bool) {
 	m := message{kind: kindCancel}
@@ -312,8 +312,8 @@ func ended(err error) error {
 	return fmt.Errorf("data connection: %w", err)
 }
 
-// fail ends every call because of cause. Calls that were not written end with
-// driver.ErrNotSent, and the outcome of the others is unknown. The outbox calls fail once.
+// fail ends every call because of cause. Calls that were not written end with driver.ErrNotSent;
+// the outcome of calls that were written is unknown. The outbox calls fail once.
 func (l *Link) fail(cause error) {
 	l.out.mu.Lock()
 	closed := l.lost != nil

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// prefaceTimeout is how long a host may take to send the preface of a connection.
+// prefaceTimeout is how long a host may take to send a connection's preface (its first bytes).
 const prefaceTimeout = 5 * time.Second
 
 // Listener is the data socket of a plugin. Serve accepts the host's two
@@ -23,8 +23,8 @@ type Listener struct {
 	close    context.CancelFunc
 }
 
-// Listen creates the socket at path. The directory of path must be one that
-// only this user can enter.
+// Listen creates the socket at path. Only this user must be able to enter
+// the directory of path.
 func Listen(path string) (*Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -34,9 +34,9 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{listener: l, closing: closing, close: cancel}, nil
 }
 
-// Serve answers the requests of one host: of the connections that it accepts, the peer must be this
-// user's process with an id in hosts. Serve refuses other connections and passes the reason to
-// refuse. Serve returns nil when the host or Close ends the connection. redact may be nil.
+// Serve answers the requests of one host. It accepts only connections from a process of this user
+// with an id in hosts, and calls the function refuse with the reason for each other connection.
+// Serve returns nil when the host or Close ends the connection. redact may be nil.
 func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
 	err := l.serve(b, redact, refuse, hosts)
 	if errors.Is(err, net.ErrClosed) {
@@ -47,7 +47,7 @@ func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 
 func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts []int) error {
 	conns, err := l.accept(refuse, hosts)
-	l.listener.Close() // also removes the socket's file
+	l.listener.Close() // Close also removes the socket's file
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 	return s.serve()
 }
 
-// accept returns the host's two connections by their prefaces.
+// accept returns the host's two connections, each under its preface.
 func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.UnixConn, error) {
 	conns := map[string]*net.UnixConn{}
 	for len(conns) < 2 {
@@ -88,7 +88,7 @@ func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.Unix
 	return conns, nil
 }
 
-// greet checks the peer of conn and reads the preface.
+// greet checks which process is at the other end of conn, and returns the preface.
 func greet(conn *net.UnixConn, hosts []int) (string, error) {
 	if err := checkPeer(conn, hosts...); err != nil {
 		return "", err
@@ -106,7 +106,7 @@ func greet(conn *net.UnixConn, hosts []int) (string, error) {
 	return string(got), conn.SetReadDeadline(time.Time{})
 }
 
-// Close makes Serve cancel the requests under way and return. Close does not wait for that.
+// Close makes Serve cancel the requests under way and return. Close does not wait for Serve.
 func (l *Listener) Close() {
 	l.listener.Close()
 	l.close()

@@ -10,7 +10,7 @@ import (
 
 var _ wire.Link = (*Link)(nil)
 
-// grant makes one call whose answer is a token or an error.
+// grant makes a call that is answered by a token or an error.
 func (l *Link) grant(ctx context.Context, m *message) (uint64, error) {
 	c, err := l.call(ctx, m)
 	if err != nil {
@@ -21,7 +21,7 @@ func (l *Link) grant(ctx context.Context, m *message) (uint64, error) {
 	return token, err
 }
 
-// simple makes one call whose answer is only an error or none.
+// simple makes a call that is answered by an error or nil.
 func (l *Link) simple(ctx context.Context, k kind, r *driver.Request) error {
 	if err := check(r); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	if err := check(&r); err != nil {
 		return driver.Grant{}, err
 	}
-	began := time.Now() // before the plugin began the Wait, from which a.waited counts
+	began := time.Now() // before the Wait begins in the plugin, where a.waited counts from
 	c, err := l.call(ctx, &message{kind: kindWait, request: r, max: max})
 	if err != nil {
 		return driver.Grant{}, wire.Ended(ctx, err)
@@ -85,7 +85,7 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 	a := c.answer
 	c.recycle()
 	switch {
-	case a.err != nil && ctx.Err() != nil: // the plugin may report a cancellation instead
+	case a.err != nil && ctx.Err() != nil: // instead of the plugin's error for a cancelled Wait
 		return driver.Grant{}, ctx.Err()
 	case a.err != nil || a.token == 0:
 		return driver.Grant{}, a.err
@@ -94,8 +94,8 @@ func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (d
 }
 
 // Batch implements [driver.Batcher]. It splits a batch that is too large for
-// one frame and sends the parts one after the other, so that operations on
-// one name keep their order.
+// one frame, and sends each part after the answer to the previous part, so
+// that operations on one name keep their order.
 func (l *Link) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	for from := 0; from < len(ops); {

@@ -11,22 +11,22 @@ import (
 	"github.com/lockbench/lockbench/internal/rawio"
 )
 
-// outbox queues frames and writes all queued frames at once. No separate writer
-// has to be woken: a goroutine that queues a frame while no other goroutine writes
-// becomes the writer until the queue is empty. The writer never waits for the
-// peer. If the socket is full, another goroutine of the outbox writes the rest.
+// outbox queues frames and writes all queued frames at once. There is no separate
+// writer to wake: a goroutine that queues a frame while no other goroutine writes
+// is the writer until the queue is empty. The writer never waits for the peer. If
+// the socket is full, the outbox starts a goroutine that writes the rest.
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn
 	// failed is called once, without mu, when the outbox stops.
 	failed func(error)
 
-	mu    sync.Mutex // guards the fields below, and fields of the owner that say so
+	mu    sync.Mutex // guards the fields below, and fields of the owner under "Guarded by out.mu"
 	buf   []byte     // queued frames
 	spare []byte
-	busy  bool   // some goroutine is the writer
-	taken uint64 // bytes that have left buf
-	// room is closed when the queue has room again; nil while no goroutine waits.
+	busy  bool   // a goroutine is the writer now
+	taken uint64 // number of bytes that the writer has taken from buf
+	// room is closed when there is room in the queue again; nil while no goroutine waits.
 	room    chan struct{}
 	stopped bool
 
@@ -34,12 +34,12 @@ type outbox struct {
 	piece   []byte
 	n       int
 	err     error
-	attempt func(fd uintptr) bool // writes piece from n on, without waiting
+	attempt func(fd uintptr) bool // writes piece[n:] as far as possible without waiting
 	drains  sync.WaitGroup
 }
 
-// writeEnd is a connection that is only written to. Write waits for the
-// peer if there is no room, and Close ends that wait.
+// writeEnd is a connection that is only written to. If the socket is full,
+// Write waits until the peer has read, and Close ends that wait.
 type writeEnd interface {
 	io.WriteCloser
 	syscall.Conn
@@ -48,7 +48,7 @@ type writeEnd interface {
 // maxQueued is how many bytes are queued before goroutines with frames must wait.
 const maxQueued = 1 << 20
 
-// init sets up the outbox, which owns conn from then on.
+// init prepares the outbox, which then owns conn.
 func (o *outbox) init(conn *net.UnixConn, failed func(error)) error {
 	end, err := newWriteEnd(conn)
 	if err != nil {
@@ -78,7 +78,7 @@ func (o *outbox) init(conn *net.UnixConn, failed func(error)) error {
 }
 
 // queue appends a frame. The caller must hold mu. If queue returns true,
-// the caller must then call flush without mu.
+// the caller must unlock mu and call flush.
 func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	if o.stopped {
 		return false
@@ -91,7 +91,7 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	return write
 }
 
-// position returns the place in the stream of the next frame to be queued.
+// position returns how many bytes were queued so far: where the next frame will start.
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
 // full returns nil if the queue has room, and otherwise a channel to wait
@@ -103,8 +103,8 @@ func (o *outbox) full() <-chan struct{} {
 	return o.wait()
 }
 
-// wait returns a channel that is closed when the owner or the writer has made
-// room. The caller must hold mu.
+// wait returns a channel that is closed when the outbox's owner or the writer
+// has made room. The caller must hold mu.
 func (o *outbox) wait() <-chan struct{} {
 	if o.room == nil {
 		o.room = make(chan struct{})
@@ -147,8 +147,8 @@ func (o *outbox) flush(yield bool) {
 	}
 }
 
-// startDrain starts a goroutine that writes the rest of b, because the
-// writer's own request must not wait longer than its ctx.
+// startDrain starts a goroutine that writes the rest of b. The writer does not
+// wait for that, because its own call must not take longer than its ctx allows.
 func (o *outbox) startDrain(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -171,7 +171,7 @@ func (o *outbox) drain(b []byte) {
 	}
 }
 
-// take removes and returns the queued frames. It returns nil if there are none; the caller is then
+// take removes and returns the queued frames. If there are none, it returns nil, and the caller is
 // no longer the writer.
 func (o *outbox) take() []byte {
 	o.mu.Lock()

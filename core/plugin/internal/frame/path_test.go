@@ -41,7 +41,7 @@ func (f *far) Wait(ctx context.Context, _ driver.Request, _ time.Duration) (driv
 	return f.grant, nil
 }
 
-// path is a link to a backend in this process, with the plugin's end.
+// path is a link to a backend in this process, together with the plugin's end.
 type path struct {
 	*Link
 	failed chan error
@@ -114,9 +114,9 @@ func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	}
 }
 
-// As many slow acquires and waits as the limits allow delay no call of
-// another kind, such as a renewal or a release. One more acquire waits for
-// room, and is not sent if its ctx ends before that.
+// As many slow acquires and waits as the limits allow do not delay calls of
+// other kinds, such as a renewal or a release. One more acquire waits for
+// room, and is not sent if its ctx ends before there is room.
 func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 	var slow atomic.Int64
 	free := make(chan struct{})
@@ -168,8 +168,8 @@ func TestSlowRequestsHoldUpNoOther(t *testing.T) {
 func TestFaultTellsWhatWasSent(t *testing.T) {
 	var slow atomic.Int64
 	p := open(t, blocking(nil, &slow))
-	// Requests that the plugin does not read fill the socket: the plugin stops reading when
-	// its replies are not read. The test holds the role of the reader and does not read.
+	// Requests that the plugin does not read fill the socket: the plugin stops reading when its
+	// replies are not read. The test is the reader of the replies, see role, and does not read.
 	p.out.mu.Lock()
 	p.role.taken = true
 	p.out.mu.Unlock()
@@ -267,7 +267,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	if _, err := Dial(t.Context(), path, os.Getppid(), nil, nil); !errors.Is(err, ErrPeer) {
 		t.Errorf("a link to another process: %v", err)
 	}
-	<-refused // the reason for refusing the connection that was closed at once
+	<-refused // the plugin has refused the connection that was closed at once
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestOnlyTheOtherProcessMayTalk(t *testing.T) {
 	}
 }
 
-// starter finishes an acquire when the test calls a function, other operations at once.
+// starter finishes an acquire when the test calls a function, and other operations at once.
 type starter struct {
 	far
 	started chan func(driver.Result)

@@ -8,12 +8,11 @@ import (
 	"slices"
 )
 
-// ErrPeer means that the wrong process is at the other end of the data socket.
+// ErrPeer means that an unexpected process is at the other end of the data socket.
 var ErrPeer = errors.New("data socket leads to another process")
 
-// Peer returns the id of the process at the other end of conn. If that end was accepted from a
-// listener, it is the id of the process that called listen. Peer returns 0 if the system does not
-// say.
+// Peer returns the id of the process at the other end of conn: if this end has connected, the
+// process that listens. If the system does not tell the id, Peer returns 0.
 func Peer(conn *net.UnixConn) int {
 	pid, _, known, err := peerOf(conn)
 	if err != nil || !known {
@@ -22,9 +21,9 @@ func Peer(conn *net.UnixConn) int {
 	return pid
 }
 
-// checkPeer returns an error unless a process of this user with one of
-// these pids is at the other end of conn. If the system does not say, only
-// the permissions of the socket's directory keep other users out.
+// checkPeer returns an error unless a process of this user with one of these
+// pids is at the other end of conn. If the system does not tell the process,
+// only the permissions of the socket's directory keep other users out.
 func checkPeer(conn *net.UnixConn, pids ...int) error {
 	pid, uid, known, err := peerOf(conn)
 	if err != nil {

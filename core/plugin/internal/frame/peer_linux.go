@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf asks the kernel which process connected, or which one listens (unix(7), SO_PEERCRED).
+// peerOf asks the kernel which process is at the other end (unix(7), SO_PEERCRED).
 func peerOf(conn *net.UnixConn) (pid, uid int, known bool, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -4,5 +4,5 @@ package frame
 
 import "net"
 
-// peerOf returns known as false: it cannot find out the peer on this system.
+// peerOf returns false for known, because this system does not tell which process the peer is.
 func peerOf(*net.UnixConn) (pid, uid int, known bool, err error) { return 0, 0, false, nil }

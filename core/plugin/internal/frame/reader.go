@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// role says which goroutine reads the replies. The caller of a single call reads its own
-// reply, so that the reply wakes one goroutine and not two, perhaps on two processors.
-// As soon as there are other calls, the background reader, a goroutine of the link,
-// reads until no call is under way. While no call is under way, no goroutine reads.
+// role says which goroutine reads the replies. While only one call is under way, the
+// goroutine that made it reads the reply, so that the reply wakes one goroutine and not
+// two, perhaps on two processors. As soon as there are more calls, a goroutine of the
+// link, the background reader, reads until no call is under way. Then no goroutine reads.
 type role struct {
 	taken       bool
 	call        uint64 // id of the call whose caller reads; 0 if the background reader reads
-	interrupted bool   // the ctx of that caller has ended, and the connection has a read deadline
+	interrupted bool   // the ctx of that call has ended, and a read deadline is set
 }
 
-// assign gives the role to a goroutine, if none has it, after c was entered. It returns
-// true if the caller of c gets the role. The caller of assign must hold out.mu.
+// assign makes a goroutine the reader if there is none, after c was entered. It returns
+// true if that is the goroutine that made c. The caller must hold out.mu.
 func (l *Link) assign(c *call) bool {
 	if l.role.taken {
 		return false
@@ -33,8 +33,8 @@ func (l *Link) assign(c *call) bool {
 	return false
 }
 
-// readFor reads until c is answered or ctx ends. readFor then gives the role to the background
-// reader, or to no goroutine.
+// readFor reads until c is answered or ctx ends. Then it makes the background reader the
+// reader if other calls are under way.
 func (l *Link) readFor(ctx context.Context, c *call) {
 	id := c.id
 	stop := afterFunc(ctx, func() { l.interrupt(id) })
@@ -53,7 +53,7 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	}
 	under := l.under.all
 	if l.slots[id&slotMask] == c && !c.kind.waits() {
-		under-- // call will give c up in a moment
+		under-- // not counting c, which call will soon give up
 	}
 	l.role = role{taken: under > 0}
 	if under > 0 {
@@ -61,9 +61,9 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 	}
 }
 
-// afterFunc is context.AfterFunc for the goroutine that has the role of the reader, which must not
-// block because others wait for it. context.AfterFunc first calls ctx.Value. For a call from core,
-// that method asks the caller's context, which may be a type of the application and block.
+// afterFunc is context.AfterFunc for the reader, which must not block because other goroutines
+// wait for it. context.AfterFunc first calls ctx.Value. In a call from core, that method asks the
+// caller's context, which may be a type of the application and block.
 func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if own, ok := ctx.(interface {
 		AfterFunc(f func()) (stop func() bool)
@@ -73,7 +73,7 @@ func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, f)
 }
 
-// interrupt ends the reading by the caller of the call with that id.
+// interrupt ends the reading by the goroutine that made the call with that id.
 func (l *Link) interrupt(id uint64) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *Link) interrupt(id uint64) {
 	}
 }
 
-// readInBackground is the goroutine of the background reader.
+// readInBackground runs in the background reader's goroutine.
 func (l *Link) readInBackground() {
 	for {
 		select {
@@ -100,7 +100,7 @@ func (l *Link) readInBackground() {
 	}
 }
 
-// rest gives up the role if no call is under way, and reports whether it did.
+// rest ends the background reader's turn if no call is under way, and reports whether it did.
 func (l *Link) rest() bool {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
@@ -111,13 +111,13 @@ func (l *Link) rest() bool {
 	return true
 }
 
-// reply is a call and the bytes of its answer, which are still in the inbox.
+// reply is a call and its answer, whose bytes are still in the inbox.
 type reply struct {
 	call *call
 	body []byte
 }
 
-// read waits for replies and passes each to its call. answered says if c got a reply.
+// read waits for replies and passes each to its call. answered is true if c got a reply.
 func (l *Link) read(c *call) (answered bool, err error) {
 	if err := l.in.fill(); err != nil {
 		return false, err
@@ -136,8 +136,8 @@ func (l *Link) read(c *call) (answered bool, err error) {
 	return answered, err
 }
 
-// take appends the replies that have been read to ready. It drops replies
-// to calls that were given up.
+// take appends to ready the replies that the inbox has read. It drops
+// replies to calls that were given up.
 func (l *Link) take(ready []reply) ([]reply, error) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 type answer struct {
 	err     error
 	token   uint64
-	waited  time.Duration // for kindWait: from the plugin's start of the Wait to Grant.Sent
+	waited  time.Duration // for kindWait: from the start of the Wait in the plugin to Grant.Sent
 	span    time.Duration
 	holder  driver.Holder   // for kindInspect
 	results []driver.Result // for kindBatch
@@ -32,8 +32,8 @@ func appendAnswer(b []byte, id uint64, k kind, a *answer, redact *wire.Redactor)
 	return c.b
 }
 
-// readAnswer sets a from p, which is the reply to a request of kind k without the id. ops
-// is the number of operations if the request was a batch. Nothing in a points into p.
+// readAnswer sets a from p, a reply without the request's id. k is the kind of the request, and ops
+// the number of operations if it was a batch. Nothing in a points into p.
 func readAnswer(p []byte, k kind, ops int, a *answer) error {
 	c := coder{b: p, reads: true, texts: maxShown, values: maxValue}
 	c.answer(k, ops, a)
@@ -63,14 +63,14 @@ func (c *coder) answer(k kind, ops int, a *answer) {
 	}
 }
 
-// An encoded fault starts with one of these values.
+// An encoded error starts with one of these values.
 const (
 	noFault byte = iota
 	fault
 	faultWithHolder
 )
 
-// fault writes or reads an error, with the codes of protocol version 1 as a set of bits.
+// fault writes or reads an error. The codes of protocol version 1 for the error are a set of bits.
 func (c *coder) fault(err *error) {
 	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault
@@ -127,7 +127,7 @@ func (c *coder) holder(h *driver.Holder) {
 	varint(c, &h.Waiters)
 }
 
-// shown writes or reads a text that may come from a foreign client. A text
+// shown writes or reads a text that may come from any client of the store. A text
 // that is too long is cut before it is written, but never within a character.
 func (c *coder) shown(s *string) {
 	if !c.reads && len(*s) > c.texts {

@@ -15,12 +15,12 @@ const (
 	kindRelease
 	kindInspect
 	kindProclaim
-	_ // reserved: was a Wait that reports no grant
-	_ // reserved: was a hand-over inside the plugin
+	_ // reserved: in the past, a Wait that reports no grant
+	_ // reserved: in the past, a hand-over inside the plugin
 	kindBatch
 	kindCancel
-	_ // reserved: was a WaitAcquire whose reply has no span
-	_ // reserved: was a WaitAcquire
+	_ // reserved: in the past, a WaitAcquire whose reply has no span
+	_ // reserved: in the past, a WaitAcquire
 	kindWithdraw
 	kindWait
 	kinds // one more than the highest kind
@@ -29,7 +29,7 @@ const (
 // waits reports whether a request of kind k may wait in the store.
 func (k kind) waits() bool { return k == kindWait }
 
-// load counts requests, by kind and in total.
+// load counts the requests under way, by kind and in total.
 type load struct {
 	of  [kinds]int
 	all int
@@ -43,13 +43,13 @@ func (l *load) add(k kind, n int) {
 // calls returns the number of requests that do not wait in the store.
 func (l *load) calls() int { return l.all - l.of[kindWait] }
 
-// message is the content of a request except its id. Which fields are used
-// depends on the kind.
+// message is the content of a request without its id. The kind decides
+// which fields are used.
 type message struct {
 	kind    kind
 	budget  time.Duration // time left until the caller's deadline; 0 if it has none
 	request driver.Request
-	max     time.Duration // for kinds that wait
+	max     time.Duration // for kindWait: argument of Wait
 	ops     []driver.Op   // for kindBatch
 }
 
@@ -60,8 +60,8 @@ func (m *message) append(b []byte, id uint64) []byte {
 	return c.b
 }
 
-// readRequest sets m from the payload p and returns the request's id.
-// Nothing in m points into p. One coder reads all requests of a host.
+// readRequest sets m from the payload p and returns the request's id. Nothing
+// in m points into p. All requests of a host are read with the same coder.
 func (c *coder) readRequest(p []byte, m *message) (id uint64, err error) {
 	c.b, c.reads, c.bad = p, true, false
 	c.message(&id, m)

@@ -32,23 +32,23 @@ type session struct {
 	deadlines deadlines
 
 	workers sync.WaitGroup
-	started sync.WaitGroup // counts requests that were passed to the starter
+	started sync.WaitGroup // counts unfinished requests of the starter
 	flusher sync.WaitGroup
 	queued  chan struct{} // wakes the flusher
 }
 
-// capabilities is a backend with its optional interfaces, which are nil if not declared.
+// capabilities is a backend with its optional interfaces. Those that it does not declare are nil.
 type capabilities struct {
 	driver.Backend
 	waiter  driver.Waiter
 	batcher driver.Batcher
 }
 
-// request is one request under way. request implements context.Context, and ends
-// when the host cancels it, when its deadline passes, or with the connection.
+// request is one request under way. It is a context.Context, which ends when the
+// host cancels the request, when its deadline passes, or with the connection.
 //
-// Note: context.WithDeadline would need a timer for each request, which hardly
-// ever fires. Here the session has one timer for all requests; see deadlines.
+// Note: context.WithDeadline would need a timer for each request, which would hardly
+// ever fire. Instead the session has one timer for all requests; see deadlines.
 type request struct {
 	cancellation.Signal
 	deadline time.Time // zero if there is none
@@ -63,11 +63,11 @@ func (r *request) Deadline() (time.Time, bool) { return r.deadline, !r.deadline.
 // Value implements context.Context.
 func (*request) Value(any) any { return nil }
 
-// errBusy is the answer to a request above maxUnderWay. Requests that the
-// host has given up count as long as the backend works on them.
+// errBusy is the answer to a request beyond maxUnderWay. A request that the
+// host has given up counts as long as the backend works on it.
 var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavailable, driver.ErrNotSent)
 
-// newSession makes a session, which owns the connections unless newSession returns an error.
+// newSession makes a session. The session owns the connections, unless newSession returns an error.
 func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.Redactor) (*session, error) {
 	s := &session{
 		conn: requests, redact: redact, requests: map[uint64]*request{},
@@ -82,8 +82,8 @@ func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.
 	return s, s.out.init(replies, func(error) { requests.Close() })
 }
 
-// serve answers requests until the connection ends. After the last request has
-// ended, it returns why the connection ended, or nil if the host closed it.
+// serve answers requests until the connection ends. After the last request has ended,
+// it returns the reason for the connection's end, or nil if the host closed it.
 func (s *session) serve() error {
 	s.flusher.Go(s.flush)
 	err := s.read()
@@ -206,8 +206,8 @@ func (s *session) admit(batch []*request) error {
 	return nil
 }
 
-// enter records r as under way, or returns false if there are too many of
-// its kind. The caller of enter, leave and reply must hold out.mu.
+// enter records r as under way, or returns false if too many requests of
+// its kind are. The callers of enter, leave and reply must hold out.mu.
 func (s *session) enter(r *request) bool {
 	if s.under.of[r.kind] >= maxUnderWay {
 		return false
@@ -223,7 +223,7 @@ func (s *session) leave(r *request) {
 	s.under.add(r.kind, -1)
 }
 
-// reply queues the reply to r. If it returns true, the caller must flush.
+// reply queues the reply to r. If it returns true, the caller must call out.flush.
 func (s *session) reply(r *request, a *answer) (write bool) {
 	return s.out.queue(func(b []byte) []byte { return appendAnswer(b, r.id, r.kind, a, s.redact) })
 }

@@ -2,7 +2,7 @@ package frame
 
 import "github.com/lockbench/lockbench/core/driver"
 
-// opKinds maps kinds of requests to operations of a driver.Starter, or to 0 for none.
+// opKinds maps kinds of requests to operations of a driver.Starter. 0 means that there is none.
 var opKinds = [kinds]driver.OpKind{
 	kindAcquire: driver.OpAcquire, kindRenew: driver.OpRenew, kindRelease: driver.OpRelease, kindWithdraw: driver.OpWithdraw,
 }
@@ -13,8 +13,8 @@ func (s *session) startOp(r *request) {
 	s.starter.Start(r, driver.Op{Kind: opKinds[r.kind], Request: r.request}, r.finish)
 }
 
-// finish queues the reply to r. It does not write, because its caller may
-// have more requests to finish. The flusher writes afterwards.
+// finish queues the reply to r. It does not write the reply, because the backend may
+// finish more requests at once. The flusher writes the queued replies after that.
 func (r *request) finish(result driver.Result) {
 	s := r.session
 	a := answer{token: result.Token, err: result.Err}
@@ -23,12 +23,12 @@ func (r *request) finish(result driver.Result) {
 	write := s.reply(r, &a)
 	s.out.mu.Unlock()
 	if write {
-		s.queued <- struct{}{} // does not block: only one goroutine at a time is the writer
+		s.queued <- struct{}{} // does not block, because only one goroutine at a time is the writer
 	}
 	s.started.Done()
 }
 
-// flush is the flusher, a goroutine that writes queued replies.
+// flush writes queued replies. It runs in a goroutine of the session, the flusher.
 func (s *session) flush() {
 	for range s.queued {
 		s.out.flush(false)

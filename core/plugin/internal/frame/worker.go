@@ -10,16 +10,16 @@ import (
 // already grown. Further workers end after their request.
 const maxIdle = 256
 
-// worker is a goroutine that executes one request after the other.
+// worker is a goroutine that executes one request after another.
 //
 // Note: one Batch call for all requests that arrive together would need
 // fewer goroutines. But no reply would be sent before the slowest request
 // had ended, so one slow request would delay others. A backend that can
-// batch combines the requests of its workers itself.
+// batch combines the requests of several workers.
 type worker struct{ next chan *request }
 
-// start passes each request to a worker and sets it to nil in batch.
-// Requests that need no worker stay in batch. The caller must hold out.mu.
+// start passes each request that needs a worker to a worker, and sets it to
+// nil in batch. The other requests stay in batch. The caller must hold out.mu.
 func (s *session) start(batch []*request) {
 	for i, r := range batch {
 		if r == nil || s.starter != nil && opKinds[r.kind] != 0 {
@@ -29,7 +29,7 @@ func (s *session) start(batch []*request) {
 		if last := len(s.idle) - 1; last >= 0 {
 			w := s.idle[last]
 			s.idle = s.idle[:last]
-			w.next <- r // next has room for one request
+			w.next <- r // does not block: next has a buffer of 1
 			continue
 		}
 		w := &worker{next: make(chan *request, 1)}
@@ -62,8 +62,8 @@ func (s *session) work(w *worker, r *request) {
 	}
 }
 
-// rest makes w idle, or returns false if w is not needed any more. The
-// caller must hold out.mu.
+// rest adds w to the idle workers, or returns false if w is not needed any
+// more. The caller must hold out.mu.
 func (s *session) rest(w *worker) bool {
 	if s.over || len(s.idle) >= maxIdle {
 		return false

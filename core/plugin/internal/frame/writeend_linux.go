@@ -10,7 +10,7 @@ import (
 type unpolled struct{ *os.File }
 
 // newWriteEnd returns the write end of conn, and closes conn. Go's poller does not watch the write
-// end: it would be woken each time the peer has read something.
+// end, because the poller would be woken each time the peer has read something.
 func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	defer conn.Close()
 	raw, err := conn.SyscallConn()
@@ -27,9 +27,9 @@ func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	if errno != 0 {
 		return nil, os.NewSyscallError("fcntl", errno)
 	}
-	// The poller watches the File of any descriptor in non-blocking mode.
+	// Go's poller would watch an os.File whose descriptor is in non-blocking mode.
 	if err := syscall.SetNonblock(int(fd), false); err != nil {
-		_ = syscall.Close(int(fd)) // the descriptor was never used
+		_ = syscall.Close(int(fd)) // no error matters: the descriptor was never used
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return unpolled{os.NewFile(fd, "data socket")}, nil
@@ -38,7 +38,7 @@ func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 // Close closes the socket. Close also ends a Write that waits.
 func (u unpolled) Close() error {
 	if raw, err := u.SyscallConn(); err == nil {
-		// Shutdown fails if the peer is gone, which also ends a Write.
+		// Shutdown fails only if the peer is gone, and then a Write ends too.
 		_ = raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) })
 	}
 	return u.File.Close()

@@ -17,11 +17,11 @@ import (
 // certificate to a plugin, in PEM. If it is not set, there is no mutual TLS.
 const EnvClientCert = "PLUGIN_CLIENT_CERT"
 
-// serverName is the name in the certificates of both ends.
+// serverName is the host name in the certificates of host and plugin.
 const serverName = "localhost"
 
-// Certificate is the identity of one end of a connection: a key pair that was
-// made for that end alone. The other end trusts only that certificate.
+// Certificate is the identity of one end of a connection, with a key pair that
+// was made for that end alone. The other end trusts no other certificate.
 //
 // Note: go-plugin's AutoMTLS makes such key pairs too, but on the curve P-521, for which Go has
 // no assembly. Making P-521 keys would take more than half of the time of a plugin's start.
@@ -42,8 +42,8 @@ func NewCertificate() (*Certificate, error) {
 		Subject:      pkix.Name{CommonName: serverName},
 		DNSNames:     []string{serverName},
 		SerialNumber: serial,
-		// Both ends read the same clock, which may be set back. The certificate is
-		// used no longer than the process lives.
+		// Both ends are on one machine, whose clock may be set back. The
+		// certificate is used only as long as the process lives.
 		NotBefore:             now.AddDate(-1, 0, 0),
 		NotAfter:              now.AddDate(30, 0, 0),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,

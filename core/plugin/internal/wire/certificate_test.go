@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// shake connects two ends by TLS. The client end has the key pair client and
-// trusts server. The server end has the key pair server and trusts trusted.
+// shake connects two ends by TLS. The client has the key pair client and trusts the
+// certificate server. The server has the key pair server and trusts the certificate trusted.
 func shake(t *testing.T, client, server, trusted *Certificate) error {
 	t.Helper()
 	accepts, err := server.Server(trusted.PEM())
@@ -26,7 +26,7 @@ func shake(t *testing.T, client, server, trusted *Certificate) error {
 	defer near.Close()
 	go func() {
 		defer far.Close()
-		_ = tls.Client(far, connects).Handshake() // the error of the other end is returned
+		_ = tls.Client(far, connects).Handshake() // shake returns the error of the other end
 	}()
 	return tls.Server(near, accepts).Handshake()
 }

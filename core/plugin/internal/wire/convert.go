@@ -35,7 +35,7 @@ func isZero(h driver.Holder) bool {
 	return !h.Held() && h.Name == "" && h.Label == "" && h.Value == nil && h.Waiters == 0
 }
 
-// FromHolder returns nil for the zero Holder.
+// FromHolder returns h as a message, or nil for the zero Holder.
 func FromHolder(h driver.Holder) *lockpb.Holder {
 	if isZero(h) {
 		return nil
@@ -51,8 +51,8 @@ func FromHolder(h driver.Holder) *lockpb.Holder {
 	}
 }
 
-// ToHolder returns the zero Holder for nil. It shortens the holder's texts,
-// because they become part of error texts.
+// ToHolder returns the holder in a message, or the zero Holder for nil. It
+// shortens long texts in it, because they become part of error texts.
 func ToHolder(h *lockpb.Holder) driver.Holder {
 	return driver.Holder{
 		Name:    Bound(string(h.GetName())),
@@ -109,7 +109,7 @@ func toProperties(p *lockpb.Properties) driver.Properties {
 
 func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	return &lockpb.Notice{
-		Kind:  lockpb.Notice_Kind(n.Kind), // both types have the same numbers
+		Kind:  lockpb.Notice_Kind(n.Kind), // NoticeKind has the same numbers in both packages
 		Name:  n.Name,
 		Owner: n.Owner,
 		Token: n.Token,
@@ -117,7 +117,7 @@ func fromNotice(n driver.Notice, redact *Redactor) *lockpb.Notice {
 	}
 }
 
-// toNotice leaves Plugin unset, because only the host knows it.
+// toNotice returns the notice in a message, without Plugin, which only the host knows.
 func toNotice(n *lockpb.Notice) driver.Notice {
 	return driver.Notice{
 		Kind: driver.NoticeKind(n.GetKind()),
@@ -125,7 +125,7 @@ func toNotice(n *lockpb.Notice) driver.Notice {
 	}
 }
 
-// fromOp relies on the kinds of operations having the same numbers in both packages.
+// fromOp returns op as a message. OpKind must have the same numbers in both packages.
 func fromOp(op driver.Op) *lockpb.Op {
 	return &lockpb.Op{Kind: lockpb.Op_Kind(op.Kind), Request: fromRequest(op.Request)}
 }

@@ -48,7 +48,7 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// sent encodes m, decodes it into empty, and returns that.
+// sent encodes m, decodes it into empty, and returns empty.
 func sent[M proto.Message](t *testing.T, m, empty M) M {
 	t.Helper()
 	b, err := proto.Marshal(m)

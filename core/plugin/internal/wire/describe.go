@@ -2,15 +2,15 @@ package wire
 
 import "github.com/lockbench/lockbench/core/driver"
 
-// Description is the output of "lockplugin-NAME describe --json": the claims of a
-// backend and its configuration keys, as far as they are known without a server.
+// Description is the output of "lockplugin-NAME describe --json": a backend's
+// claims, as far as they are known without a server, and its configuration keys.
 type Description struct {
 	Name       string        `json:"name"`
 	Doc        string        `json:"doc"`
 	Version    string        `json:"version"`   // version of the binary
 	Protocols  []int         `json:"protocols"` // protocol versions that it supports
 	Properties PropertiesDoc `json:"properties"`
-	// The default of a secret key is left out.
+	// Keys has no default for a secret key.
 	Keys     []driver.Key     `json:"keys"`
 	Commands []driver.Command `json:"commands"`
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// table maps sentinel errors to wire codes, and wire codes to sentinel errors.
+// table has the pairs of a sentinel error and its code on the wire.
 var table = []struct {
 	sentinel error
 	code     lockpb.Error_Code
@@ -31,15 +31,15 @@ var table = []struct {
 	{context.DeadlineExceeded, lockpb.Error_DEADLINE},
 }
 
-// MaxText is the largest size of an error text, in bytes. A store may
-// answer with megabytes, and callers keep and log error texts.
+// MaxText is the largest size of an error text, in bytes. A longer text is cut,
+// because a store may answer with megabytes, and callers keep and log error texts.
 const MaxText = 2 << 10
 
 // Bound returns text, or only its beginning and end if it has more than [MaxText]
 // bytes. The beginning usually names the failure, and the end its cause.
 func Bound(text string) string { return BoundTo(text, MaxText) }
 
-// BoundTo is Bound with the limit most instead of MaxText. most must be at least 100.
+// BoundTo is like Bound, with the limit most instead of MaxText. most must be at least 100.
 func BoundTo(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -48,8 +48,8 @@ func BoundTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:half], "") + fmt.Sprintf(" ... [%d bytes] ... ", len(text)-2*half) + strings.ToValidUTF8(text[len(text)-half:], "")
 }
 
-// EncodeError returns the message for an error, or nil for nil. It removes the secrets that redact
-// knows from the text. Every sentinel that the error wraps is kept as a code.
+// EncodeError returns the message for err, or nil for nil. It removes from the text the secrets
+// that redact knows. For every sentinel that err wraps, the message has a code.
 func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	if err == nil {
 		return nil
@@ -99,8 +99,8 @@ func cause(sentinel error, h *lockpb.Holder) error {
 	return sentinel
 }
 
-// remoteError has the text that the plugin sent. remoteError wraps each cause, so that errors.Is
-// finds them.
+// remoteError has the text that the plugin sent, and wraps the sentinels for the codes, so that
+// errors.Is finds them.
 type remoteError struct {
 	text   string
 	causes []error

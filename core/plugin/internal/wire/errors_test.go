@@ -84,7 +84,7 @@ func TestErrorsWithoutIdentity(t *testing.T) {
 	if got == nil || got.Error() != "bad \uFFFD text" {
 		t.Errorf("got %v", got)
 	}
-	// An error with an unknown code is still an error.
+	// An error with an unknown code must stay an error.
 	if err := DecodeError(&lockpb.Error{Codes: []lockpb.Error_Code{99}, Text: "new"}); err == nil || err.Error() != "new" {
 		t.Errorf("got %v", err)
 	}

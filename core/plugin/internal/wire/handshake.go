@@ -4,8 +4,8 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 )
 
-// The protocol versions. VersionUnary uses only lock.proto. In VersionFramed, a
-// second socket carries the operations.
+// The protocol versions. VersionUnary uses only the gRPC service of lock.proto.
+// In VersionFramed, a second socket carries the operations.
 const (
 	VersionUnary  = 1
 	VersionFramed = 2
@@ -15,14 +15,14 @@ const (
 // last.
 func Versions() []int { return []int{VersionUnary, VersionFramed} }
 
-// Prefix and a backend's name make the name of its plugin binary.
+// Prefix, followed by a backend's name, is the name of its plugin binary.
 const Prefix = "lockplugin-"
 
 // A host starts a plugin with these environment variables, in addition to those of go-plugin.
 const (
-	EnvLifeline  = "LOCKPLUGIN_LIFELINE"   // number of the descriptor of a pipe that the host's death closes
+	EnvLifeline  = "LOCKPLUGIN_LIFELINE"   // number of the descriptor of a pipe that ends when the host dies
 	EnvHostPid   = "LOCKPLUGIN_HOST_PID"   // process id of the host
-	EnvHostStart = "LOCKPLUGIN_HOST_START" // when the host started, as in its /proc/PID/stat; unset without /proc
+	EnvHostStart = "LOCKPLUGIN_HOST_START" // start time of the host as in its /proc/PID/stat; unset without /proc
 	EnvDir       = "LOCKPLUGIN_DIR"        // directory for sockets; the plugin removes it when the host is dead
 
 	// Files into which a plugin written in Go writes a CPU profile and an
@@ -31,12 +31,12 @@ const (
 	EnvTrace      = "LOCKPLUGIN_TRACE"
 )
 
-// maxMessage bounds one message, in bytes. An honest peer never needs 16
-// MiB: a value is at most 64 KiB, the host splits a batch into messages of
-// about maxBatch, and List and Observe send one holder per message.
+// maxMessage bounds one message, in bytes. No peer that keeps the protocol
+// needs 16 MiB: a value is at most 64 KiB, the host splits a batch into
+// messages of about maxBatch, and List and Observe send one holder per message.
 const maxMessage = 16 << 20
 
-// maxBatch and maxBatchOps bound one Batch message, in bytes and operations.
+// maxBatch bounds one Batch message in bytes, and maxBatchOps in operations.
 const (
 	maxBatch    = 1 << 20
 	maxBatchOps = 1024

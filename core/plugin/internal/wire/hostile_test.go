@@ -15,11 +15,11 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// These fuzz targets pass any message to a whole end of protocol version 1.
+// These fuzz targets pass any message to one end of protocol version 1.
 // They do not test gRPC itself, which reads the bytes from the connection.
 
-// echo is a backend with every capability. An answer of echo contains the
-// request. The lock's name says whether it returns an error.
+// echo is a backend with every capability. Its answer contains the request.
+// The lock's name says whether echo returns an error.
 type echo struct{ driver.Backend }
 
 func (echo) Properties() driver.Properties {

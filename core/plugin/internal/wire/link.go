@@ -17,7 +17,7 @@ import (
 
 // Link is the data path to one plugin process, with every operation of a backend. Unary is the
 // Link of protocol version 1. If the transport fails, the error wraps driver.ErrUnavailable.
-// That error also wraps driver.ErrNotSent only if it is certain that nothing was sent.
+// If it is certain that nothing was sent, the error also wraps driver.ErrNotSent.
 type Link interface {
 	driver.Lock
 	driver.Observer
@@ -26,19 +26,19 @@ type Link interface {
 	driver.Watcher
 	driver.Batcher
 	driver.Admin
-	// Check returns the properties that are known, even together with an error.
+	// Check returns the properties that are known, together with an error if the check fails.
 	Check(ctx context.Context) (driver.Properties, error)
 }
 
-// ErrNoAnswer marks failures of the transport, in contrast to errors that the plugin returned.
+// ErrNoAnswer is wrapped by failures of the transport, and not by errors that the plugin returned.
 var ErrNoAnswer = errors.New("no answer from the plugin")
 
 // Setup holds the settings that a host sends to its plugin once.
 type Setup struct {
 	Config  driver.Config
-	Host    string        // names the host in the plugin's log
+	Host    string        // name of the host for the plugin's log
 	Abandon bool          // leave the leases of a dead host to their TTL
-	Delay   time.Duration // how long after the host's death to release them
+	Delay   time.Duration // how long after the host's death to release its leases
 }
 
 // Unary makes one gRPC call per operation.
@@ -48,7 +48,7 @@ type Unary struct {
 
 var _ Link = (*Unary)(nil)
 
-// NewUnary returns the data path over conn. The caller still owns conn.
+// NewUnary returns the data path over conn. The caller goes on owning conn and must close it.
 func NewUnary(conn grpc.ClientConnInterface) *Unary {
 	return &Unary{rpc: lockpb.NewPluginClient(conn)}
 }
@@ -57,7 +57,7 @@ func NewUnary(conn grpc.ClientConnInterface) *Unary {
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		// If gRPC retried, the host could not know whether a request was sent.
+		// If gRPC repeated requests, the host could not know whether a request was sent.
 		grpc.WithDisableRetry(),
 		grpc.WithIdleTimeout(0),
 	}
@@ -68,11 +68,11 @@ func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage)}
 }
 
-// Configured is a plugin's answer to its configuration.
+// Configured is the answer of a plugin to Configure.
 type Configured struct {
 	Properties driver.Properties
 	SecretKeys []string
-	DataSocket string // path of the data socket; "" in version 1
+	DataSocket string // path of the data socket of version 2; "" in version 1
 }
 
 // Configure makes the plugin open its backend with these settings.
@@ -152,11 +152,11 @@ func (u *Unary) Break(ctx context.Context, name string, token uint64) error {
 	return err
 }
 
-// withError is a reply that can carry the plugin's own error.
+// withError is a reply that can carry an error of the plugin.
 type withError interface{ GetError() *lockpb.Error }
 
-// ask makes one call. name is the lock's name in the request, or "" if the message accepts names
-// that are not valid UTF-8.
+// ask makes one call. name is the lock's name in the request, which must be valid UTF-8. It is
+// "" if the message has no name of that kind.
 func ask[Q any, A withError](
 	ctx context.Context, do func(context.Context, Q, ...grpc.CallOption) (A, error), name string, request Q,
 ) (reply A, err error) {
@@ -168,7 +168,7 @@ func ask[Q any, A withError](
 }
 
 // unsent returns an error if ctx has ended or name cannot be put into a
-// message. unsent is called before anything is sent.
+// message. It must be called before anything is sent.
 func unsent(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w (%w): %w", driver.ErrUnavailable, driver.ErrNotSent, err)
@@ -179,8 +179,8 @@ func unsent(ctx context.Context, name string) error {
 	return nil
 }
 
-// outcome returns the error of a call: the plugin's answer, or the failure of the transport.
-// The error never wraps ErrNotSent, because gRPC does not prove that a call was not sent.
+// outcome returns the error of a call: the error in the plugin's answer, or a failure of transport,
+// which never wraps ErrNotSent, because gRPC does not prove that a call was not sent.
 func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	if transport == nil {
 		err := DecodeError(answer)
@@ -202,19 +202,19 @@ func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	return fmt.Errorf("%w: %w: %s", driver.ErrUnavailable, ErrNoAnswer, Bound(s.Message()))
 }
 
-// deadlineSkew bounds how much earlier than the host's timer the timers of
-// gRPC and of the plugin fire, although all are set from the same deadline.
+// deadlineSkew bounds how much earlier than the host's timer the timers of gRPC
+// and of the plugin fire, although all of them are set for the same deadline.
 const deadlineSkew = 100 * time.Millisecond
 
-// AwaitDeadline waits until ctx has ended, if its deadline is near. It is called after an answer
-// that says that the deadline has passed, so that ctx says the same.
+// AwaitDeadline waits until ctx has ended, if its deadline is near. Call it when the plugin says
+// that the deadline has passed, so that ctx has ended too when the call returns.
 func AwaitDeadline(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < deadlineSkew {
 		<-ctx.Done()
 	}
 }
 
-// Ended returns ctx.Err() if err wraps it, and otherwise err, for calls documented to do so.
+// Ended returns ctx.Err() if err wraps it, and otherwise err. Some methods must return ctx.Err().
 func Ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return ctx.Err()

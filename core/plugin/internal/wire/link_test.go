@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The answer or the transport may report a passed deadline a little before ctx itself ends.
+// The answer or the transport may report a passed deadline a little before ctx ends.
 func TestDeadlineIsOverWhenTheAnswerSaysSo(t *testing.T) {
 	for name, hear := range map[string]func(context.Context) error{
 		"answer": func(ctx context.Context) error { return outcome(ctx, EncodeError(context.DeadlineExceeded, nil), nil) },
@@ -27,7 +27,7 @@ func TestDeadlineIsOverWhenTheAnswerSaysSo(t *testing.T) {
 		}
 		cancel()
 	}
-	// If ctx ends much later, a call does not wait for that when the plugin's deadline passes.
+	// If ctx ends much later, a call does not wait for that when the plugin's deadline has passed.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	if err := outcome(ctx, EncodeError(driver.ErrUnavailable, nil), nil); !errors.Is(err, driver.ErrUnavailable) {

@@ -11,7 +11,7 @@ import (
 const Redacted = "[secret]"
 
 // minSecret is the length of the shortest value that is removed. A shorter
-// value would match in many places, and is too short to be a secret.
+// value is no secret, and would also be removed from many words.
 const minSecret = 4
 
 // Redactor removes secret values from texts that people read. Any number of
@@ -20,8 +20,8 @@ type Redactor struct {
 	replacer atomic.Pointer[strings.Replacer]
 }
 
-// SetConfig makes the Redactor remove the secret values of cfg, and no
-// longer those of an earlier call. secret reports whether a key is secret.
+// SetConfig makes the Redactor remove the secret values of cfg. It forgets the
+// values of earlier calls. The function secret reports whether a key is secret.
 func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value string) bool) {
 	var values []string
 	for key, v := range cfg {

@@ -11,10 +11,10 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Host is the part of a plugin process that is not its backend.
+// Host has the protocol's calls that do not go to the backend. The plugin process implements it.
 type Host interface {
-	// Configure opens the backend. Calls do not overlap, and none follows a
-	// call that succeeded.
+	// Configure opens the backend. Calls do not overlap, and after a call
+	// that succeeded there is no other call.
 	Configure(ctx context.Context, s Setup) (Opened, error)
 	// SessionBegan is called when a heartbeat stream has begun. ended is called
 	// when that stream has ended. A live host keeps one stream open.
@@ -27,7 +27,7 @@ type Host interface {
 type Opened struct {
 	Name       string // name of the backend
 	Backend    driver.Backend
-	SecretKeys []string // secret keys of the configuration
+	SecretKeys []string // configuration keys whose values are secret
 	DataSocket string   // path of the data socket, for version 2
 }
 
@@ -42,7 +42,7 @@ type Server struct {
 	backend driver.Backend
 }
 
-// Register registers the service for host with s. Streams end when done is closed.
+// Register registers the service for host with s. Its streams end when done is closed.
 func Register(s grpc.ServiceRegistrar, host Host, redact *Redactor, done <-chan struct{}) {
 	lockpb.RegisterPluginServer(s, &Server{host: host, redact: redact, done: done})
 }

@@ -26,7 +26,7 @@ func (s *Server) Session(stream grpc.BidiStreamingServer[lockpb.Heartbeat, lockp
 			}
 		}
 	}()
-	// When Session returns, gRPC ends the stream, which ends the Recv above.
+	// When Session returns, gRPC ends the stream, and so the Recv in the goroutine above.
 	select {
 	case err := <-broken:
 		return err

@@ -41,8 +41,8 @@ func (u *Unary) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	return Ended(ctx, endless(err))
 }
 
-// endless returns the error of a stream that only the caller may end: it is an error that the
-// plugin ended the stream.
+// endless returns the error of a stream that only the caller may end. If err is nil, the
+// plugin has ended the stream, and that is an error.
 func endless(err error) error {
 	if err == nil {
 		return fmt.Errorf("%w: %w: it ended the stream", driver.ErrUnavailable, ErrNoAnswer)
@@ -57,8 +57,8 @@ func (u *Unary) List(ctx context.Context, prefix string, emit func(driver.Holder
 	})
 }
 
-// receive is ask for a stream. It calls each with every message until each
-// returns false, the stream ends, or a message carries an error.
+// receive is like ask, for a stream. It calls the function each with every message
+// until each returns false, the stream ends, or a message carries an error.
 func receive[Q, M any, A interface {
 	*M
 	withError
@@ -93,7 +93,7 @@ func receive[Q, M any, A interface {
 }
 
 // Batch implements [driver.Batcher]. It splits a batch that is too large for one message and sends
-// the parts one after the other, so that operations on one name keep their order.
+// each part after the answer to the previous part, so that operations on one name keep their order.
 func (u *Unary) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, 0, len(ops))
 	for len(ops) > 0 {
@@ -132,7 +132,7 @@ func FailAll(n int, err error) []driver.Result {
 }
 
 // Session is the stream of heartbeats. The plugin sends each heartbeat back.
-// Send and Recv may run concurrently.
+// Send and Recv may be called concurrently.
 type Session = grpc.BidiStreamingClient[lockpb.Heartbeat, lockpb.Heartbeat]
 
 // OpenSession opens the heartbeat stream, which lasts until ctx ends.
