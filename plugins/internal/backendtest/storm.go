@@ -54,10 +54,10 @@ func (j *judge) set(r driver.Request, until time.Time) {
 	}
 }
 
-// Storm lets 32 processes, each a backend from open, compete for one lock for a
-// while. They stop asking or end at random moments, without a release. No two may
-// hold the lock at a time, and tokens must rise. A holder whose process ends still
-// counts as believing in its lease, like a host that is cut off from the store.
+// Storm lets 32 simulated processes, each with a backend from open, compete for one lock
+// for a while. They stop asking or end at random moments, without a release. No two may
+// hold the lock at a time, and tokens must rise. A holder whose process ends still counts
+// as believing in its lease, as a host that is cut off from the store would.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -67,8 +67,8 @@ const (
 	needsCommand  = "this store lacks a command; Redis from 6.0 on and Valkey have all"
 )
 
-// nevers are texts, in lower case, of error replies without a code. Such a
-// reply is repeated until an operator changes a setting or the store.
+// nevers are texts, in lower case, of error replies without a code. The server
+// repeats such a reply until an operator changes a setting or the store.
 var nevers = []struct{ text, advice string }{
 	{"acl failure in script", needsRights},         // Redis from 7.2 on, Valkey
 	{"the user executing the script", needsRights}, // Redis 7.0

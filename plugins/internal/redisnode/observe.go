@@ -24,7 +24,7 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 }
 
 // listen returns a channel that is filled whenever a message arrives on the channel name, when
-// the subscription begins, and when the connection breaks. The returned function ends it.
+// the subscription begins, and when the connection breaks. The returned function stops that.
 func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
