@@ -24,7 +24,7 @@ func (e *entry) find(owner string) *place {
 	return e.queue[i]
 }
 
-// enter returns the place of r's owner. It adds one at the end of the queue if there is none.
+// enter returns the place of r's owner, which it adds at the queue's end if necessary.
 func (e *entry) enter(r driver.Request, now time.Time) *place {
 	p := e.find(r.Owner)
 	if p == nil {

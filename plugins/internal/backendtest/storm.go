@@ -45,7 +45,7 @@ func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	}
 }
 
-// set changes until when r's owner believes that it holds the lock; before a release that is now.
+// set changes the end of the time in which r's owner believes that it holds the lock.
 func (j *judge) set(r driver.Request, until time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

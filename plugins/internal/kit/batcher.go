@@ -262,7 +262,7 @@ func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 // Unclaim takes a Claim back after nothing was sent, or nothing was done.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
-// GiveUp gives up an unclaimed operation, and reports whether it did. No Claim then succeeds.
+// GiveUp gives up an unclaimed operation, and reports whether it did. Claim then fails.
 func (t *Ticket) GiveUp() bool { return t.state.CompareAndSwap(queued, givenUp) }
 
 // GivenUp reports whether GiveUp was successful.

@@ -40,7 +40,7 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 	}
 }
 
-// after returns a channel that fires when h must be looked at again even without a change.
+// after returns a channel that fires when the lock must be read again without a change.
 func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	switch {
 	case every == 0:
