@@ -63,7 +63,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	return slices.DeleteFunc(causes, func(s string) bool { return s == "" })
 }
 
-// connected waits until each node has been tried once, for at most one dial and one vote.
+// connected waits until each node has been tried once, at most for one dial and one vote.
 func (b *Backend) connected(ctx context.Context) error {
 	for end := time.Now().Add(b.opts.DialTimeout + b.opts.NodeTimeout); time.Now().Before(end); {
 		moved := b.changed.Next()

@@ -204,7 +204,7 @@ func (b *quorumRequest) deliver(node int, v vote) {
 	}
 }
 
-// complete reports whether the votes so far decide the request. It is called with mu held.
+// complete reports whether no more votes can change the outcome. It is called with mu held.
 func (b *quorumRequest) complete() bool {
 	if b.left == 0 {
 		return true
