@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 )
 
-// stock is the resource: the number of coupons left. By itself it does not keep
-// two shops from reading the same number and both writing one less.
+// stock is the resource: the number of coupons left. Without a lock, two shops
+// may read the same number, and both write one less.
 type stock struct {
 	left  atomic.Int64
 	guard *fence.Guard // nil accepts every write

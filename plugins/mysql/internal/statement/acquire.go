@@ -14,8 +14,8 @@ import "strconv"
 // By base, the statement knows the granted rows, and replies details only for refused rows.
 //
 // There are two texts, because a long text is slow in a statement for one row.
-// The short text takes rows without an owner, a queue or tombstones whose end
-// has passed, and refuses all others. The long text handles every case.
+// The short text takes rows without a queue or tombstones whose lease is over,
+// and refuses all others. The long text handles every case.
 func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,owner,token,expires_at,attempt,ttl_us,label,value)VALUES")
@@ -38,10 +38,10 @@ func Acquire(table string, ops []Operation, base uint64, long, mariadb bool) str
 	return t.add(";SELECT ", reply, " FROM ", table, " WHERE name IN(").list(Names(ops)).add(")").String()
 }
 
-// Take takes one lock whose row exists, if the row contains nothing but an end
-// that has passed. It costs the server half the time of [Acquire]. It replies
-// the token as the last insert id. It changes nothing if the row does not exist
-// or needs the text of Acquire.
+// Take takes one lock whose row exists, if the row has no queue or tombstones
+// and its lease is over. It costs the server half the time of [Acquire]. It
+// replies the token as the last insert id. It changes nothing if the row does
+// not exist or needs the text of Acquire.
 func Take(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(GREATEST(token+1,", micros, ")),attempt=").uint(a.Nonce)

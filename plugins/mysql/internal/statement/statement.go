@@ -404,8 +404,8 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 	return t.add(Granted(table, r), ";END").String()
 }
 
-// pause adds an expression for how many microseconds r's owner has to wait before it asks. It is
-// zero when the lock is free or the owner is not queued, or else the rest of the lease and a bit.
+// pause adds an expression for how many microseconds r's owner has to wait before it asks. It
+// is zero when the lock is free or the owner is not queued, and else ends 1 ms after the lease.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
