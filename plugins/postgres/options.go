@@ -88,7 +88,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 		}
 	}
 	if mode != "" && mode != "disable" && mode != "verify-full" {
-		// Note: the usual modes, prefer and require, accept any certificate, and so are refused.
+		// Note: prefer and require, the usual modes, are refused: they accept any certificate.
 		return nil, nil, fmt.Errorf("%s has another sslmode than disable and verify-full; tls_insecure accepts any certificate", key)
 	}
 	query.Set("sslmode", "disable") // TLS is set up from the configuration keys instead

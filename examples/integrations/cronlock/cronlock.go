@@ -22,7 +22,7 @@ func (Job) Run() { panic("cronlock: this job must run in a chain with cronlock.O
 
 // Once is a [cron.JobWrapper] that skips a tick if another machine runs it. job
 // must have the same schedule as the wrapped job. tick.New refuses @every,
-// because each machine counts it from another start; use tick.Every. ctx is the
+// because each machine counts from its own start; use tick.Every. ctx is the
 // parent of the jobs' contexts. The function failed, which may be nil, gets the
 // error of a tick that failed and that no other machine runs.
 //

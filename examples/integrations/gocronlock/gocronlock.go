@@ -43,8 +43,8 @@ func NewLocker(client *core.Client, prefix string, schedule tick.Schedule, opts 
 	return &Locker{client: client, prefix: prefix, schedule: schedule, opts: opts, held: map[string]*core.Lease{}}
 }
 
-// Lock implements gocron.Locker. If the previous run has not ended, it waits
-// until the tick's Late is over.
+// Lock implements gocron.Locker. If the job's previous run has not ended, Lock
+// waits for its end until the tick's Late is over.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	due, err := tick.New(l.client, l.prefix+job, l.schedule, l.opts)
 	if err != nil {
