@@ -151,7 +151,7 @@ func TestEntryOfAnEarlierProcess(t *testing.T) {
 	}
 }
 
-// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only its owner's lock.
+// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only that owner's lock.
 func TestWithdrawOfOneOnly(t *testing.T) {
 	s := start(t, nil)
 	b, stranger := connect(t, on(s)), connect(t, on(s))

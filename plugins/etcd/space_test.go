@@ -79,7 +79,7 @@ func (f *filling) alarm(action pb.AlarmRequest_AlarmAction) error {
 	return err
 }
 
-// connect returns a backend on f that already has a lease for locks and one for entries.
+// connect returns a backend on f that already has a lease for locks and a lease for entries.
 func (f *filling) connect(t *testing.T) *Backend {
 	t.Helper()
 	b := connect(t, Options{Address: []string{f.relay}})
@@ -91,7 +91,7 @@ func (f *filling) connect(t *testing.T) *Backend {
 	return b
 }
 
-// keys returns the holders stored at key and at keys below it.
+// keys returns the keys that begin with key, each with its owner and, as Token, its lease.
 func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	t.Helper()
 	resp, err := f.operator.Get(t.Context(), key, clientv3.WithPrefix())
@@ -211,8 +211,8 @@ func TestWithdrawnWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestUnknownWithoutSpace checks a grant of which only ErrNoSpace is known, because the store
-// cannot be asked. It must end in time, even while another lock on its lease is renewed.
+// TestUnknownWithoutSpace checks a grant that got only ErrNoSpace as answer and cannot
+// be read. It must end in time, even while another lock on its lease is renewed.
 func TestUnknownWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -242,7 +242,7 @@ func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 }
 
 // TestMovedWithoutSpace checks a lock that was moved when the space ended. It must be
-// renewed where it is. If that cannot be found out, no renewal may be reported until it can.
+// renewed on its present lease. While that lease is unknown, no renewal may succeed.
 func TestMovedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	before, b := f.connect(t), f.connect(t)

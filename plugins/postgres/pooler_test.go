@@ -23,8 +23,8 @@ func pooler(t *testing.T, s *servers.Server) (address string) {
 }
 
 // TestConformanceBehindPooler checks that all rules hold behind a pooler in transaction
-// mode. Waiters ask, because no notice comes through the pooler. It keeps a request
-// until a server is there again, so an outage is noticed after request_timeout.
+// mode. Waiters poll, because no notice comes through the pooler. The pooler keeps a
+// request until a server is there again, so an outage is noticed after request_timeout.
 func TestConformanceBehindPooler(t *testing.T) {
 	address := pooler(t, server(t))
 	binary := plugintest.Build(t, "./lockplugin-postgres")

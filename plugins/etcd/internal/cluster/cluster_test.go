@@ -189,7 +189,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestStopped checks that a closed Cluster starts nothing, and says so.
+// TestStopped checks that a closed Cluster starts no request, and reports that it is closed.
 func TestStopped(t *testing.T) {
 	c := of(t, &member{}, &member{})
 	backendtest.Must(t, c.Close(t.Context(), func() {}))

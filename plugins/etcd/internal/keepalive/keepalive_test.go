@@ -118,7 +118,7 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
-// TestOutOfOrder checks that a stream that answers another lease than the oldest is given up.
+// TestOutOfOrder checks that a stream that answers for another lease than the oldest is given up.
 func TestOutOfOrder(t *testing.T) {
 	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
 		if nth > 0 {
