@@ -160,8 +160,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await waits for a line that contains text, after a number of such lines, from,
-// that it skips. It returns the line, and the number of such lines up to it.
+// await waits for a line that contains text. It skips the first lines with text, as
+// many as from says. It returns the line, and its number among the lines with text.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)

@@ -13,7 +13,7 @@ import (
 // finish waits for the answer to an operation that was sent, and returns the result.
 type finish func(ctx context.Context) driver.Result
 
-// Batch does many operations. Those on different names share Txns, and renewals
+// Batch does many operations. Operations on different names share Txns, and renewals
 // share reads and keepalives. Operations on one name are done one after another.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
@@ -23,7 +23,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// waves returns the indexes of ops in groups, such that no group has a name twice.
+// waves returns the indexes of ops in groups, so that no group has a name twice.
 func waves(ops []driver.Op) [][]int {
 	var all [][]int
 	nth := make(map[string]int, len(ops))

@@ -86,11 +86,11 @@
 //
 // # Leases
 //
-// Locks of one TTL share a lease (see leases, and decision etcd-1 for the alternatives).
-// Sharing has a cost: while some locks of a lease are renewed, etcd does not end the
-// others. So the backend deletes a lock that is not renewed at its deadline. Only if the
-// whole machine is lost does such a lock last longer: until one TTL after that machine's
-// last keepalive, and so never longer than one TTL after its loss.
+// Locks of one TTL share a lease (see leases, and decision etcd-1 for the
+// alternatives). Sharing has a cost: while some locks of a lease are renewed,
+// etcd does not end the others. So the backend deletes a lock that is not
+// renewed at its deadline. Only if the whole machine is lost, the lock may last
+// longer, until one TTL after the machine's last keepalive.
 //
 // etcd counts TTLs in whole seconds, has a minimum of 1.5 times its election
 // timeout (2 s as it is set up by default), and looks for expired leases twice a

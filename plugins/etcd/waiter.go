@@ -173,8 +173,8 @@ func (t *table) guarded(e *entry) bool {
 	return t.watches.Covers(e.watch, e.seenAt)
 }
 
-// passed returns what is before e after an event of p's watch: p itself, or nil when it
-// is e's turn. Only the lock's key is put twice (see mark), so the end of an entry
+// passed returns the entry before e after an event of p's watch: still p, or nil when
+// it is e's turn. Only the lock's key is put twice (see mark), so the end of an entry
 // shows whether it was the lock, unless it was released at once. If the event does not
 // show that, or the watch may have missed something, passed asks the store.
 func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watch.Event) (*predecessor, error) {

@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Store holds locks. All its methods and those of the backends that it opens
-// may be called from any number of goroutines. It runs no goroutine: the next
-// call that reads a lock notices its expiry.
+// Store holds locks. All its methods, and the methods of the backends that it
+// opens, may be called from any number of goroutines. It runs no goroutine: the
+// next call that reads a lock notices its expiry.
 type Store struct {
 	mu        sync.Mutex
 	names     map[string]*entry

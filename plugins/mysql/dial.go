@@ -71,7 +71,7 @@ const (
 	redialShares = 2
 )
 
-// dial returns a function that makes a connection to the same server as the others. If the
+// dial returns a function that makes a connection to the server of all other connections. If the
 // address leads to several servers, it dials again for a while until it reaches the right one.
 func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {

@@ -86,11 +86,11 @@
 // two for statements that kill others, one for signs of life. Every dial runs to its end, because a
 // server counts aborted handshakes and then blocks the machine (max_connect_errors). A connection
 // that is no longer needed is kept for the next request. Every other setting that the statements
-// rely on is set for each connection, whatever the server's settings and its init_connect say:
-// sql_mode, completion_type, isolation and access mode, autocommit, character set, time zone and
-// timestamp, lock waits of one second, no limits on the rows, time and safety of a statement, and
-// no secondary engine. A transaction or table locks that init_connect has begun are ended. The
-// binary log must not have the format STATEMENT.
+// rely on is set for each connection, against the server's settings and its init_connect: sql_mode,
+// completion_type, isolation and access mode, autocommit, character set, time zone and timestamp,
+// lock waits of one second, no limits on the rows, time and safety of a statement, and no secondary
+// engine. A transaction or table locks that init_connect has begun are ended. The binary log must
+// not have the format STATEMENT.
 //
 // # Rights
 //

@@ -188,7 +188,7 @@ func TestLongValueIsAskedFor(t *testing.T) {
 }
 
 // TestFreeLockIsGrantedToTheFirst checks that an expired lock is granted to the
-// first waiter, whichever owner finds it free.
+// first waiter, even if another owner finds it free.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	w := newFixture(t)
 	b, ctx := w.b, t.Context()

@@ -24,8 +24,8 @@ import (
 // row may still wait in the server, because its queue is fair.
 //
 // A gap between rows can be locked too, by a transaction that has asked for a row that does not
-// exist. Inserting a new row into the gap waits, and no query can predict that. So operations
-// on new rows are sent again separately from those on existing rows. If the statement for new
+// exist. Inserting a new row into the gap waits, and no query can predict that. So operations on
+// new rows are sent again separately from operations on existing rows. If the statement for new
 // rows is killed too, each of its operations is sent alone, for a short time, again and again.
 
 const (

@@ -102,7 +102,7 @@ func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// connect opens the database for the test itself.
+// connect opens the database for the test's statements.
 func connect(t drivertest.T, address string) *sql.DB {
 	t.Helper()
 	cfg, err := mysqldriver.ParseDSN(address)

@@ -64,7 +64,7 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 	return killed
 }
 
-// rounds is the number of rounds in tests that other statements or leases are not disturbed.
+// rounds is how many rounds the tests make that check for harm to other statements and leases.
 const rounds = 20
 
 // TestApplicationIsNotKilled has an address that leads to two servers in turn. On one

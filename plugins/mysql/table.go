@@ -56,7 +56,7 @@ const (
 )
 
 // tidy purges rows and closes idle connections until ctx ends. Every host does
-// this, each at its own random times.
+// this, at random times.
 func (b *Backend) tidy(ctx context.Context) {
 	idle := time.NewTicker(idleFor / 2)
 	defer idle.Stop()

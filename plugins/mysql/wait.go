@@ -34,7 +34,7 @@ import (
 // disk yet, so it asks for the lock, which needs a commit (see [statement.Confirm]). A waiter that
 // is frozen, or was killed while the lock was being granted to it, costs the other waiters its
 // first span (see [kit.Distance]). None of them sleeps for longer. Then they find the lock free,
-// and the first of them gets it. The waiter of a silent process (see signs) is passed over.
+// and the first waiter gets it. The waiter of a silent process (see signs) is passed over.
 //
 // Note: four other designs were rejected. If the holder holds a user lock of
 // the lock's name, each lease needs one more round trip and a connection, and a

@@ -65,7 +65,7 @@
 // statement on busy rows. This is so for every table that is updated often.
 //
 // Behind a pooler that gives a connection to another client after each transaction, everything
-// works except the notices. Options.ListenAddress must then lead to the server itself. Otherwise
+// works except the notices. Options.ListenAddress must then lead directly to the server. Otherwise
 // waiters poll, and Check fails unless ListenAddress is none. PgBouncer holds requests back while
 // the server is away, so an outage is noticed only after Options.RequestTimeout.
 //

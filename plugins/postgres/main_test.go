@@ -71,7 +71,7 @@ func open(t drivertest.T, o postgres.Options) *postgres.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// connect opens a connection for the test itself.
+// connect opens a connection for the test's statements.
 func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
 	t.Helper()
 	c, err := postgresserver.Dial(t.Context(), driver.Config{"address": postgresserver.Address(s)})

@@ -44,7 +44,7 @@ func TestConformanceBehindPooler(t *testing.T) {
 }
 
 // TestCheckBehindPooler checks that Check reports missing notices, unless
-// listen_address is none or leads to the server itself.
+// listen_address is none or leads directly to the server.
 func TestCheckBehindPooler(t *testing.T) {
 	address := pooler(t, server(t))
 	err := open(t, postgres.Options{Address: address, Prefix: fresh()}).Check(t.Context())

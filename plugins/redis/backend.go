@@ -179,7 +179,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 
 // List calls emit for each held lock; see driver.Admin. It scans the keys of
 // the database, without blocking the server. Keys of other clients under the
-// prefix are listed as foreign holders, whatever their type.
+// prefix are listed as foreign holders, even if they are no strings.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	var names map[string]struct{}
 	err := b.ask(ctx, func() (err error) {

@@ -187,7 +187,7 @@ func TestReleaseTwice(t *testing.T) {
 	must(t, b.Renew(ctx, given(t, b, next)))
 }
 
-// An expired lock is granted to the first waiter, whichever owner finds it free.
+// An expired lock is granted to the first waiter, even if another owner finds it free.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -45,8 +45,8 @@ type Options struct {
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
 	// SentinelTLSEnabled says whether connections to the sentinels use TLS; nil
-	// means that they do if those to the servers do. The other TLS fields apply
-	// to all connections with TLS.
+	// means that they do if connections to the servers do. The other TLS fields
+	// apply to all connections with TLS.
 	SentinelTLSEnabled *bool `key:"sentinel_tls_enabled" doc:"connect to the sentinels with TLS, by the tls keys, or without; as to the servers when not set"`
 	// Cluster reports whether Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`

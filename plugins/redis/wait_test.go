@@ -124,10 +124,10 @@ func TestQueueSkipsTheDead(t *testing.T) {
 	}
 }
 
-// Waiters that no longer ask, like those of frozen hosts, are granted the lock for one
-// first span each, as long as the store gets signs of life from their process, which is
-// 2 s for any number of waiters. After that they are passed over at once. Each grant is
-// one PUBLISH, and one more PUBLISH tells the next waiter that it is next.
+// Waiters that no longer ask, like the waiters of frozen hosts, are granted the lock
+// for one first span each, as long as the store gets signs of life from their process,
+// which is 2 s for any number of waiters. After that they are passed over at once. Each
+// grant is one PUBLISH, and one more PUBLISH tells the next waiter that it is next.
 func TestSilentWaitersAreBounded(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

@@ -15,8 +15,8 @@ import (
 // Check asks every node whether it would grant; see driver.Backend. Each node does all
 // that an acquire does, but changes nothing. Reading is not enough, because a node with
 // full memory, or one that is now a replica, answers reads and refuses writes. A
-// majority is enough, unless a node refuses this client or has unsafe settings. Those
-// faults do not pass by waiting, so the error wraps driver.ErrDenied.
+// majority is enough, unless a node refuses this client or has unsafe settings. These
+// two faults stay until an operator acts, so the error wraps driver.ErrDenied.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)

@@ -431,7 +431,7 @@ func TestTokenAfterWipe(t *testing.T) {
 	}
 }
 
-// A new set of nodes begins to vote by itself after max_ttl.
+// A new set of nodes begins to vote after max_ttl, without the command init.
 func TestFreshCluster(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})

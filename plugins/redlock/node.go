@@ -154,7 +154,7 @@ func (n *node) status() (state, error) {
 	return n.state, n.cause
 }
 
-// connecting reports whether the node has not been tried yet.
+// connecting reports whether the first try to connect to the node is under way.
 func (n *node) connecting() bool {
 	_, cause := n.status()
 	return errors.Is(cause, errConnecting)
@@ -246,8 +246,8 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.later(b))
 }
 
-// hurry makes the node send its retries now, and reports whether anything is,
-// or may be, left to send.
+// hurry makes the node send its retries now, and reports whether a retry is, or
+// may be, left to send.
 func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

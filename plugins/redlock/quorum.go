@@ -87,8 +87,8 @@ type quorumRequest struct {
 	grantee string
 	// targets are the nodes that are asked; nil means all.
 	targets []bool
-	// quorum is how many votes for the request decide it. Too many votes against
-	// it decide it too. Zero means to wait for every vote.
+	// quorum is how many votes for the request decide it. Too many votes
+	// against the request also decide it. Zero means to wait for every vote.
 	quorum int
 	// queue is the node whose vote a grant needs, because that node knows which
 	// waiter's turn it is; -1 for none.
@@ -245,7 +245,7 @@ func (b *quorumRequest) result() []vote {
 	return append([]vote(nil), b.votes...)
 }
 
-// each calls f for every vote, those already delivered and later ones. f must not block.
+// each calls f for every vote, also for later votes as they come. f must not block.
 func (b *quorumRequest) each(f func(node int, v vote)) {
 	b.mu.Lock()
 	b.follow = f

@@ -96,7 +96,7 @@ func (h *held) Unlock(ctx context.Context) error {
 //
 // gocron asks the Elector when a job is due. If the leadership is lost while a
 // job runs, the job goes on beside the next leader's jobs, unless it uses the
-// ctx of Under. With a [Locker] for each job there is no such overlap.
+// ctx of Under. A [Locker] for each job avoids this overlap.
 type Elector struct {
 	term  atomic.Pointer[core.Term]
 	ended chan struct{}

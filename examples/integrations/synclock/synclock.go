@@ -1,13 +1,13 @@
 // Package synclock is a distributed lock as a [sync.Locker], for code that
 // accepts only a sync.Locker.
 //
-// It is weaker than a lease, so core has no such type. Lock has no context, so
-// it waits for as long as the store is away. Lock returns no error, so it
-// panics when waiting cannot help. The holder of a sync.Locker never asks
+// A sync.Locker is weaker than a lease, so core has no type like Mutex. Lock has no
+// context, so it waits for as long as the store is away. Lock returns no error, so
+// it panics when waiting cannot help. The holder of a sync.Locker never asks
 // whether it still holds the lock. If the lease is lost (the machine slept, the
-// network broke), the holder goes on working at the same time as the next
-// holder, and no token lets the resource distinguish their writes. The only
-// remedy is to end the process, which the function lost should do; see New.
+// network broke), the holder goes on working at the same time as the next holder,
+// and no token lets the resource distinguish their writes. The only remedy is to
+// end the process, which the function lost should do; see New.
 package synclock
 
 import (

@@ -56,8 +56,8 @@ func (b *Batcher[T]) Add(ops ...T) bool {
 	return true
 }
 
-// start wakes or starts one sender for each batch that waits, but has no more
-// than Senders of them. The caller holds mu.
+// start wakes or starts one sender for each batch that waits, but never has
+// more than Senders senders. The caller holds mu.
 func (b *Batcher[T]) start() {
 	for wanted := b.queue.batches(); wanted > 0; wanted-- {
 		last := len(b.idle) - 1
@@ -239,8 +239,8 @@ func (q *Queue[T]) Take() (batch []T) {
 }
 
 // Ticket is shared by an operation's caller, who may give it up, and its
-// sender, who claims it. Whichever acts first decides whether the operation is
-// sent. The operation embeds its Ticket, which must not be copied.
+// sender, who claims it. The first of these two decides whether the operation
+// is sent. The operation embeds its Ticket, which must not be copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}

@@ -79,8 +79,8 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 	}, nil
 }
 
-// closeWithContext marks a context whose end closes the connections that were opened with it. The
-// client itself does not look at a context while it reads.
+// closeWithContext marks a context whose end closes the connections that were
+// opened with it. The client does not look at a context while it reads.
 type closeWithContext struct{}
 
 // dialer returns a function that connects. Its errors distinguish a failed dial from a broken
@@ -188,9 +188,9 @@ type silent struct{}
 func (silent) Printf(context.Context, string, ...any) {}
 
 // Links are the connections of one client. The client keeps no list of them, and closes a
-// connection only when it breaks or the server answers READONLY outside of a script. But
-// what one reply says about a server is true of every connection to that server. By then,
-// the address may lead new connections to another server while the old connections live on.
+// connection only when the connection breaks or the server answers READONLY outside of a script.
+// But what one reply says about a server is true of every connection to that server. By then, the
+// address may lead new connections to another server while the old connections live on.
 //
 // Leaving a connection marks it as not to be used again. The client closes it
 // when it next looks for an idle connection. The connection for wake-ups is
@@ -220,7 +220,7 @@ func (l *Links) Leave(before time.Time) {
 	l.Refused()
 }
 
-// Keep leaves all connections except those to the server whose run id is run.
+// Keep leaves all connections except the connections to the server whose run id is run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }

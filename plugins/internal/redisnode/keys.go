@@ -14,8 +14,8 @@ import (
 // The key of a plain name is the prefix and the name. A name that starts with "~" or
 // contains braces becomes "~n:" and the name, with "{", "}" and "%" written as %7B, %7D and
 // %25. So no lock key has braces, and every side key (a queue's, for example) has braces. A
-// lock key is never equal to a side key, whatever the prefixes (K6). A side key of one lock
-// has the lock's whole key between its braces, and so is in the lock's Cluster slot.
+// lock key is never equal to a side key, even of another prefix (K6). A side key of one
+// lock has the lock's whole key between its braces, and so is in the lock's Cluster slot.
 type Keys struct {
 	prefix  string
 	cluster bool

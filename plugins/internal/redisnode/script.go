@@ -49,8 +49,8 @@ func newScript(files ...string) *Script {
 	return QueueScript("", lua("queue"), text)
 }
 
-// QueueScript makes a script with the functions of queue, those of the state,
-// and body.
+// QueueScript makes a script with the functions of queue, the functions of the
+// state, and body.
 func QueueScript(head, queue, body string) *Script {
 	return wholeScript(lua("head") + head + "local " + known + "\n" + queue + lua("read") + lua("state") + body)
 }

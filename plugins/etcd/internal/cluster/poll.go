@@ -13,8 +13,8 @@ import (
 
 // poll sends a read through the consensus to the member in use and, if that
 // takes long, to the others. The first member that answers is used from then
-// on. If no member answers, poll connects anew to those that are silent or
-// cannot serve. Its error is the error of the member in use.
+// on. If no member answers, poll connects anew to the members that are silent
+// or cannot serve. Its error is the error of the member in use.
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -94,7 +94,7 @@ func HasValue(key string, value []byte) *pb.Compare {
 	}
 }
 
-// OnLease returns a compare that holds when key exists and is on lease, 0 for none.
+// OnLease returns a compare that holds when key exists and is on lease, where 0 means no lease.
 func OnLease(key string, lease int64) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_LEASE,
@@ -109,7 +109,7 @@ func created(key string, end []byte, result pb.Compare_CompareResult, rev int64)
 	}
 }
 
-// Put puts key with value on lease, 0 for none.
+// Put puts key with value on the lease with the id lease, where 0 means no lease.
 func Put(key string, value []byte, lease int64) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), Value: value, Lease: lease})
 }

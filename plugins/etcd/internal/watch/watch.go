@@ -22,8 +22,8 @@ import (
 type Event struct {
 	Opened  int64 // not 0: from now on, changes after this revision are seen
 	Changed int64 // not 0: the revision of the last change
-	// Created and Version are those of the key that this change has deleted, or 0
-	// when they are not known.
+	// Created and Version are the deleted key's create revision and version, or
+	// 0 when they are not known.
 	Created, Version int64
 }
 
@@ -177,8 +177,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts w in the place of a spare watch that has been open since revision
-// and has no delete left to report. It returns false if there is no such watch.
+// reuse puts w in the place of a spare watch that has been open since revision and
+// has no delete left to report. It returns false if there is no spare watch to use.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {

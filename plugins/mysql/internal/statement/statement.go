@@ -151,8 +151,8 @@ func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
 
-// tombstoneFor is for how long, at least, a withdrawn owner is refused. Then the next tombstone
-// moves the older ones to a second column and drops the old content of that column.
+// tombstoneFor is the least time for which a withdrawn owner is refused. Then the next
+// tombstone moves the older ones to a second column and drops the old content of that column.
 const tombstoneFor = "INTERVAL 1 MINUTE"
 
 // byKey follows the table's name in a statement that locks several rows. Without byKey,
