@@ -112,7 +112,7 @@ func lacksSpace(t *testing.T, err error, unsure bool) {
 	}
 }
 
-// TestGrantedWithoutSpace has a store that grants locks and answers that it has
+// TestGrantedWithoutSpace has a store that grants locks but answers that it has
 // no space. The owners must get the locks, whether they share one transaction,
 // have one transaction each, or have waited.
 func TestGrantedWithoutSpace(t *testing.T) {

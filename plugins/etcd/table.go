@@ -126,7 +126,7 @@ func (t *table) detach(e *entry) bool {
 	return true
 }
 
-// run deletes overdue entries and looks for lost ones, until the cluster is closed.
+// run deletes overdue entries and looks for lost locks, until the cluster is closed.
 func (t *table) run() {
 	for {
 		timer := time.NewTimer(t.pause())

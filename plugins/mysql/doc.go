@@ -56,10 +56,10 @@
 // to 64 (renewals: 500) in one commit. So a busy host commits far less often than it
 // locks. A withdrawal costs nothing when all requests of the owner were refused.
 //
-// A statement is no longer than the server's max_allowed_packet and the maxAllowedPacket in the
-// address. Names, labels and values are written in hexadecimal. A value of 60 KiB takes 120 KiB, so
-// about 100 such values fill MariaDB's default of 16 MiB. A value that does not fit even alone is
-// refused as invalid.
+// A statement is no longer than the server's max_allowed_packet and the
+// maxAllowedPacket in the address. Names, labels and values are written in hexadecimal.
+// A value of 60 KiB takes 120 KiB, so about 100 such values fill MariaDB's default of
+// 16 MiB. A value that is too long for any statement is refused as invalid.
 //
 // A row that another client's transaction keeps locked delays only operations
 // on that row. A statement that waits for the row for 50 ms is killed, and its
@@ -86,16 +86,16 @@
 // two for statements that kill others, one for signs of life. Every dial runs to its end, because a
 // server counts aborted handshakes and then blocks the machine (max_connect_errors). A connection
 // that is no longer needed is kept for the next request. Every other setting that the statements
-// rely on is set for each connection, against the server's settings and its init_connect: sql_mode,
-// completion_type, isolation and access mode, autocommit, character set, time zone and timestamp,
-// lock waits of one second, no limits on the rows, time and safety of a statement, and no secondary
-// engine. A transaction or table locks that init_connect has begun are ended. The binary log must
-// not have the format STATEMENT.
+// rely on is set for each connection, so that the server's settings and its init_connect do not
+// matter: sql_mode, completion_type, isolation and access mode, autocommit, character set, time
+// zone and timestamp, lock waits of one second, no limits on the rows, time and safety of a
+// statement, and no secondary engine. A transaction or table locks that init_connect has begun are
+// ended. The binary log must not have the format STATEMENT.
 //
 // # Rights
 //
-// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if it does not exist
-// yet: "lockplugin-mysql ddl" prints both. GET_LOCK must be allowed, which Percona XtraDB Cluster
+// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE to create the table:
+// "lockplugin-mysql ddl" prints the rights. GET_LOCK must be allowed, which Percona XtraDB Cluster
 // does with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have CONNECTION_ADMIN,
 // because an account may wake only its own connections. A read-only server (a replica, or in a
 // failover) is sent no requests, even if the account may write. Waiters go on waiting.

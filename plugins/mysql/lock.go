@@ -68,7 +68,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release sends one statement, and a second one if there is a waiter.
+// Release sends one statement, and a second statement if there is a waiter.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.shortens.one(ctx, r).Err
@@ -263,7 +263,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break sends one statement, and a second one if there is a waiter.
+// Break sends one statement, and a second statement if there is a waiter.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.breaks.one(ctx, driver.Request{Name: name, Owner: "operator", Token: token}).Err
 }

@@ -113,7 +113,7 @@ func connect(t drivertest.T, address string) *sql.DB {
 	return sql.OpenDB(connector)
 }
 
-// denied returns address with a user that the server does not know.
+// denied returns address with the login of a user that the server does not know.
 func denied(address string) string { return servers.LoginTo(address, "nobody:secret") }
 
 // complete adds to h what the test knows about the server.

@@ -70,7 +70,7 @@ func TestContenders(t *testing.T) {
 	for _, n := range grants {
 		total += n
 	}
-	// A host's turn has up to nine grants, so a few turns prove nothing.
+	// A host's turn has up to nine grants, so a few turns say nothing about fairness.
 	if j := jain(grants); j < 0.95 && total > 5*9*hosts {
 		t.Errorf("fairness over hosts %.3f: %v", j, grants)
 	} else {

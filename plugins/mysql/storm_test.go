@@ -152,7 +152,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns an address that forwards to the server to, with a delay in each direction.
+// slowRoad returns an address that forwards to the server at to, with a delay each way.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

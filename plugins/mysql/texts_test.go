@@ -34,7 +34,7 @@ type bench struct {
 	s *conn.Session
 }
 
-// textServer is the server of the tests in this file. As long as it is referenced, it is not ended.
+// textServer is the server of the tests in this file. It runs while this variable refers to it.
 var textServer struct {
 	sync.Once
 	*servers.Server

@@ -60,7 +60,7 @@ func mysqlVariables(t *testing.T, db *sql.DB) []variable {
 		" FROM performance_schema.variables_metadata WHERE VARIABLE_SCOPE LIKE 'SESSION%' ORDER BY VARIABLE_NAME")
 	scratch, err := db.Conn(t.Context())
 	must(t, err)
-	// The connection must not be used again, because it has the last of all these values.
+	// The connection must not be used again, because its variables keep the last values tried.
 	defer func() { _ = scratch.Raw(func(any) error { return sqldriver.ErrBadConn }) }()
 	for i := range all {
 		switch v := &all[i]; v.kind {

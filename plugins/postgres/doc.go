@@ -4,7 +4,7 @@
 // # Guarantee
 //
 // A lock is one row, whose primary key is the lock's name. The row alone decides. The lock is
-// taken, renewed and released by functions in the schema lockbench. Each is one statement and one
+// taken, renewed and released by functions in the schema lockbench. Each call is one statement and
 // transaction, which first locks the rows that it is about and then reads them. All times are the
 // server's (clock_timestamp): the clocks, names and time zones of hosts do not matter. The token is
 // the row's last token plus one or the server's clock in microseconds, whichever is higher.

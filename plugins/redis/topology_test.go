@@ -256,7 +256,7 @@ func TestSentinelTLSApart(t *testing.T) {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// If the server waits for the rest of a request, the time may end without an answer.
+			// If the server waits for the rest of a request, the timeout may end without an answer.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}

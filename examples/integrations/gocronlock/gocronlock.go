@@ -62,8 +62,8 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 
 // Under returns a context for a job, which ends when the job's lock is lost,
 // and the token to write with. gocron cannot pass these to a job, and the ctx
-// that it passes does not end then. Call Under first in the job's function,
-// with that function's ctx, and call cancel at the end.
+// that it passes does not end with the lock. Call Under first in the job's
+// function, with that function's ctx, and call cancel at the end.
 func (l *Locker) Under(ctx context.Context, job string) (_ context.Context, token uint64, cancel context.CancelFunc, err error) {
 	l.mu.Lock()
 	lease := l.held[job]

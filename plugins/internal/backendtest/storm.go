@@ -24,7 +24,7 @@ type judge struct {
 }
 
 // begin notes that r's owner holds the lock until the given time. It fails the test if another
-// owner still believes that it holds the lock, or if r's token is not above every earlier one.
+// owner still believes that it holds the lock, or if r's token is not above every earlier token.
 func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

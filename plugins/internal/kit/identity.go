@@ -16,8 +16,8 @@ import (
 // granted twice. So all connections of one backend lead to one server, and
 // other servers are refused while that server serves.
 //
-// An Identity sees only the connections of one process. Two hosts, each
-// connected to another server, do not notice each other.
+// An Identity sees only the connections of one process. If two hosts are
+// connected to different servers, neither host notices that.
 //
 // Its methods may be called from any goroutine.
 type Identity struct {

@@ -10,9 +10,9 @@ import (
 )
 
 // Follow calls emit with the lock's holder, as look returns it, and again after each
-// change; see driver.Observer. It calls look again when the channel that look returns
-// is filled or closed, at the interval every, and when the holder's TTL runs out. If
-// every is 0, it waits only for the channel. It returns when ctx ends or look fails.
+// change; see driver.Observer. It calls the function look again when the channel that look
+// returned is filled or closed, at the interval every, and when the holder's TTL runs out.
+// If every is 0, it waits only for the channel. It returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64

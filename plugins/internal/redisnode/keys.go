@@ -87,7 +87,7 @@ func (k Keys) Head(lock string) []any {
 	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
-// tag is the part of a side key that puts the key in the slot of lock. Outside a
+// tag is the part of a side key that puts it in the Cluster slot of the key lock. Outside a
 // Cluster the tag is empty, so that all locks of the prefix share their side keys.
 func (k Keys) tag(lock string) string {
 	if !k.cluster {

@@ -26,8 +26,8 @@ type Options struct {
 	// ID is the name under which the store wakes this instance: random letters
 	// and digits.
 	ID string
-	// Turns is the script by which a waiter enters a queue in which the caller decides
-	// whose turn it is. Nil means the queue of this package, which grants locks to waiters.
+	// Turns is the script by which a waiter enters a queue that grants no locks but tells a waiter
+	// when it is its turn. Nil means the queue of this package, which grants locks to waiters.
 	Turns *Script
 	// Batches is how many batches of requests may be under way at once.
 	Batches int

@@ -60,8 +60,8 @@ func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
 
-// Check is like Probe, over any connection of the client. It tries a new connection
-// if the first leads to a server that does not serve. It may outlast a cancelled ctx.
+// Check is like Probe, over any connection of the client. It tries a new connection if the
+// first leads to a server that does not serve. It may return only after ctx has ended.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)

@@ -76,7 +76,7 @@ func (w *Writer) Generation(ctx context.Context) (*Generation, error) { return w
 func (w *Writer) Known() *Generation { return w.generations.present.Load() }
 
 // Read does ops, which only read, in one Txn. It also returns the generation in
-// which the answer's revisions count. Its error is one of the client library.
+// which the answer's revisions count. Its error is an error of the client library.
 func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	return w.generations.read(ctx, ops...)
 }

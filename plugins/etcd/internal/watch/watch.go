@@ -12,9 +12,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Event is what a watch reports. An Event is only a reason to ask the store,
-// except that the delete of a key is certain for its earlier owner. A member
-// that is behind the others opens a watch at an older revision, and then
+// Event is what a watch reports. An Event is only a reason to ask the store.
+// Only a delete proves something: the key's earlier owner has lost the key. A
+// member that is behind the others opens a watch at an older revision, and then
 // reports changes that are known already.
 //
 // The zero Event says that the stream is broken. No change is seen until an
