@@ -20,8 +20,8 @@
 //     acknowledged; no client can detect this.
 //   - Addresses that lead to two clusters. A host that sees both clusters grants nothing
 //     (see cluster.Cluster.Certain). Two hosts that see one cluster each do not notice.
-//   - The program grpc-proxy, because it collects keepalives. Its answer may be
-//     to an earlier keepalive than the last one.
+//   - The program grpc-proxy. It answers keepalives at its own pace, so an
+//     answer may be to an earlier keepalive than the last one.
 //   - A restored older snapshot brings back old leases and old tokens, unless
 //     its revisions are bumped (etcdutl snapshot restore --bump-revision).
 //     After a cluster was set up anew, without data, the leases are gone. The

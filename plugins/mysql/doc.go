@@ -70,12 +70,12 @@
 // server on its own connection; waiters beyond Options.WaitConnections ask every 15 to 45 ms. A
 // release grants the lock to the first waiter in the same statement, for half a second. Then it
 // wakes the waiter by a KILL QUERY, which finds the waiter's session by a user lock of a random
-// name (GET_LOCK). So no other session is ever killed, whatever server the statement reaches. The
-// waiter learns how long it has the lock, and core renews it. A waiter that does not come costs the
-// other waiters that half second, unless its process has given no sign of life for the last 0.6 s,
-// because then the release passes it over. A waiting process gives five signs a second, by a
-// statement that changes no row. If GET_LOCK is refused, all waiters ask, every 15 ms at first and
-// later every 120 to 360 ms, without order. Check then fails unless WaitConnections is none.
+// name (GET_LOCK). So no other session is ever killed, on any server. The waiter learns how
+// long it has the lock, and core renews it. A waiter that does not come costs the other waiters
+// that half second, unless its process has given no sign of life for the last 0.6 s, because
+// then the release passes it over. A waiting process gives five signs a second, by a statement
+// that changes no row. If GET_LOCK is refused, all waiters ask, every 15 ms at first and later
+// every 120 to 360 ms, without order. Check then fails unless WaitConnections is none.
 //
 // A free row is kept, because of its token, until the row's end and its token are a day
 // old, and then purged. A token that was granted while the clock was ahead delays this.

@@ -45,12 +45,12 @@
 // Operations on the locked row are sent one by one, on at most a quarter of the connections.
 //
 // Waiters are in a queue, first in, first out over all hosts. A release grants the lock to the
-// first waiter whose process lives, for half a second, or up to 2 s for a distant waiter. The
-// same commit sends the waiter a notice (NOTIFY), and core renews the lease. A waiting process
-// gives five signs of life a second over the connection that receives these notices. A process
-// that was silent for 0.1 s more than this, or whose connection has ended, loses its places. A
-// waiter that is gone but still has its place costs the others the half second. If notices do
-// not arrive, waiters ask every 30 to 90 ms, in their order, and a dead waiter costs a second.
+// first waiter whose process lives, for half a second, or up to 2 s for a distant waiter. The same
+// commit sends the waiter a notice (NOTIFY), and core renews the lease. A waiting process gives
+// five signs of life a second over the connection that receives these notices. A process that was
+// silent for 0.1 s longer than the grant lasts, or whose connection has ended, loses its places. A
+// waiter that is gone but still has its place costs the others the half second. If notices do not
+// arrive, waiters ask every 30 to 90 ms, in their order, and a dead waiter costs a second.
 //
 // A grant is answered when it is on disk. A disk that stalls in an fsync delays all grants, as it
 // delays every commit of the database.

@@ -6,13 +6,13 @@
 // clock in microseconds if the clock is higher, so that tokens keep rising after a
 // loss of data. The key's value contains the owner, the token, the label and the
 // published value. Every change first compares the owner and the token. This is the
-// pattern of https://redis.io/docs/latest/commands/set/ plus a token.
+// locking pattern of https://redis.io/docs/latest/commands/set/ plus a token.
 //
 // Replication is asynchronous, so a failover may lose a grant together with its
-// token. The next token is then higher only if the promoted server's clock is
-// not behind. The option WaitReplicas makes the loss of a grant rarer. A server
-// that syncs its log every second may lose the last second in a crash. Where
-// two holders would do harm, the resource has to check tokens.
+// token. The next token is then higher only if the promoted server's clock is not
+// behind the old master's. The option WaitReplicas makes the loss of a grant rarer.
+// A server that syncs its log every second may lose the last second in a crash.
+// Where two holders would do harm, the resource has to check tokens.
 //
 // Waiters queue in the store, first in, first out over all hosts. A release grants the lock
 // to the first waiter in the same step, at first for half a second, and the store tells the

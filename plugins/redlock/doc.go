@@ -3,14 +3,14 @@
 //
 // # The algorithm
 //
-// It is the one that the Redis manual describes on the page "Distributed Locks with Redis"
-// (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). An attempt
-// takes the lock on all nodes at the same time, each with SET NX PX within NodeTimeout.
-// From the TTL it subtracts the time passed and, because clocks differ in speed, a
-// hundredth of the TTL and 2 ms. The attempt succeeds if a majority granted the lock and
-// some of the TTL is left. A failed attempt is undone on every node, and package core
-// retries after a random delay. A renewal succeeds if a majority still has the lease. An
-// operation returns when a majority has answered; the other nodes follow later.
+// This is the algorithm that the Redis manual describes on the page "Distributed Locks with
+// Redis" (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). An
+// attempt takes the lock on all nodes at the same time, each with SET NX PX within
+// NodeTimeout. From the TTL it subtracts the time passed and, because clocks differ in
+// speed, a hundredth of the TTL and 2 ms. The attempt succeeds if a majority granted the
+// lock and some of the TTL is left. A failed attempt is undone on every node, and package
+// core retries after a random delay. A renewal succeeds if a majority still has the lease.
+// An operation returns when a majority has answered; the other nodes follow later.
 //
 // A node that does not vote in time is left out of every operation until it
 // answers again, so that it delays only one operation by NodeTimeout. When it
@@ -34,8 +34,8 @@
 //     same step that checks that the grant is still there. A node's token
 //     counter is never below the node's clock in microseconds. So tokens rise
 //     for every lock, even when nodes lose their data, if the nodes' clocks
-//     differ by less than MaxTTL. A resource that checks them refuses the
-//     writes of a holder that was paused.
+//     differ by less than MaxTTL. A resource that checks tokens refuses the
+//     writes of a holder that was paused past its deadline.
 //   - Quarantine. A node votes only while the hash "~redlock" on it has the run id of
 //     its server. The run id is read when a connection opens, and every script compares
 //     it. After a restart or FLUSHALL the hash does not match, and the node's votes do

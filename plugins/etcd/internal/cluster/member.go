@@ -139,7 +139,7 @@ func (c *Cluster) redial(m *member, err error) {
 	}
 }
 
-// astray takes conn out of use after a member has said over it why it cannot serve.
+// astray takes conn out of use after its member has answered why it cannot serve.
 // Requests under way on conn have the time electedGrace to end, as after a change
 // of leader, because there may be an election. Watches on conn stay a while longer.
 func (c *Cluster) astray(conn *conn, why error) {

@@ -132,8 +132,8 @@ func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) 
 }
 
 // answers asks the server over s, which the pool has given out, whether it
-// would serve. It returns false unless the server soon says yes. Then the pool
-// takes s back, and keeps it if the answer comes late.
+// would serve. It returns false unless the server soon says yes. After false,
+// the pool takes s back, and keeps it if a late answer says yes.
 func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	answered, gone := make(chan error), make(chan struct{})
 	ends := time.NewTimer(answersSoon)
