@@ -228,7 +228,7 @@ func suits(i *jetstream.StreamInfo) error {
 	return nil
 }
 
-// explain wraps the error of a request in the errors of package driver.
+// explain wraps the error of a request in the matching error of package driver.
 func (s *store) explain(err error) error {
 	var api *jetstream.APIError
 	switch {

@@ -100,7 +100,7 @@ func (s *stock) write(w http.ResponseWriter, r *http.Request) {
 		s.left.Store(left)
 		return
 	}
-	// Do checks the token again, and no other write comes between this check and the write.
+	// Guard.Do checks the token again, and no other write comes between this check and the write.
 	token, _ := strconv.ParseUint(r.Header.Get(fence.Header), 10, 64) // guarded has parsed it
 	err = s.guard.Do("coupons", token, func() error { s.left.Store(left); return nil })
 	if err != nil {

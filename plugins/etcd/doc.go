@@ -4,9 +4,9 @@
 //
 // A grant is one transaction of the cluster's consensus. It is on the disks of a
 // majority of members before the caller gets it. No crash or partition of a minority of
-// members, no restart and no change of leader grants a lock twice or loses one. Tokens
-// rise through all of these events. Waiters of all hosts get the lock in their order. A
-// waiter loses its queue entry when its process is silent for 2 s.
+// members, no restart and no change of leader grants a lock twice or loses a lock.
+// Tokens rise through all of these events. Waiters of all hosts get the lock in their
+// order. A waiter loses its queue entry when its process is silent for 2 s.
 //
 // # What breaks it
 //

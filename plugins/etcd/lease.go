@@ -174,8 +174,8 @@ func (ls *leases) shortest() time.Duration {
 	return ls.least
 }
 
-// keepalive starts a keepalive of l. It returns nil if a keepalive that was sent
-// at or after since has already been acknowledged.
+// keepalive starts a keepalive of l. It returns nil if a keepalive that was
+// sent at or after the instant since has already been acknowledged.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	ls.mu.Lock()
 	fresh := !l.acked.Before(since)

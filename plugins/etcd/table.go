@@ -70,7 +70,7 @@ func (t *table) due(d time.Time) {
 	}
 }
 
-// find returns the lock that owner holds with token, or nil if it is not known here.
+// find returns the lock that owner holds with token, or nil if the table does not have it.
 func (t *table) find(name, owner string, token uint64) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()

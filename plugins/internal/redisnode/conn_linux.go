@@ -10,7 +10,7 @@ import (
 // pollConn is a connection without TLS whose reads and writes skip the Go
 // runtime's bookkeeping of calls that might block. Go's sockets never block,
 // but after an idle moment the runtime would wake its monitor thread for each
-// call. At most one goroutine may read at a time, and one may write.
+// call. At a time, at most one goroutine may read and one may write.
 type pollConn struct {
 	net.Conn
 	raw      syscall.RawConn

@@ -254,13 +254,13 @@ func (n *Node) refuseAsJudged() {
 }
 
 // LookAgain refuses grants while a master may delete a held lock; its errors
-// name the store by addr. It leaves the connections to a server that is no
+// name the store by addr. It ends the use of connections to a server that is no
 // longer a master. If a master does not answer, its last answer counts as long
 // as it is a master. So an unreachable master neither hides another master's
 // answer nor prolongs a refusal that another master caused.
 //
 // Note: the last answer of an unreachable master must count. A master that was
-// only frozen later executes the requests already sent to it.
+// only frozen executes requests already sent to it when it resumes.
 func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
 	n.policies.looking.Lock()
 	defer n.policies.looking.Unlock()

@@ -109,7 +109,7 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 }
 
 // entry returns the text that follows r.Owner in the queue; see lua/queue.lua.
-// r.TTL is for how long the store may grant the lock. A published value that is
+// r.TTL is the longest time of a grant by the store. A published value that is
 // too long for the queue is sent with the owner's first request, so the owner
 // has to ask before it may use the grant.
 func entry(process string, r driver.Request) string {
