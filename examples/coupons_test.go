@@ -20,7 +20,7 @@ func url(t *testing.T, p *process, from int) (string, int) {
 // sale is a stock of coupons and the outcome of selling them.
 type sale struct{ coupons, bought, refused, left int }
 
-// sell starts a stock and the shops that open makes for it, and lets all customers buy.
+// sell starts a stock, and shops by the function open, and lets all customers buy.
 func sell(t *testing.T, checked bool, open func(stock string) []string) sale {
 	t.Helper()
 	s := sale{coupons: 200}
@@ -102,7 +102,7 @@ func TestCouponsRefuseALateWrite(t *testing.T) {
 	ask(http.MethodPut, "8", "999", http.StatusOK)
 }
 
-// TestCouponsWithoutLock shows what the lock is for: without it, too many are sold.
+// TestCouponsWithoutLock shows what the lock is for: without it, too many coupons are sold.
 func TestCouponsWithoutLock(t *testing.T) {
 	t.Parallel()
 	s := sell(t, false, threeInOne(t, "--lock=false"))

@@ -22,7 +22,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// long reports whether the tests run as long as those that gave the figures in the READMEs.
+// long reports whether the tests run as long as the runs that gave the figures in the READMEs.
 var long = os.Getenv("LOCKBENCH_LONG") == "1"
 
 // timeout bounds the waits of a test.
@@ -64,7 +64,7 @@ type system struct {
 
 var backends = []string{"redis", "redlock", "mysql", "postgres", "etcd"}
 
-// start starts the server of a backend. The end of the test closes it.
+// start starts the server of a backend. The server is closed when the test ends.
 func start(t *testing.T, backend string) system {
 	t.Helper()
 	ctx := t.Context()
@@ -160,8 +160,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await waits for a line that contains text, but skips the first from such
-// lines. It returns the line, and how many such lines there were up to it.
+// await waits for a line that contains text. It skips the first lines with text, as
+// many as from says. It returns the line, and its number among the lines with text.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)

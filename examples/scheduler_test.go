@@ -32,8 +32,8 @@ func starts(lines []string) map[string]int {
 	return count
 }
 
-// checkTicks fails unless each tick, from the first to the last one seen, has
-// one start. It returns how many there were.
+// checkTicks fails unless each tick, from the first to the last in lines, has
+// one start. It returns the number of ticks.
 func checkTicks(t *testing.T, lines []string) int {
 	t.Helper()
 	const form = "2006-01-02T15:04:05.000Z"
@@ -136,7 +136,7 @@ func TestSchedulerInOneProcess(t *testing.T) {
 }
 
 // TestSchedulerAndItsStore checks that a long job keeps its lock by renewal, that SIGTERM hands
-// over in order, and that the program waits for a store that is down, and reports it. The job takes
+// over the lock, and that the program waits for a store that is down and says so. The job takes
 // longer than the test, so that it certainly runs when the test reads the other program's output.
 func TestSchedulerAndItsStore(t *testing.T) {
 	t.Parallel()

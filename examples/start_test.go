@@ -12,14 +12,14 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// step is a block of commands in docs/start.md, or the mention of a file that
-// its reader must write.
+// step matches a block of commands in docs/start.md, or the name of a file that
+// the reader must write.
 var step = regexp.MustCompile("(?s)```sh\n(.*?)```|goes into\\s+`([^`]+)`")
 
 // TestStart follows docs/start.md in an empty directory and against this
 // checkout, with the commands as the page has them. Only the address of Redis
 // differs, because the usual port may be in use. The commands for a release run
-// in a separate directory, where this checkout stands for the release.
+// in a separate directory, where this checkout takes the place of the release.
 func TestStart(t *testing.T) {
 	server, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", server, err)
@@ -72,8 +72,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// download fetches the modules that a module needs if it requires this one. They are more
-// than the modules of which this one is built, because the tests of dependencies count too.
+// download fetches the modules that a module needs if it requires ours. They are more than
+// the modules that ours is built from, because the tests of dependencies count too.
 func download(t *testing.T) {
 	t.Helper()
 	tidy := exec.CommandContext(t.Context(), "go", "-C", "..", "mod", "tidy", "-e", "-diff")
@@ -92,7 +92,7 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	at := filepath.Join(t.TempDir(), "directory")
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands+"\npwd >"+at)
 	cmd.Dir = dir
-	// Without this, go would ask the proxy for our packages as if they were modules.
+	// Without these variables, go would ask the proxy for our packages as if they were modules.
 	cmd.Env = append(os.Environ(), "LOCKBENCH="+checkout, "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	told.Write(out)
@@ -102,8 +102,8 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	return strings.TrimSpace(read(t, at))
 }
 
-// docker reports whether there is a docker daemon. If the daemon lacks the image that
-// builds, docker makes one of this machine's Go and shell, for as long as the test runs.
+// docker reports whether there is a docker daemon. If the daemon lacks the image
+// builder, docker makes one from this machine's Go and shell, until the test ends.
 func docker(t *testing.T) bool {
 	t.Helper()
 	ask := func(args ...string) error { return exec.CommandContext(t.Context(), "docker", args...).Run() }
@@ -124,7 +124,7 @@ func docker(t *testing.T) bool {
 	return true
 }
 
-// builder is the image with which the page builds its image.
+// builder is the image in which the page's commands build an image.
 const builder = "golang:1.26"
 
 // first returns the first code block of a language in a document.

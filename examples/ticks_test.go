@@ -29,7 +29,7 @@ const (
 	tickForm = "2006-01-02T15:04:05.000Z"
 	tickLate = time.Second // for ticks that are a second apart
 	// enough is how long a process must be able to run within tickLate to be
-	// blamed for a missed tick, because its machine is busy.
+	// blamed for a missed tick. It allows for a busy machine.
 	enough = 600 * time.Millisecond
 	// stall is how long a request to the store must take to count as a stall.
 	stall = 100 * time.Millisecond
@@ -42,8 +42,8 @@ const (
 	jobTTL = 2 * time.Second
 )
 
-// away is a period in which a process was stopped, dead, or without the store,
-// or in which a process with the job's lock kept the others out.
+// away is a period in which a process could not run a tick: it was stopped,
+// dead, or without the store, or another process kept the job's lock.
 type away struct {
 	label    string
 	from, to time.Time
@@ -126,7 +126,7 @@ func (w *ticking) note(place int, a away) {
 	w.aways[place] = append(w.aways[place], a)
 }
 
-// harm stops or kills the process at a place, again and again, until end.
+// harm stops or kills the process p at one place of the three, again and again, until the time end.
 func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *process {
 	draw := rand.New(rand.NewPCG(1, uint64(place)))
 	span := func(least, most time.Duration) time.Duration {
@@ -154,7 +154,7 @@ func (w *ticking) harm(t *testing.T, place int, p *process, end time.Time) *proc
 	}
 }
 
-// TestTicks checks that, whatever happens to three processes and their store, no tick is run
+// TestTicks stops and kills three processes and takes their store away. No tick may be run
 // twice. A tick may be missed only if no process could run it, and must then be reported.
 func TestTicks(t *testing.T) {
 	backends, length := []string{"redis"}, 12*time.Second
@@ -207,7 +207,7 @@ func (w *ticking) loseStore(t *testing.T) {
 }
 
 // watch notes the holder of the job's lock and of each tick, by asking the
-// store itself, until end is called.
+// store without the proxy, until end is called.
 func (w *ticking) watch(t *testing.T) (end func()) {
 	t.Helper()
 	b, err := plugin.Open(t.Context(), w.backend, &plugin.Options{Path: filepath.Join(plugins, "lockplugin-"+w.backend), Config: w.server})
@@ -267,8 +267,8 @@ func (w *ticking) held(h core.Holder, now time.Time) {
 	w.holds = append(w.holds, away{label: h.Label, token: h.Token, from: now, to: now})
 }
 
-// blocked returns the periods in which the job's lock was with a process that
-// was stopped or killed in the meantime, each no longer than the lock's TTL.
+// blocked returns the periods in which a process that was stopped or killed had
+// the job's lock. No period is longer than the lock's TTL.
 func (w *ticking) blocked(t *testing.T) (all []away) {
 	for _, a := range slices.Concat(w.aways...) {
 		for _, h := range w.holds {
@@ -288,8 +288,8 @@ func (w *ticking) blocked(t *testing.T) (all []away) {
 	return all
 }
 
-// killed reports whether the process that has taken a tick was killed then. If none has taken
-// it, killed reports whether every running process was killed before it could report.
+// killed reports whether the process that has taken a tick was killed then. If no process
+// has taken it, killed reports whether all were killed before they could report.
 func (w *ticking) killed(at time.Time) bool {
 	if label := w.taken[at.UTC().Format(tickForm)]; label != "" {
 		return slices.ContainsFunc(slices.Concat(w.aways...), func(a away) bool {
@@ -353,7 +353,7 @@ func (w *ticking) judge(t *testing.T, from, end time.Time) {
 }
 
 // able reports whether any process was able to run for long enough to run a
-// tick, outside the periods in besides.
+// tick, not counting the periods in besides.
 func (w *ticking) able(at time.Time, besides []away) bool {
 	return slices.ContainsFunc(w.aways, func(aways []away) bool {
 		there := at

@@ -1,10 +1,10 @@
-// Package nats is a backend on a bucket of NATS JetStream KV, written with package cas.
-// It needs compare-and-set, a clock, keys that expire, and messages about changes, but
-// no script and no transaction. It shows what an author has to write for such a store.
+// Package nats is a backend on a bucket of NATS JetStream KV, written with package cas. It
+// needs compare-and-set, a clock, keys that expire, and messages about changes, but no script
+// and no transaction. The package shows what an author has to write for such a store.
 //
-// Times come from the clock of the server that leads the bucket's stream. A stream with
-// one replica loses its last two minutes when its machine crashes, unless the server has
-// sync_interval: always. A stream with three replicas loses them when two machines crash.
+// Times come from the clock of the server that leads the bucket's stream. A stream with one replica
+// loses its last two minutes when its machine crashes, unless the server has sync_interval: always.
+// A stream with three replicas loses these two minutes when two machines crash.
 //
 // With nats-server and lockplugin-nats built into bin, this command tests it:
 //
@@ -48,7 +48,7 @@ var Spec = driver.Spec{
 	Properties: properties,
 }
 
-// Fencing is durable: a token is the sequence of a message of the stream.
+// Fencing is durable, because a token is the sequence number of a message of the stream.
 var properties = cas.Properties(driver.Properties{
 	Name: "nats", Fencing: driver.FencingDurable,
 	TTLMin: 100 * time.Millisecond, TTLStep: time.Millisecond, TTLMax: 24 * time.Hour,
@@ -58,7 +58,7 @@ var properties = cas.Properties(driver.Properties{
 const (
 	// retryFor is the pause between two attempts to connect to a server.
 	retryFor = 100 * time.Millisecond
-	// markerFor is for how long the marker of a deleted key stays.
+	// markerFor is how long the marker of a deleted key stays.
 	markerFor = time.Second
 	// clockOff is how wrong the clock of a host that creates a bucket may be.
 	clockOff = 10 * time.Second
@@ -134,8 +134,8 @@ type store struct {
 	watches map[*func()]bool
 }
 
-// connect tries until the first connection is made. It replaces the client
-// library's own attempts, which do not keep the reason of a failure.
+// connect tries until the first connection is made. It replaces the attempts of
+// the client library, which do not keep the reason of a failure.
 func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
 	defer close(s.connecting)
 	for first := true; ; first = false {
@@ -199,8 +199,8 @@ func (s *store) open(ctx context.Context) (jetstream.Stream, error) {
 	return stream, nil
 }
 
-// create creates the stream of a bucket. Its first sequence is the time, so
-// that sequences rise even after the data of an older stream was lost.
+// create creates the stream of a bucket. Its first sequence number is the time,
+// so that the numbers rise even after the data of an older stream was lost.
 func (s *store) create(ctx context.Context) (jetstream.Stream, error) {
 	stream, err := s.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: "KV_" + s.bucket, Subjects: []string{s.subject(">")}, Storage: jetstream.FileStorage, Replicas: s.replicas,
@@ -228,7 +228,7 @@ func suits(i *jetstream.StreamInfo) error {
 	return nil
 }
 
-// explain wraps the error of a request in the errors of package driver.
+// explain wraps the error of a request in the matching error of package driver.
 func (s *store) explain(err error) error {
 	var api *jetstream.APIError
 	switch {

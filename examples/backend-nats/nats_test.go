@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// serve starts a server, of the version in go.mod, that has one user.
+// serve starts a NATS server, of the version in go.mod, that has one user.
 func serve(t *testing.T) (*plugintest.Server, string) {
 	binary, port := plugintest.Build(t, "github.com/nats-io/nats-server/v2"), plugintest.Port(t)
 	address, dir := fmt.Sprintf("127.0.0.1:%d", port), t.TempDir()

@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/core/fence"
 )
 
-// stock is the resource: the number of coupons left. By itself it does not keep
-// two shops from reading the same number and both writing one less.
+// stock is the resource: the number of coupons left. Without a lock, two shops
+// may read the same number, and both write one less.
 type stock struct {
 	left  atomic.Int64
 	guard *fence.Guard // nil accepts every write
@@ -50,7 +50,7 @@ func serveStock(ctx context.Context, address string, coupons int64, checked bool
 	return serve(ctx, address, mux)
 }
 
-// guarded refuses requests with a stale token or none; an accepted token makes older ones stale.
+// guarded refuses requests with a stale token or none. An accepted token makes older ones stale.
 func (s *stock) guarded(h http.HandlerFunc) http.Handler {
 	if s.guard == nil {
 		return h
@@ -100,7 +100,7 @@ func (s *stock) write(w http.ResponseWriter, r *http.Request) {
 		s.left.Store(left)
 		return
 	}
-	// Do checks the token again, and no other write comes between this check and the write.
+	// Guard.Do checks the token again, and no other write comes between this check and the write.
 	token, _ := strconv.ParseUint(r.Header.Get(fence.Header), 10, 64) // guarded has parsed it
 	err = s.guard.Do("coupons", token, func() error { s.left.Store(left); return nil })
 	if err != nil {

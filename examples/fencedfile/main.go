@@ -1,6 +1,6 @@
 // Command fencedfile adds a line to a shared file under a lock. It reads the file,
-// thinks, and writes it back with the line added. A writer that thinks past the
-// end of its lease, because it is paused or does not check, may be overtaken by
+// thinks, and writes it back with the line added. A writer that thinks past the end of
+// its lease, because it is paused or does not check the lease, may be overtaken by
 // another writer. The file remembers the highest token and refuses the late write.
 package main
 

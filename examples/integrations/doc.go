@@ -6,5 +6,5 @@
 //   - certmagiclock: the locks of a certmagic.Storage
 //   - synclock: a sync.Locker, and why it is weaker
 //
-// The tests run each package on Redis in two processes, and kill one of them at work.
+// The tests run each package on Redis in two processes, and kill one process while it works.
 package integrations

@@ -65,7 +65,7 @@ func TestIntegrations(t *testing.T) {
 	}
 }
 
-// application is the two processes of one integration.
+// application has the two processes of one integration.
 type application struct {
 	name    string
 	args    []string
@@ -94,7 +94,7 @@ func (a *application) start(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// play kills the process at work, several times, and then lets both end without an error.
+// play kills the process at work, several times, and then lets both processes end without an error.
 func (a *application) play(t *testing.T) {
 	for round := range rounds() {
 		from := len(a.lines(t))
@@ -154,7 +154,7 @@ func (a *application) lines(t *testing.T) (all []line) {
 	return all
 }
 
-// await waits for, and returns, the first line of a kind after the first from lines.
+// await waits for a line that says what, not counting the first from lines, and returns it.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

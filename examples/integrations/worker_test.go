@@ -40,7 +40,7 @@ type worker struct {
 	journal *os.File
 }
 
-// loops has, for each integration, what a worker does until ctx ends.
+// loops has, for each integration, the function that a worker runs until ctx ends.
 var loops = map[string]func(ctx context.Context, w *worker) error{
 	"gocron-locker":  withLocker,
 	"gocron-elector": withElector,

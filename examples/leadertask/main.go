@@ -1,6 +1,6 @@
-// Command leadertask has one leader among its instances, which does a piece of
-// work at every tick. A killed leader is replaced at once if its plugin
-// outlives it, and after the TTL if its whole machine is gone.
+// Command leadertask elects one leader among its instances. The leader does a
+// piece of work at every tick. A killed leader is replaced at once if its
+// plugin outlives it, and after the TTL if its whole machine is gone.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Command scheduler runs a job at every tick, once among all instances that are
-// up, whatever their version. A blue-green deployment needs that while both
-// colours run. Package core/tick does the work.
+// up, even of different versions. A blue-green deployment needs this while both
+// versions run. Package core/tick does the work.
 package main
 
 import (

@@ -92,7 +92,7 @@ func TestUsers(t *testing.T) {
 		b := connect(t, o)
 		use(t, b, "jobs")
 		r := acquire(t, b, lock("long", "a"))
-		// A change of password ends the user's earlier logins, as their expiry would.
+		// A change of password ends the user's earlier logins, as if they had expired.
 		_, err := root.UserChangePassword(t.Context(), "locks", secret)
 		must(t, err)
 		must(t, b.Renew(t.Context(), r))
@@ -182,7 +182,7 @@ func TestTTLs(t *testing.T) {
 		}
 	}
 	// A server with a long election timeout grants no short TTL. The first
-	// request must learn that, even before any Check.
+	// request must learn the shortest TTL, even before any Check.
 	slow := start(t, &etcdserver.Options{Args: []string{"--heartbeat-interval=500", "--election-timeout=5000"}})
 	b = connect(t, on(slow))
 	r := lock("jobs", "a")

@@ -16,14 +16,14 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// TryAcquire sends one Txn and, at the same time, a keepalive of the lease on
-// which it puts the key. A refusal costs another request for the holder's TTL.
+// TryAcquire sends one Txn and, at the same time, a keepalive of the etcd lease on
+// which it puts the key. After a refusal, another request asks for the holder's TTL.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.one(ctx, driver.OpAcquire, r)
 	return res.Token, res.Err
 }
 
-// acquisition is an acquire under way.
+// acquisition is one acquire that is under way.
 type acquisition struct {
 	b      *Backend
 	r      driver.Request
@@ -56,8 +56,8 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 	return b.acquiring(r, l, now), nil
 }
 
-// acquiring prepares an acquire on the lease l. A waiting owner uses its own
-// entry, which is not deleted before there is an answer.
+// acquiring prepares an acquire that puts its key on the lease l. An owner that waits uses
+// the entry that it has in the queue. The entry is not deleted before there is an answer.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
 	a.entry, _ = b.table.queued(r, now)
@@ -73,8 +73,8 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 	return a
 }
 
-// start sends the keepalive that a grant needs, together with the Txn, so that all acquires
-// of one Txn share it. It returns a channel that is closed at the keepalive's answer.
+// start sends the keepalive that a grant needs, at the same time as the Txn, so that all acquires
+// of the Txn share the keepalive. It returns a channel that is closed at the keepalive's answer.
 func (a *acquisition) start() <-chan struct{} {
 	a.keepalive = a.b.leases.keepalive(a.lease, a.began)
 	if a.keepalive == nil {
@@ -83,7 +83,7 @@ func (a *acquisition) start() <-chan struct{} {
 	return a.keepalive.Done
 }
 
-// txn returns the step that grants the lock if no other owner has an earlier entry.
+// txn returns the part of a Txn that grants the lock if no other owner has an earlier entry.
 func (a *acquisition) txn() *txn.Step {
 	s, name, e := a.b.space, a.r.Name, a.entry
 	tombstone := s.tombstone(name, a.r.Owner)
@@ -98,12 +98,12 @@ func (a *acquisition) txn() *txn.Step {
 	}
 	from, _ := a.b.table.where(e)
 	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id))
-	// It is repeatable: a late request finds the entry on another lease, or gone.
+	// The step is repeatable, because a late request finds the entry gone or on another lease.
 	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}
 }
 
-// answered records the outcome, whether or not the caller still waits. After an
-// unknown outcome the table keeps the entry, and deletes it at its deadline.
+// answered records the outcome, even if the caller no longer waits. After an unknown
+// outcome the table keeps the entry, and deletes it at the entry's deadline.
 func (a *acquisition) answered() {
 	s, t := a.step, a.b.table
 	granted := s.Err == nil && (s.OK || a.done())
@@ -124,8 +124,8 @@ func (a *acquisition) answered() {
 	t.unpin(a.entry, nil)
 }
 
-// done reports whether an earlier try, or a duplicate of this request, has put
-// the key, which makes this request fail.
+// done reports whether this request failed only because an earlier try, or a
+// duplicate of this request, has put the key.
 func (a *acquisition) done() bool {
 	v := lockStateIn(a.step.Generation, a.step.Ops)
 	if v.first == nil || v.first.Lease != a.lease.id || string(v.first.Key) != a.entry.key || !bytes.Equal(v.first.Value, a.value) {
@@ -158,7 +158,7 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 		return a.refusal(ctx)
 	}
 	if err := a.b.leases.await(ctx, a.lease, a.keepalive); err != nil {
-		// It was granted, but perhaps not for the whole TTL, so the caller withdraws it.
+		// The lock was granted, but perhaps not for the whole TTL, so the caller withdraws.
 		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
 	}
 	return driver.Result{Token: a.entry.token()}
@@ -178,7 +178,7 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	return next.finish(ctx)
 }
 
-// refusal returns the error that names the lock's holder, or asks once more if that has changed.
+// refusal returns the error that names the holder. It asks once more if the holder has changed.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, lockStateIn(a.step.Generation, a.step.Ops)
 	held := &driver.HeldError{}

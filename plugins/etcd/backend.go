@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// assumedTTLMin is claimed until a server has been asked. A server with the
-	// default election timeout of 1 s grants at least that.
+	// assumedTTLMin is the shortest TTL that Properties claims until a server has been
+	// asked. With the default election timeout of 1 s, a server grants no shorter one.
 	assumedTTLMin = 2 * time.Second
 	ttlStep       = time.Second
 	ttlMax        = 24 * time.Hour
@@ -40,8 +40,8 @@ var claims = driver.Properties{
 	},
 }
 
-// Backend is a host's connection to a cluster. It has every optional capability. All its
-// methods may be called from any number of goroutines.
+// Backend is a host's connection to a cluster. It has every optional capability of
+// package driver. All its methods may be called from any number of goroutines.
 type Backend struct {
 	space   space
 	cluster *cluster.Cluster
@@ -84,7 +84,7 @@ func open(o Options) (*Backend, error) {
 	b.leases = newLeases(b.cluster)
 	b.txns = txn.New(b.cluster, b.space.generation, func() {
 		opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
-		// If an operator deletes only the generation's key, the locks on the leases must end too.
+		// If an operator deletes only the generation's key, the locks on our leases must end too.
 		b.leases.retireAll()
 	})
 	b.watches = watch.New(b.cluster)
@@ -94,7 +94,7 @@ func open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Properties returns the claims, completed by what was learned from the server.
+// Properties returns the backend's claims, completed by what the server has told.
 func (b *Backend) Properties() driver.Properties {
 	p := claims
 	p.Capabilities = slices.Clone(p.Capabilities)
@@ -104,9 +104,9 @@ func (b *Backend) Properties() driver.Properties {
 	return p
 }
 
-// Check sends a write that is never done. That proves a quorum, the right to write,
-// and free space. It costs one entry of the consensus, and no revision. At most every
-// 30 s it also connects to each member, to find out whether all are of one cluster.
+// Check sends a write whose condition never holds. The answer proves a quorum, the right to
+// write, and free space. The write costs one entry of the consensus, and no revision. At most
+// every 30 s Check also connects to each member, to find out whether all belong to one cluster.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.learn(ctx); err != nil {
 		return err

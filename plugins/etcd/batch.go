@@ -10,11 +10,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// finish waits for an operation that was sent, and returns its result.
+// finish waits for the answer to an operation that was sent, and returns the result.
 type finish func(ctx context.Context) driver.Result
 
-// Batch makes operations on different names share Txns, and renewals share
-// reads and keepalives. Operations on one name are done one after another.
+// Batch does many operations. Operations on different names share Txns, and renewals
+// share reads and keepalives. Operations on one name are done one after another.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	results := make([]driver.Result, len(ops))
 	for _, wave := range waves(ops) {
@@ -23,7 +23,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// waves returns the indexes of ops in groups, such that no group has a name twice.
+// waves returns the indexes of ops in groups, so that no group has a name twice.
 func waves(ops []driver.Op) [][]int {
 	var all [][]int
 	nth := make(map[string]int, len(ops))
@@ -38,7 +38,7 @@ func waves(ops []driver.Op) [][]int {
 	return all
 }
 
-// do sends the operations of one wave, then waits for all of them.
+// do sends the operations of one wave at the same time, and then waits for all of them.
 func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results []driver.Result) {
 	now := time.Now()
 	sent := make(map[int]finish, len(wave))
@@ -103,8 +103,8 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	b.txns.Submit(s)
 }
 
-// ready prepares op if it is one step and needs no earlier request: the
-// generation is known and a lease exists. Otherwise it returns nil.
+// ready prepares op if one step of a Txn can do it and no earlier request is needed,
+// because the generation is known and a lease exists. Otherwise it returns nil.
 func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
 	switch {
 	case b.txns.Known() == nil:

@@ -23,7 +23,7 @@ var prefixes atomic.Int64
 func freshPrefix() string { return fmt.Sprintf("test-%d/", prefixes.Add(1)) }
 
 // leftovers returns the keys of a prefix, except tombstones of withdrawn
-// owners, which expire by themselves.
+// owners, because these expire.
 func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	names := newSpace(prefix).names
 	resp, err := c.Get(t.Context(), names, clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -35,8 +35,8 @@ func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	return keys
 }
 
-// TestConformance tests the library and the binary, each on its own server. A
-// TTL is at least two seconds, so most cases wait most of the time.
+// TestConformance tests the library and the binary, each on its own server. The cases
+// run in parallel, because a TTL is at least two seconds and they mostly wait.
 func TestConformance(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	for name, conform := range map[string]func(*testing.T){"library": ofLibrary, "plugin": ofPlugin} {

@@ -2,35 +2,35 @@
 //
 // # What it guarantees
 //
-// A grant is one transaction of the cluster's consensus, and is on the disks of a
-// majority before it is answered. No crash or partition of a minority of members,
-// no restart and no change of leader grants a lock twice or loses one. Tokens rise
-// through all of that. Waiters of all hosts are granted in their order. A waiter
-// loses its queue entry when its process is silent for 2 s.
+// A grant is one transaction of the cluster's consensus. It is on the disks of a
+// majority of members before the caller gets it. No crash or partition of a minority of
+// members, no restart and no change of leader grants a lock twice or loses a lock.
+// Tokens rise through all of these events. Waiters of all hosts get the lock in their
+// order. A waiter loses its queue entry when its process is silent for 2 s.
 //
 // # What breaks it
 //
-//   - A leader that stalls for longer than a TTL: when it continues, it may revoke
-//     leases that were renewed at its successor (etcd-io/etcd#12528 and #15247). The
-//     lock is then granted again while the holder's lease is valid. The holder
-//     learns of it by its watch, usually before the next holder; the token shows it
-//     to the resource. After a stall of 2 s the same happens to waiters, which lose
-//     their order, and to a lock that was granted in the queue and not renewed yet.
+//   - A member that leads and stalls for longer than a TTL. When it continues, it may
+//     revoke leases that the next leader has renewed (etcd-io/etcd#12528 and #15247). The
+//     lock is then granted again while the holder's lease is valid. The holder learns of
+//     the loss by its watch, usually before the next holder acts, and the resource can
+//     refuse its token. After a stall of 2 s, waiters lose their order in the same way, and
+//     a lock that was granted in the queue and not renewed yet is lost.
 //   - A member that runs with --unsafe-no-fsync may forget what it has
 //     acknowledged; no client can detect this.
-//   - Addresses that lead to two clusters. A host that sees both grants nothing (see
-//     cluster.Cluster.Certain); two hosts that see one cluster each do not notice.
-//   - grpc-proxy, which answers keepalives at its own pace. Its answer may be
-//     for an earlier keepalive than the last one.
+//   - Addresses that lead to two clusters. A host that sees both clusters grants nothing
+//     (see cluster.Cluster.Certain). Two hosts that see one cluster each do not notice.
+//   - The program grpc-proxy. It answers keepalives at its own pace, so an
+//     answer may be to an earlier keepalive than the last one.
 //   - A restored older snapshot brings back old leases and old tokens, unless
-//     its revisions are bumped (etcdutl snapshot restore --bump-revision). After
-//     a cluster was set up anew, without data, the leases are gone. Its tokens
-//     are above the earlier ones if the clock of the first host that uses it is
-//     not behind (see txn.Generation).
+//     its revisions are bumped (etcdutl snapshot restore --bump-revision).
+//     After a cluster was set up anew, without data, the leases are gone. The
+//     new tokens are above the earlier tokens if the clock of the first host
+//     that uses the new cluster is not behind (see txn.Generation).
 //   - As with every lease, a holder that is paused past its deadline does not
-//     know that. The token shows it to the resource.
-//   - A change of leader starts the TTL of every lease anew, so that a dead
-//     host's locks may take up to one more TTL. That is safe but slow.
+//     know that it has lost the lock. The resource can tell by the token.
+//   - After a change of leader the TTL of every lease starts anew, so a dead
+//     host's locks may stay for one more TTL. This is safe but slow.
 //
 // # What it costs
 //
@@ -53,44 +53,44 @@
 //	                    something; a keepalive every 500 ms for all
 //	grant in the queue  none that a caller waits for; 1 and 1 in the background
 //
-// So a grant after a wait costs 2 entries if two hosts take turns: the queue entry and
-// the release. With more hosts it costs 3, because the lock is marked. A lock held
-// long enough to be renewed costs one more, and so does a first acquire before the
-// wait. Between a release and the next grant there is one entry, the release.
+// So a grant after a wait costs 2 entries if two hosts take turns: the queue entry and the
+// release. With more hosts it costs 3, because the holder marks its lock. A lock that is
+// held long enough to be renewed costs one more entry, and so does a first acquire before
+// the wait. From a release to the next grant there is only one entry, the release.
 //
-// Operations that come at the same time, up to 120, share one transaction and its
-// fsync. The first acquire with a TTL makes a lease, and so does the first after a
-// time as long as the TTL without one: 1 and 1 more. The first wait does so too.
+// Operations that come at the same time, up to 120, share one transaction and its fsync.
+// The first acquire with a TTL makes a lease, which costs 1 and 1 more. So does the first
+// acquire after a time as long as the TTL without an acquire, and the first wait.
 //
 // # The queue
 //
-// An acquire that finds no entry of a name puts one. A waiter that finds others
-// puts its own behind them. The entry with the lowest create revision is the
-// lock. When that entry ends, for any reason, the next entry becomes the lock
-// in the same revision. So a lock with waiters is never free.
+// An acquire that finds no entry of a name puts an entry (a key). A waiter that
+// finds entries puts its entry behind them. The entry with the lowest create
+// revision is the lock. When that entry ends, for any reason, the next entry
+// becomes the lock in the same revision. So a lock with waiters is never free.
 //
-//   - No two owners hold the lock at once: a new entry comes behind all others, and a compare
-//     of create revision and generation keeps a former holder from touching another entry.
+//   - No two owners hold the lock at once: a new entry comes behind all others, and a former holder
+//     cannot touch another owner's entry, because it compares create revision and generation.
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
-//   - A waiter that sees the end of the entry before its own, and knows that this
-//     entry was the lock, is the first. It knows it by the mark, or because no entry was
-//     before that one when it came. Otherwise it asks.
-//   - A waiter may see that end late, but its own entry lasts for the TTL of the waiters'
-//     lease, counted from when the last confirmed keepalive of that lease was sent. The
-//     grant ends then too. When little of that time is left, the waiter asks instead.
+//   - A waiter that sees the end of the entry before its own, and knows that this entry
+//     was the lock, is the first. It knows that by the mark, or because no entry was
+//     before that entry when the waiter came. Otherwise it asks the store.
+//   - A waiter may learn late that it is the first, but its entry and its grant last for
+//     the TTL of the waiters' lease, counted from when the last confirmed keepalive of that
+//     lease was sent. When little of that time is left, the waiter asks the store.
 //   - An entry is on the waiters' lease until its first renewal, and this process
 //     deletes the entry if no renewal comes. So a host that is frozen or lost costs 2 s.
-//   - A request without an answer may be late. A late put of an entry finds the tombstone
-//     of its owner; a late move finds the entry on another lease.
+//   - A request without an answer may reach the store late and then does nothing. A late put of an
+//     entry finds the tombstone of its owner, and a late move finds the entry on another lease.
 //
 // # Leases
 //
 // Locks of one TTL share a lease (see leases, and decision etcd-1 for the
-// alternatives). Sharing has a cost: etcd does not end a lock that is not renewed
-// while others on its lease are. The backend then deletes the lock at its deadline.
-// Only if the whole machine is lost does such a lock last longer: until one TTL after
-// that machine's last keepalive, and so never longer than one TTL after its loss.
+// alternatives). Sharing has a cost: while some locks of a lease are renewed,
+// etcd does not end the others. So the backend deletes a lock that is not
+// renewed at its deadline. Only if the whole machine is lost, the lock may last
+// longer, until one TTL after the machine's last keepalive.
 //
 // etcd counts TTLs in whole seconds, has a minimum of 1.5 times its election
 // timeout (2 s as it is set up by default), and looks for expired leases twice a
@@ -98,33 +98,33 @@
 //
 // # What it needs
 //
-// etcd 3.4 or later is needed. With users, it needs a role with readwrite on
-// the keys that begin with the prefix:
+// etcd 3.4 or later is needed. If etcd has users, the backend needs a role with
+// readwrite on the keys that begin with the prefix:
 //
 //	etcdctl role grant-permission locks readwrite --prefix=true lockbench/
 //
-// The prefix must be used only by this backend. A concurrency.Mutex or Election named like
-// the prefix would take the key of the token base, which stays, for an earlier candidate.
+// Only this backend may use the prefix. The key of the token base always exists, and a
+// concurrency.Mutex or Election named like the prefix would take it for an earlier candidate.
 //
-// Settings that matter: --election-timeout sets the least TTL. --max-txn-ops is 128; a
-// lower value, down to 8, makes smaller batches. --max-request-bytes matters when large
-// values are published. Compaction (--auto-compaction-retention) matters because every
-// acquire and release leaves a revision. Each process that has waited for a lock also
-// leaves one or two keys in the index, and acquires of that lock read them until then.
+// Settings that matter: --election-timeout sets the least TTL. --max-txn-ops is 128; a lower
+// value, down to 8, makes smaller batches. --max-request-bytes matters when large values are
+// published. Compaction (--auto-compaction-retention) matters because every acquire and release
+// leaves a revision. Each process that has waited for a lock also leaves one or two keys in the
+// index, and acquires of that lock read these keys until compaction.
 //
 // # Errors
 //
 // All requests go to one member, until it fails or does not answer a question that
 // another member answers. Requests that may be done twice are then sent again. The
-// outcome of the others is unknown, because etcd may still do them: the caller
+// outcome of other requests is unknown, because etcd may still do them, so the caller
 // withdraws, and a tombstone refuses the owner for a minute. A server whose database
 // becomes full reports that even for requests that it has done (see
-// cluster.OutOfSpace). One read finds out which were done, so that no unknown entry is
-// left behind. From then on the server refuses every put, and acquires fail at once.
-// Held locks are renewed and released. A withdrawal deletes what the owner has, but
-// fails because it cannot put a tombstone. A lock granted in the queue is then lost
-// after 2 s, because its first renewal is refused. Compaction, a change of leader and
-// the restart of a member are temporary.
+// cluster.OutOfSpace). One read finds out which requests were done, so that no unknown
+// entry is left behind. From then on the server refuses every put, and acquires fail at
+// once. Held locks can still be renewed and released. A withdrawal deletes the owner's
+// entries, but fails because it cannot put a tombstone. A lock granted in the queue is
+// then lost after 2 s, because its first renewal is refused. Compaction, a change of
+// leader and the restart of a member are temporary.
 //
 // # Where is what
 //
@@ -132,8 +132,8 @@
 //
 //   - acquire.go, renew.go, release.go, waiter.go: one operation each; batch.go: many
 //   - inspect.go: who holds a lock, what is published, and what operators ask
-//   - entry.go, table.go: what this process knows of its entries, and ends in time
-//   - lease.go: which of them share a lease, and what is left of one
+//   - entry.go, table.go: the entries that this process has put, and their timely end
+//   - lease.go: which entries share a lease, and a lease's remaining time
 //   - loss.go: which locks are lost
 //   - backend.go, options.go: Open and Properties; the options and the Spec
 //

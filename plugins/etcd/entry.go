@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/watch"
 )
 
-// entry is a place in the queue of a name. It is the lock once no entry is
-// before it. table.mu guards the fields that change.
+// entry is a key in the queue of a lock. The first entry of the queue is the
+// lock. table.mu guards the fields that change.
 type entry struct {
 	name, owner, label string
 
@@ -38,12 +38,12 @@ func (e *entry) who() entryKey { return entryKey{e.name, e.owner} }
 // token returns the lock's token. Entries become the lock in the order of their revisions.
 func (e *entry) token() uint64 { return e.generation.Token(e.rev) }
 
-// is reports whether kv, read in gen, is e's key.
+// is reports whether kv, which was read in the generation gen, is e's key.
 func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
 
-// short reports whether e is still on a lease for waiters, that is, not confirmed yet.
+// short reports whether e is still on a lease for waiters, so no renewal has confirmed it.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
 // pin keeps e while an operation of its owner runs, and for at least entryFor
@@ -57,14 +57,14 @@ func (t *table) pin(e *entry, now time.Time) *entry {
 	return e
 }
 
-// extend starts e's time anew. The time of a lock counts only from its last confirmation.
+// extend puts off e's deadline. The deadline of a lock counts from its last confirmation.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
 	}
 }
 
-// unpin ends what pin began, and saves before for the next Wait.
+// unpin undoes one pin, and saves the state before for the owner's next Wait.
 func (t *table) unpin(e *entry, before *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,9 +74,9 @@ func (t *table) unpin(e *entry, before *predecessor) {
 	t.due(e.deadline)
 }
 
-// queued returns and pins the entry of an owner that waits, or that was granted the lock
-// in the queue and has not confirmed it; nil if there is none. It also returns the state
-// that the last Wait left, or nil if there is none or the entry must be read again.
+// queued returns and pins the entry of an owner that waits, or that was granted the lock in the
+// queue and has not confirmed the grant; nil if there is no such entry. It also returns the state
+// that the owner's last Wait left, or nil if there is none or the entry must be read again.
 func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e is the lock, on the lease l, for ttl from began, when its acquire began.
+// confirm notes that e is the lock, on the lease l, for ttl from the instant began of its acquire.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -124,10 +124,10 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 	t.hold(e, began.Add(ttl))
 }
 
-// granted notes that e is the lock, because no entry is before it, and returns
-// the grant. The grant lasts as long as the waiters' lease, counted from the last
-// sign of life that the store confirmed. If little of that is left, or e lacks
-// part of its value, granted returns the zero Grant, and the owner must ask.
+// granted notes that e is the lock, because no entry is before it, and returns the
+// grant. The grant lasts as long as the waiters' lease, counted from the last sign
+// of life that the store confirmed. If little of that time is left, or e lacks part
+// of its value, granted returns the zero Grant, and the owner must ask.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
@@ -140,8 +140,8 @@ func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	return driver.Grant{Token: e.token(), Sent: sent, For: span}
 }
 
-// moved notes that e's key is now on the lease l. No move still under way can take the key
-// elsewhere, because each move compares the lease that it leaves, and none leads back.
+// moved notes that e's key is now on the lease l. A move still under way cannot
+// take the key elsewhere, because it demands that the key is on an earlier lease.
 func (t *table) moved(e *entry, l *lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *table) moved(e *entry, l *lease) {
 	e.lease, e.unsure = l, false
 }
 
-// notMoved notes that e's key was not moved to the lease l, or if unsure, that it may be there.
+// notMoved notes that e's key was not moved to the lease l or, if unsure, that the key may be on l.
 func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,15 +159,15 @@ func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	e.unsure = e.unsure || unsure
 }
 
-// where returns the lease that e is on. unsure says that e may be on another one.
+// where returns the lease that e is on. unsure says that e may be on another lease.
 func (t *table) where(e *entry) (l *lease, unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return e.lease, e.unsure
 }
 
-// beginRenewal keeps e from ending until endRenewal. It returns false if e's
-// time is over or e is being deleted.
+// beginRenewal keeps e from being deleted until endRenewal. It returns false if
+// e's time is over or e is being deleted.
 func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,8 +178,8 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	return true
 }
 
-// endRenewal ends what beginRenewal began. deadline and rev are those of a successful
-// renewal, and otherwise zero.
+// endRenewal allows the delete that beginRenewal has put off. After a successful
+// renewal, deadline and rev are the new ones; otherwise they are zero.
 func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +190,7 @@ func (t *table) endRenewal(e *entry, deadline time.Time, rev int64) {
 	t.due(e.deadline)
 }
 
-// shorten makes e end at deadline, earlier than it was renewed for.
+// shorten makes e end at deadline, before the time until which it was renewed.
 func (t *table) shorten(e *entry, deadline time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,8 +205,8 @@ func (t *table) end(e *entry) {
 	e.ending = true
 }
 
-// ended notes the result of a delete. Unless e is certainly gone for good, it
-// is deleted again at its deadline, and repeatedly after that.
+// ended notes the result of a delete of e. Unless e is certainly gone for good,
+// it is deleted once more at its deadline, and repeatedly after that.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,8 +224,8 @@ func (t *table) ended(e *entry, gone bool) {
 	}
 }
 
-// withdrawing is like end, for an owner whose entry may be unknown here; then e
-// is nil. put reports whether the entry's key is known to have been created.
+// withdrawing is like end, but for an owner. If this process knows no entry of the
+// owner, e is nil. put reports whether the entry's key is known to have been created.
 func (t *table) withdrawing(name, owner string) (e *entry, put bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,8 +243,8 @@ func (t *table) left(e *entry, now time.Time) time.Duration {
 	return e.deadline.Sub(now)
 }
 
-// verify reads which of entries are still in the store. It returns those that
-// are gone, and the revision at which it saw the others.
+// verify reads which of entries are still in the store. It returns the entries
+// that are gone, and the revision at which it saw the others.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))

@@ -16,9 +16,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestKeysAreUsedAgain checks that the lease of a lock is always on the same
-// key, whichever owner takes it and however often. Each other key would stay in
-// the server's index until it compacts, and every acquire would read it.
+// TestKeysAreUsedAgain checks that a lock always uses the same key, for every
+// owner. Each other key would stay in the server's index until it compacts, and
+// every acquire would read that key.
 func TestKeysAreUsedAgain(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -45,9 +45,9 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEntryOfALateProcess checks an owner whose process did not run until its entry's time
-// was over. The owner must have one entry, which its withdrawal deletes. A second entry
-// would have left the first in the way of all others, on a lease that other waiters renew.
+// TestEntryOfALateProcess checks an owner whose process did not run until its entry's time was
+// over. The owner must have one entry, which its withdrawal deletes. If it had a second entry, the
+// first entry would stay on a lease that other waiters renew, in the way of all other owners.
 func TestEntryOfALateProcess(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))
@@ -126,8 +126,8 @@ func TestEntriesAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEntryOfAnEarlierProcess checks that a waiter whose process was replaced is
-// granted the lock after its old entry, which no process renews, has ended.
+// TestEntryOfAnEarlierProcess replaces the process of a waiter. No process renews the
+// waiter's old entry. When that entry has ended, the waiter must be granted the lock.
 func TestEntryOfAnEarlierProcess(t *testing.T) {
 	s := start(t, nil)
 	other, before := connect(t, on(s)), connect(t, on(s))
@@ -151,7 +151,7 @@ func TestEntryOfAnEarlierProcess(t *testing.T) {
 	}
 }
 
-// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only its owner's lock.
+// TestWithdrawOfOneOnly checks that a withdrawal, by any process, ends only that owner's lock.
 func TestWithdrawOfOneOnly(t *testing.T) {
 	s := start(t, nil)
 	b, stranger := connect(t, on(s)), connect(t, on(s))
@@ -177,8 +177,8 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
-// TestWithdrawBehindMany checks that a waiting owner's entry whose put got no answer
-// is deleted, however many entries are before it.
+// TestWithdrawBehindMany checks that a withdrawal deletes a waiting owner's
+// entry whose put got no answer, even behind many other entries.
 func TestWithdrawBehindMany(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)

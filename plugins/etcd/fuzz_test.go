@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// FuzzConfig checks that any configuration is refused in words that show no
-// password, or names members that can be dialled, all of them with TLS or none.
+// FuzzConfig checks that every configuration either is refused with an error that shows
+// no password or names members that can be dialled, all with TLS or all without.
 func FuzzConfig(f *testing.F) {
 	f.Add("address=http://u:hush-hush@db:2379", "")
 	f.Add("address=a:1,https://b:1\ntls_insecure=1\nprefix=\xff", "hush-hush")
@@ -41,8 +41,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzNeedle checks that no error about a configuration shows a password,
-// wherever in it the password was written.
+// FuzzNeedle checks that no error about a configuration shows a password, even
+// one in the wrong place of the configuration.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		_, err := configured(cfg)
@@ -50,7 +50,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does what Open does before it makes a client.
+// configured does the steps of Open that come before a client is made.
 func configured(cfg driver.Config) (Options, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {
@@ -86,8 +86,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzHolder checks that under any key and value below a name, the lock has a
-// holder, and that the holder has that name.
+// FuzzHolder puts any value under any key below a lock's name. The lock must
+// then have a holder with that name.
 func FuzzHolder(f *testing.F) {
 	f.Add("jobs", "ha", []byte{recordVersion, 1, 'o', 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
 	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestSameRevisionOfTwoGenerations checks a loss of data after which another owner's
-// lease is on the same key with the same create revision. No operation of an earlier
-// holder may affect it.
+// TestSameRevisionOfTwoGenerations checks a loss of data after which another
+// owner's lease is on the same key with the same create revision. No operation
+// of an earlier holder may affect the new lease.
 func TestSameRevisionOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	c := plain(t, s)

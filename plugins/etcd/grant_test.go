@@ -39,9 +39,9 @@ func waitsFor(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// TestGrantOfTheQueue checks that the end of the lock is the grant to the next waiter. The
-// grant must not last longer than the lease of the waiter's entry, and has the value and
-// label of its wait. The first renewal moves the lock to a lease of its TTL; the token stays.
+// TestGrantOfTheQueue checks that the end of the lock is the grant to the next waiter. The grant
+// must not last longer than the lease of the waiter's entry, and must have the value and label that
+// the waiter gave. The first renewal moves the lock to a lease with its TTL; the token stays.
 func TestGrantOfTheQueue(t *testing.T) {
 	s := start(t, nil)
 	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
@@ -79,9 +79,9 @@ func TestGrantOfTheQueue(t *testing.T) {
 	isNotHeld(t, b.Release(t.Context(), next)) // releases it a second time
 }
 
-// TestNoQuestion checks that a waiter knows by the end of the entry before it that it
-// holds the lock, even if others were before that entry when the waiter came. When the
-// entry before it only gives up, the waiter asks and goes on waiting.
+// TestNoQuestion checks that the end of the entry before a waiter's tells the waiter that it
+// holds the lock, even if more entries were in front when the waiter came. When the owner of
+// the entry before it only gives up, the waiter asks the store and goes on waiting.
 func TestNoQuestion(t *testing.T) {
 	s := start(t, nil)
 	var reads atomic.Int64
@@ -151,9 +151,9 @@ func TestNoQuestion(t *testing.T) {
 	}
 }
 
-// TestEntryDeletedByHand deletes a waiter's entry as an operator would, or revokes its lease.
-// The waiter must not take the end of the entry before it as a grant, because the waiter behind
-// it then has the lock. The operator's change and the release come right after each other.
+// TestEntryDeletedByHand deletes a waiter's entry as an operator would, or revokes its lease. The
+// waiter must not take the end of the entry before it as a grant, because the waiter behind it then
+// has the lock. The operator's change and the holder's release come right after each other.
 func TestEntryDeletedByHand(t *testing.T) {
 	s := start(t, nil)
 	operator := plain(t, s)
@@ -225,8 +225,8 @@ func watchers(t *testing.T, s *servers.Server) int {
 	return n
 }
 
-// TestStorm checks that of 32 processes that compete for one lock and end at random
-// moments no two hold it at a time.
+// TestStorm lets 32 processes compete for one lock and end at random moments.
+// It checks that no two of them hold the lock at a time.
 func TestStorm(t *testing.T) {
 	s := start(t, nil)
 	backendtest.Storm(t, func() (driver.Backend, error) { return Open(&Options{Address: []string{s.Addr()}}) }, 20*time.Second,

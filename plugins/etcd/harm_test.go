@@ -19,9 +19,9 @@ func TestHarmToAWaiter(t *testing.T) {
 	backendtest.HarmToAWaiter(t, h, connect(t, on(s)))
 }
 
-// A waiter's connections are cut, or the store is paused, between the release and the
-// event that reports it. A waiter that is told in time has the lock from the queue; one
-// that is not asks. A grant must never be longer than the store keeps the lock.
+// A waiter's connections are cut, or the store is paused, between the release and the event
+// that reports it. A waiter that is told in time has the lock without asking; a waiter that is
+// not told asks for the lock. A grant must never be longer than the store keeps the lock.
 func TestWatchLostAtTheRelease(t *testing.T) {
 	s := start(t, nil)
 	p, err := inject.NewProxy(s.Addr())

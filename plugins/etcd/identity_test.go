@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestTwoClusters checks addresses that lead to two clusters, as a list of both or
-// as one name. No lock may be granted, and Check must say so.
+// TestTwoClusters checks addresses that lead to two clusters, as a list or as one
+// name for both. No lock may be granted, and Check must report the two clusters.
 func TestTwoClusters(t *testing.T) {
 	one, two := start(t, nil), start(t, nil)
 	for what, o := range map[string]Options{
@@ -53,7 +53,7 @@ func (w *warnings) Write(line []byte) (int, error) {
 }
 
 // TestOtherClusterIsNotUsed checks that leases are not moved when the member in
-// use is gone and the next one in the list belongs to another cluster.
+// use is gone and the next member in the list belongs to another cluster.
 func TestOtherClusterIsNotUsed(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	members, _ := three(t)

@@ -50,7 +50,7 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 // unreadable stands for the owner of a key that another program has put.
 const unreadable = "?"
 
-// ownerOf returns the owner that put an entry.
+// ownerOf returns the owner that has put the entry kv.
 func ownerOf(kv *mvccpb.KeyValue) string {
 	rec, err := decodeRecord(kv.Value)
 	if err != nil || rec.owner == "" {
@@ -68,9 +68,9 @@ func entries(s space, name string, limit int64) *pb.RequestOp {
 	})
 }
 
-// probe returns an acquire that is never done, because no key was created
-// before the first revision. The servers check rights and space as for a real
-// put, and send it through the consensus, but write nothing.
+// probe returns a Txn that puts a key only if its condition holds, which it
+// never does. The servers check rights and space as for a real put, and send
+// the Txn through the consensus, but write nothing.
 func probe(s space) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(s.tombstones, -1)},
@@ -78,7 +78,7 @@ func probe(s space) *pb.TxnRequest {
 	}
 }
 
-// lockState is what a read by entries has found of a name.
+// lockState is what a read made by the function entries has found about a name.
 type lockState struct {
 	generation *txn.Generation  // the generation in which it was read
 	rev        int64            // the store's revision at that time; not set by lockStateIn
@@ -110,11 +110,11 @@ func (b *Backend) readLock(ctx context.Context, name string) (lockState, error) 
 	return v, nil
 }
 
-// listPage is how many keys are read at a time. That many keys with the largest
-// values fit into one answer.
+// listPage is how many keys are read at a time. Even with the largest values,
+// so many keys fit into one answer.
 const listPage = 48
 
-// List reads one page at a time, and may miss a change made between two pages.
+// List reads one page of keys at a time, and may miss a change made between two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	from := b.space.names + prefix
 	end := txn.Beyond(from)
@@ -146,7 +146,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break reads who holds the lock, and then deletes that holder's entry if it has the token.
+// Break reads who holds the lock, and deletes the holder's entry if the entry has this token.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	v, err := b.readLock(ctx, name)
 	if err != nil {
@@ -185,8 +185,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.finish(ctx, s)
 }
 
-// Observe watches the name's entries, and reads the lock after each event. So
-// it reports the present state, and compaction cannot hide the end of a lease.
+// Observe watches the name's entries, and reads the lock after each event. So it always
+// reports the present state, even if compaction has removed the event of a lease's end.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	told := make(chan struct{}, 1)
 	all := b.space.entries(name)

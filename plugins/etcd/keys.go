@@ -18,13 +18,13 @@ import (
 // makes the token. The other entries wait, in the order of their create revisions.
 //
 // Valid UTF-8 never contains 0xFF, so prefixes and names need no escaping: no
-// two of them collide, and a scan of one name never meets another name. Within
-// a generation, comparing a create revision compares owner and token at once;
-// see txn.Step.In.
+// two keys collide, and a scan of one name never meets another name. Within a
+// generation, a compare of the create revision compares owner and token at
+// once; see txn.Step.In.
 //
 // Note: the owner, which is different for each grant, is not part of the keys
 // of entries. The server keeps deleted keys in its index until it compacts, and
-// a Txn that asks whether N is free would read each of them. A lock taken a
+// a Txn that asks whether N is free would read all of these. A lock taken a
 // hundred times a second would become slow within minutes.
 const (
 	separator   = "\xff"
@@ -40,8 +40,8 @@ func newSpace(prefix string) space {
 	return space{names: own + "n", tombstones: own + "b", generation: own + "e"}
 }
 
-// free returns the key of an entry that is put when there is no other. waiting returns the
-// key of an entry put behind others. entries returns the prefix of all entries of a name.
+// free returns the key for an entry that is put when the name has no other. waiting returns the key
+// for an entry that is put behind others. entries returns the prefix of all entries of a name.
 func (s space) free(name string) string        { return s.entries(name) + kindFree }
 func (s space) waiting(name, id string) string { return s.entries(name) + kindWaiting + id }
 func (s space) entries(name string) string     { return s.names + name + separator }
@@ -56,9 +56,9 @@ func (s space) nameOf(key string) string {
 	return name
 }
 
-// record is the content of an entry's value: a version byte, then owner and
-// label, each after its length, then the published value. Each grant's record
-// is unique because its owner is.
+// record is the content of an entry's value: a version byte, owner and label,
+// each after its length, and the published value. Each grant's record is unique
+// because each grant has another owner.
 type record struct {
 	owner string
 	label string

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// lease is an etcd lease that keys of one purpose share. Its fields from acked
-// on are guarded by leases.mu.
+// lease is an etcd lease, which all keys of one purpose share. Its fields from
+// acked on are guarded by leases.mu.
 type lease struct {
 	id int64
 	purpose
@@ -36,13 +36,13 @@ const (
 	tombstones
 )
 
-// maxLoad is how many keys may share a lease. When the lease ends with its host,
-// the server deletes them all at once, and does nothing else in that time.
+// maxLoad is how many keys may share a lease. When the lease ends because its host has
+// died, the server deletes all keys at once, and does nothing else in that time.
 const maxLoad = 1024
 
 const (
-	// tombstoneFor is for how long, at least, a withdrawn owner is refused.
-	// Tombstones are put on one lease, which is never renewed, for at most
+	// tombstoneFor is the least time for which a withdrawn owner is refused.
+	// One lease, which is never renewed, takes tombstones for the time
 	// tombstoneUse, and at most maxTombstones of them.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
@@ -53,20 +53,20 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 
 // leases hands out the shared leases. One lease at a time is in use for each purpose.
 //
-// Sharing saves the consensus entry of a LeaseGrant for each lock, and lets one
-// keepalive renew many locks. It would break three things, which are solved as follows:
+// Sharing saves the consensus entry of a LeaseGrant for each lock, and lets one keepalive
+// renew many locks. Sharing causes three problems, which are solved as follows:
 //   - A key that is put late in the life of its lease would end too early. So
-//     a keepalive is sent together with the Txn of every acquire, one for all
-//     that share the Txn, and the TTL counts from its sending.
-//   - A key whose lock is not renewed would live on with the others. So the
-//     backend deletes it at the key's own deadline (table.run), repeatedly until the
-//     delete is confirmed.
-//   - A new process knows nothing of these deadlines, so it never renews a lease of an
-//     earlier process. It moves each lock that it is asked to renew to a lease of its own.
+//     every Txn with acquires is sent together with one keepalive of the lease,
+//     and their TTLs count from its sending.
+//   - A key whose lock is not renewed would live on with the other keys. So the
+//     backend deletes it at the deadline of its lock (table.run), repeatedly
+//     until the delete is confirmed.
+//   - A new process does not know the deadlines, so it never renews a lease of an earlier
+//     process. It moves each lock that it is asked to renew to a lease that it has made.
 //
-// Waiters have a separate lease, as short as the server grants, because that
-// bounds what a lost machine costs the waiters behind it. When an entry has
-// become the lock, its first renewal moves it to a lease with the lock's TTL.
+// Waiters have a separate lease with the shortest TTL that the server grants, because
+// its TTL bounds how long a lost machine delays the waiters behind it. When an entry
+// has become the lock, its first renewal moves it to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
@@ -84,7 +84,7 @@ func newLeases(c *cluster.Cluster) *leases {
 	}
 }
 
-// get returns the lease to put a key on. Only one lease is made at a time.
+// get returns the lease for a new key of purpose p. Only one lease is made at a time.
 func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	if l := ls.atHand(p); l != nil {
 		return l, nil
@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether l may take another key. It may not if it is full, or
-// may end before the next keepalive arrives.
+// usable reports whether l may take another key. A lease may not if it is full,
+// or if it may end before the next keepalive arrives.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:
@@ -133,8 +133,8 @@ func (l *lease) usable(now time.Time) bool {
 	return l.load < maxLoad && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
 }
 
-// grant makes a new lease. No key is on it, so an unknown outcome is harmless,
-// and certainly has changed no lock.
+// grant makes a new lease. No key is on a new lease, so an unknown outcome is
+// harmless and has changed no lock.
 func (ls *leases) grant(ctx context.Context, p purpose) (*lease, error) {
 	sent := time.Now()
 	resp, err := ls.cluster.Grant(ctx, p.ttl)
@@ -149,8 +149,8 @@ func (ls *leases) grant(ctx context.Context, p purpose) (*lease, error) {
 	return &lease{id: resp.ID, purpose: p, acked: sent}, nil
 }
 
-// learn asks the server for the shortest TTL that it grants, by making a lease
-// that it gives back at once.
+// learn finds the shortest TTL that the server grants, by making a lease that
+// it gives back at once.
 func (ls *leases) learn(ctx context.Context) error {
 	resp, err := ls.cluster.Grant(ctx, time.Second)
 	if err != nil {
@@ -174,8 +174,8 @@ func (ls *leases) shortest() time.Duration {
 	return ls.least
 }
 
-// keepalive starts a keepalive of l. It returns nil if a keepalive that was sent
-// at or after since has already been acknowledged.
+// keepalive starts a keepalive of l. It returns nil if a keepalive that was
+// sent at or after the instant since has already been acknowledged.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	ls.mu.Lock()
 	fresh := !l.acked.Before(since)
@@ -219,8 +219,8 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign returns when the last confirmed keepalive of l was sent. From then, l
-// lives for at least its TTL.
+// sign returns when the last confirmed keepalive of l was sent. From that
+// instant, l lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -247,7 +247,7 @@ func (ls *leases) retireAll() {
 	clear(ls.current)
 }
 
-// renewable reports whether a keepalive of l renews a lock on it for ttl.
+// renewable reports whether a keepalive of l renews a lock on l for the time ttl.
 func (ls *leases) renewable(l *lease, ttl time.Duration) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -268,8 +268,8 @@ func (ls *leases) unload(l *lease) {
 	l.load--
 }
 
-// ttls asks for the remaining time of leases, and remembers it for a moment. That is
-// enough, because a waiter needs only a hint, and the locks of one host share a lease.
+// ttls asks for the remaining time of leases, and remembers the answers for a
+// moment. A remembered answer is good enough, because a waiter needs only a hint.
 type ttls struct {
 	cluster *cluster.Cluster
 	known   kit.Recent[int64, expiry]
@@ -291,8 +291,8 @@ func newTTLs(c *cluster.Cluster) *ttls {
 	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
 }
 
-// left returns the remaining time in whole seconds, as etcd counts it, and up to one second
-// too little. It is negative for a key without a lease, which another program has put.
+// left returns the remaining time in whole seconds, rounded down as etcd does. It is
+// negative for the lease id 0, of a key that another program has put without a lease.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil
@@ -304,7 +304,7 @@ func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	return max(time.Millisecond, kit.UpToMillis(time.Until(e.at))), nil
 }
 
-// of returns what is known of the lease id, or asks a server.
+// of returns the remembered answer about the lease id, or asks a server.
 func (t *ttls) of(ctx context.Context, id int64) (expiry, error) {
 	if e, known := t.known.Get(id); known {
 		return e, nil

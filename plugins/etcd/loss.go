@@ -10,12 +10,12 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// errDeleted is the cause in the notice of a lease that was ended by another client.
+// errDeleted is the cause in the notice that another client has ended a lease.
 var errDeleted = errors.New("etcd: key was deleted or its lease revoked from outside")
 
-// young is for how long a lock that was granted without a wait is held before
-// its key is watched. Most locks are released sooner, and a watch costs two
-// messages. An earlier loss is noticed when the watch is opened.
+// young is how long a lock that was granted without a wait is held before its
+// key is watched, because a watch costs two messages and most locks are
+// released sooner. A loss before that is noticed when the watch is opened.
 const young = 20 * time.Millisecond
 
 // losses finds out which locks of a table are lost, by watching their keys. The
@@ -28,8 +28,8 @@ type losses struct {
 	looking bool
 }
 
-// add makes sure that e is watched once it is old enough, unless e is then being deleted. It
-// ignores an e that is not known to be the lock, because the lock may be another owner's.
+// add makes sure that e is watched once it is old enough, unless e is being deleted by then. It
+// ignores an entry that is not known to be the lock, because another owner may hold the lock.
 func (l *losses) add(e *entry) {
 	if !l.feeds.Watched() || !e.held || l.table.watches.Covers(e.watch, e.seenAt) {
 		return
@@ -62,7 +62,7 @@ func (l *losses) pause() time.Duration {
 	return time.Hour
 }
 
-// work begins to watch locks that are old enough, and looks for those that may be gone.
+// work begins to watch locks that are old enough, and reads the locks that may be gone.
 func (l *losses) work() {
 	t := l.table
 	t.mu.Lock()
@@ -105,8 +105,8 @@ func (l *losses) heard(e *entry, ev watch.Event) {
 	}
 }
 
-// look reads whether suspects are still there. If the read fails, the stream
-// will break too, and each watch opened again makes its lock a suspect.
+// look reads whether the keys of suspects still exist. If the read fails, the stream of
+// watches will break too, and each watch that is opened again makes its lock a suspect.
 func (l *losses) look(suspects []*entry) {
 	gone, _, err := l.table.verify(l.table.cluster.Context(), suspects)
 	if err == nil {
@@ -122,8 +122,8 @@ func (l *losses) look(suspects []*entry) {
 	kit.Wake(l.table.wake)
 }
 
-// lost announces that a lock is gone, unless this process is deleting it. A
-// waiter's loss is not announced, because the waiter notices it by itself.
+// lost announces that a lock is gone, unless this process is deleting it. The loss
+// of a waiter's entry is not announced, because the waiter watches its entry.
 func (l *losses) lost(e *entry) {
 	l.table.mu.Lock()
 	own, held := e.ending, e.held
@@ -163,7 +163,7 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	}
 }
 
-// change returns the notice that the store is down, or up when down is nil.
+// change returns the notice that the store is down, or that it is up when the error down is nil.
 func change(down error) driver.Notice {
 	if down == nil {
 		return driver.Notice{Kind: driver.NoticeUp}

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m) }
 
-// versions runs a test on the etcd built from tools/etcd and, if it is another
-// version, on the one on the PATH.
+// versions runs a test on the etcd built from tools/etcd, and on the etcd on
+// the PATH if that is another version.
 func versions(t *testing.T, run func(t *testing.T, binary string)) {
 	t.Run("default", func(t *testing.T) { run(t, "") })
 	path, err := exec.LookPath("etcd")

@@ -41,7 +41,7 @@ func leader(t *testing.T, members []*servers.Server) int {
 	return found
 }
 
-// sits makes b use the member at addr, which must exist.
+// sits makes b use the member at addr. There must be such a member.
 func sits(t *testing.T, b *Backend, addr string) {
 	t.Helper()
 	if !b.cluster.Prefer("http://" + addr) {
@@ -49,8 +49,8 @@ func sits(t *testing.T, b *Backend, addr string) {
 	}
 }
 
-// TestReleaseWithFrozenMember checks that a host that ends while the member
-// that it uses is frozen leaves no lock behind; the lock's TTL may be long.
+// TestReleaseWithFrozenMember ends a host while the member that it uses is
+// frozen. It must leave no lock behind, although the lock has a long TTL.
 func TestReleaseWithFrozenMember(t *testing.T) {
 	members, o := three(t)
 	ill := members[(leader(t, members)+1)%3]
@@ -82,8 +82,8 @@ func TestReleaseWithFrozenMember(t *testing.T) {
 	}
 }
 
-// TestMemberWithoutAnswer checks that requests to a frozen member go to another one. If
-// a request must not be done twice, the caller soon learns that its outcome is unknown.
+// TestMemberWithoutAnswer checks that requests to a frozen member go to another member. If
+// a request must not be done twice, the caller must soon learn that its outcome is unknown.
 func TestMemberWithoutAnswer(t *testing.T) {
 	members, o := three(t)
 	ill := members[(leader(t, members)+1)%3]
@@ -108,8 +108,8 @@ func TestMemberWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestMemberWithoutLeader checks a member that has lost the others. Its requests
-// have certainly not been done, and the errors say so at once.
+// TestMemberWithoutLeader checks a member that has lost the other members. Requests
+// to it have certainly not been done, and their errors must say so at once.
 func TestMemberWithoutLeader(t *testing.T) {
 	peers := &etcdserver.Peers{}
 	t.Cleanup(func() { must(t, peers.Close()) })
@@ -140,9 +140,9 @@ func rotated(members servers.Nodes, first int) []string {
 	return append(addrs[first:len(addrs):len(addrs)], addrs[:first]...)
 }
 
-// TestBalancer checks a load balancer before several members, when the connection
-// leads to one that has lost the others. Before a lease ends, the host must change
-// to a member to which a new connection leads.
+// TestBalancer checks a load balancer before several members, when the
+// connection leads to a member that has lost the others. Before a lease ends,
+// the host must make a new connection, which leads to another member.
 func TestBalancer(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	peers := &etcdserver.Peers{}
@@ -187,7 +187,7 @@ func acquireFree(t *testing.T, c *core.Client) error {
 }
 
 // TestBalancerWithLearner checks that a connection that leads to a learner is
-// replaced by a new one.
+// replaced by a new connection.
 func TestBalancerWithLearner(t *testing.T) {
 	s := start(t, nil)
 	c := core.New(connect(t, Options{Address: []string{balancer(t, learner(t, s).Addr(), s.Addr())}}),

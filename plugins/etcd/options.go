@@ -22,13 +22,13 @@ const DefaultPrefix = "lockbench/"
 // Connect are the settings of every connection to a member.
 type Connect = config.Connect
 
-// Options configure [Open]. Zero fields mean the defaults, so that the zero
-// value is a server on this machine; each field is the configuration key in its
-// tag.
+// Options configure [Open]. Zero fields mean the defaults, so that zero Options
+// mean a server on this machine. The tag of a field names its configuration
+// key.
 type Options struct {
 	// Address lists the members, each as host:port, http://host:port,
-	// https://host:port or unix:///path. Requests go to any one of them, and to
-	// another if that one fails. Either all members use TLS, or none does.
+	// https://host:port or unix:///path. Requests go to one member, and to
+	// another if it fails. Either all members use TLS, or none does.
 	Address []string `key:"address" default:"127.0.0.1:2379" doc:"members: host:port, http://, https:// or unix:///path, separated by commas"`
 	Connect `request_timeout:"3s"`
 	// Prefix begins every key, so that equal lock names under two prefixes are
@@ -52,8 +52,8 @@ var Spec = driver.Spec{
 	Properties: claims,
 }
 
-// complete returns the options with the schemes of the addresses added, and a source
-// for the files that they name, or an error that says what is wrong with them.
+// complete returns the options with a scheme added to each address, and a source for
+// the files that the options name. Its error says what is wrong with the options.
 func (o Options) complete() (Options, *config.Source, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	switch {
@@ -94,8 +94,8 @@ func (o *Options) completeAddress() (bool, error) {
 	return secure > 0, nil
 }
 
-// endpoint returns e with its scheme. Its errors show no part of e, because any
-// part of an unreadable address may be a password.
+// endpoint returns e with its scheme. Its errors show no part of the address e,
+// because any part of an unreadable address may be a password.
 func endpoint(e string, secure bool) (full string, tls bool, err error) {
 	if strings.HasPrefix(e, "unix:///") {
 		return e, secure, nil

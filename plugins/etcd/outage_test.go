@@ -17,9 +17,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestForgottenConnections has a firewall that drops everything on connections
-// that it has forgotten, and passes new ones. No lease may be lost: a new
-// connection is made long before grpc's pings notice.
+// TestForgottenConnections has a firewall that drops all packets on existing
+// connections, and passes new connections. No lease may be lost, so a new
+// connection must be made long before grpc's pings notice.
 func TestForgottenConnections(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	p := backendtest.NewProxy(t, start(t, nil).Addr())
@@ -45,8 +45,8 @@ func TestForgottenConnections(t *testing.T) {
 	must(t, c.Close(t.Context()))
 }
 
-// TestRevokedFromOutside ends held locks without their holder, by the lease or
-// by the key. Done must close with the push, not with the next renewal.
+// TestRevokedFromOutside ends held locks without their holder, by revoking the lease or
+// deleting the key. Done must close when the watch reports this, not at the next renewal.
 func TestRevokedFromOutside(t *testing.T) {
 	s := start(t, nil)
 	c, operator := hosts(t, s, 1)[0], plain(t, s)
@@ -84,8 +84,8 @@ func TestRevokedFromOutside(t *testing.T) {
 	}
 }
 
-// TestMemberRestart stops each of three members once, including the leader,
-// while there are a held lock and a waiter. Nothing may be lost.
+// TestMemberRestart stops each of three members once, including the leader, while
+// there are a held lock and a waiter. Neither may lose its lease or place.
 func TestMemberRestart(t *testing.T) {
 	members, err := etcdserver.StartCluster(t.Context(), 3, nil)
 	servers.Keep(t, "etcd", members, err)
@@ -143,7 +143,7 @@ func TestMemberRestart(t *testing.T) {
 	}
 }
 
-// TestCompaction compacts everything while there are a waiter and an observer.
+// TestCompaction compacts all revisions while there are a waiter and an observer.
 func TestCompaction(t *testing.T) {
 	s := start(t, nil)
 	b, other, operator := connect(t, on(s)), connect(t, on(s)), plain(t, s)
@@ -177,9 +177,9 @@ func TestCompaction(t *testing.T) {
 	eventually(t, "the new holder is observed", func() bool { return (<-seen).Token == next.Token })
 }
 
-// TestTokensOfTwoGenerations checks that a process that outlives the data of its
-// store never mixes two generations, although everything that a new server does
-// first has the same revisions as before.
+// TestTokensOfTwoGenerations checks that a process that outlives the data of
+// its store never mixes two generations, although the first operations on a new
+// server get the same revisions as on the old server.
 func TestTokensOfTwoGenerations(t *testing.T) {
 	s := start(t, nil)
 	old := connect(t, on(s))

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// relayTo starts a relay to the server at addr, which runs until the test ends.
-// When the first answer to a request has come, it calls answered, from many
-// goroutines. An error of answered goes to the client instead of the answer.
+// relayTo starts a relay to the server at addr, which runs until the test ends. When the first
+// answer to a request has come, the relay calls the function answered, on many goroutines. If
+// answered returns an error, the client gets the error in place of the answer.
 func relayTo(t testing.TB, addr string, answered func(method string, request []byte) error) (relay string) {
 	t.Helper()
 	server, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
@@ -99,7 +99,7 @@ func balancer(t testing.TB, addrs ...string) (addr string) {
 	return l.Addr().String()
 }
 
-// forward passes on what comes over a connection until one side ends it.
+// forward copies data between the client and addr until one side ends the connection.
 func forward(client net.Conn, addr string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", addr)

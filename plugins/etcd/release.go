@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// Release sends one Txn, and before it a read if an earlier process acquired
-// the lock. With Keep it is a renewal for a short time.
+// Release sends one Txn. If an earlier process acquired the lock, it first
+// reads the lock. A release with Keep is a renewal for a short time.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.keep(ctx, r)
@@ -29,7 +29,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.finish(ctx, s)
 }
 
-// releasing prepares the release of e, a step that the caller must submit.
+// releasing returns the step that releases e, for the caller to submit.
 func (b *Backend) releasing(e *entry) *txn.Step {
 	b.table.end(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -50,8 +50,8 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome returns the error of a step. Its Txn compares an owner's key, and
-// reads the lock's entries if the compare fails.
+// outcome returns the error of the step s. The Txn of s compares an owner's
+// key, and reads the lock's entries if the compare fails.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {
 	case errors.Is(s.Err, cluster.ErrDataLost):
@@ -64,15 +64,15 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Generation, s.Ops))}
 }
 
-// Withdraw sends one Txn, and one more for keys that another process has put.
-// From time to time it must first make a lease for tombstones.
+// Withdraw sends one Txn, and one more Txn for keys that another process has
+// put. From time to time it must first make a lease for tombstones.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
 
-// withdraw puts a tombstone for the owner, whose acquire may still be on its way, and
-// deletes its entries. A store without space takes no tombstone, but it deletes. The
-// lock is then free, and the error says that the owner may still take it once more.
+// withdraw puts a tombstone for the owner, whose acquire may still be on its way, and deletes
+// the owner's entries. A store without space takes no tombstone, but it does deletes. Then the
+// lock is free, and the error says that the owner may still take it by a late acquire.
 func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
 	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
@@ -89,14 +89,14 @@ func (t *table) withdraw(ctx context.Context, name, owner string, again bool) er
 }
 
 const (
-	// maxFound is the most entries that are searched for those of an owner that an earlier
+	// maxFound is the most entries that are searched for an owner's entries that an earlier
 	// process has put. maxRecord bounds the bytes of a deleted record in the answer.
 	maxFound  = 100
 	maxRecord = 64 << 10
 )
 
-// undo deletes the owner's entries, after the ops in first: at once those that
-// this process knows, and then any others. Its error is one of the client library.
+// undo does the operations in first, then deletes the owner's entry that this
+// process knows, and then any others. Its error is an error of the client library.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -134,8 +134,8 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	return last.Err
 }
 
-// rest returns a step that deletes the other entries of owner that s has found,
-// all except known if put is true. It returns nil if there are none.
+// rest returns a step that deletes the owner's entries that the step s has found,
+// without the entry known if put is true. It returns nil if nothing is left to delete.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil
@@ -152,9 +152,9 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep shortens a lease to r.Keep. If possible it renews the lease for that
-// time, rounded to what the server grants, so that etcd ends the lease even if
-// this process ends. Otherwise this process deletes the key in time.
+// keep shortens a lease to r.Keep. It renews the lease for r.Keep, rounded up
+// to a TTL that the server grants, so that etcd ends the lease even if this
+// process ends. This process deletes the key after r.Keep.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	e, err := b.known(ctx, r)
@@ -177,8 +177,8 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	return nil
 }
 
-// known returns the lock that r names. If an earlier process acquired the lock,
-// it reads the lock from the store.
+// known returns the entry of the lock that r names. If an earlier process
+// acquired the lock, known reads it from the store.
 func (b *Backend) known(ctx context.Context, r driver.Request) (*entry, error) {
 	if e := b.table.find(r.Name, r.Owner, r.Token); e != nil {
 		return e, nil

@@ -18,9 +18,9 @@ import (
 )
 
 // Renew sends a keepalive and, at the same time, a read of the key, because a
-// keepalive alone would succeed for a key that Break has deleted. A lock that was
-// granted in the queue, or acquired by an earlier process, is first moved to a lease
-// of its TTL by one Txn.
+// keepalive alone would succeed for a key that Break has deleted. A lock that
+// was granted in the queue, or acquired by an earlier process, is first moved
+// to a lease with its TTL by one Txn.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
@@ -88,9 +88,9 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 }
 
 // move renews locks by moving them to the present lease for their TTL. It returns
-// those that a store without space refused to move but that live long enough where
-// they are; they are renewed by a keepalive, which is not a write. Other keys of
-// an earlier process on those leases also live on until they can be moved.
+// the renewals that a store without space refused to move and whose present lease
+// has a sufficient TTL. A keepalive, which is not a write, renews these. Other keys
+// of an earlier process on those leases also live on until they can be moved.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
 	var refused error // the refusal by a store without space
@@ -127,8 +127,8 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 	return staying
 }
 
-// moving returns the step that puts e, which is the lock, on the lease l. It moves e only from
-// the lease where e is known to be. A late move finds e on another lease, and does nothing.
+// moving returns the step that puts e, which is the lock, on the lease l. It moves e only from the
+// lease where this process knows e. So a late move, which finds e on another lease, does nothing.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
@@ -152,7 +152,7 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 }
 
 // errElsewhere means that a lock was not moved because its key was on another
-// lease than this process believed. The next try knows the right one.
+// lease than this process believed. The next try knows the right lease.
 var errElsewhere = fmt.Errorf("etcd: %w: the lock was moved to another lease meanwhile", driver.ErrUnavailable)
 
 func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
@@ -176,7 +176,7 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 }
 
 // adoptAll finds the entries of the locks to renew. It reads unknown locks from
-// the store. After a restart these are all locks that the host holds.
+// the store. After a restart, all locks that the host holds are unknown.
 func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxAdoptions)

@@ -18,8 +18,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// expiryStep is by how much the server may be late. It looks for expired leases
-// twice a second, and needs a commit to end one.
+// expiryStep is how late the server may end a lease, because it looks for
+// expired leases twice a second and needs a commit to end one.
 const expiryStep = 1500 * time.Millisecond
 
 func short(name, owner string) driver.Request {
@@ -28,7 +28,7 @@ func short(name, owner string) driver.Request {
 	return r
 }
 
-// heldUntil polls until name is free, and returns when that was.
+// heldUntil polls until name is free, and returns the time at which it was.
 func heldUntil(t *testing.T, b *Backend, name string) time.Time {
 	t.Helper()
 	var at time.Time
@@ -86,7 +86,7 @@ func keepRenewing(t *testing.T, b *Backend, r driver.Request) (stop func() error
 }
 
 // TestUnrenewedEnds checks that a lock that is not renewed ends after its TTL
-// although others on its lease live on.
+// although other locks on its lease live on.
 func TestUnrenewedEnds(t *testing.T) {
 	s := start(t, nil)
 	b, other := connect(t, on(s)), connect(t, on(s))
@@ -107,8 +107,8 @@ func TestUnrenewedEnds(t *testing.T) {
 }
 
 // TestUnconfirmedDies loses the reply to a granted acquire, and for a while
-// every clean-up of it. The key must be deleted although another lock of that
-// lease, which stays, is renewed all the time.
+// every request that would clean up after it. The key must be deleted although
+// another lock on its lease is renewed all the time.
 func TestUnconfirmedDies(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {
 		s := start(t, &etcdserver.Options{Binary: binary})
@@ -150,8 +150,8 @@ func TestUnconfirmedDies(t *testing.T) {
 	})
 }
 
-// TestRestartOfProcess checks that a new process, which knows nothing, renews the locks that
-// it is asked to renew, with the same tokens, and nothing else that its predecessor has left.
+// TestRestartOfProcess checks that a new process renews the locks that it is asked to
+// renew, with the same tokens, and no other key that the earlier process has left.
 func TestRestartOfProcess(t *testing.T) {
 	s := start(t, nil)
 	before, other := connect(t, on(s)), connect(t, on(s))
@@ -196,8 +196,8 @@ func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestEntryEndsWithLock checks that the queue entry that became a lock is gone
-// when the lock ends, in whatever way. Otherwise the queue would stall behind it.
+// TestEntryEndsWithLock checks that the queue entry that became a lock is gone when the lock
+// ends, in every way that it can end. Otherwise the queue would stall behind the entry.
 func TestEntryEndsWithLock(t *testing.T) {
 	ends := map[string]func(t *testing.T, b *Backend, s *servers.Server, r driver.Request){
 		"release": func(t *testing.T, b *Backend, _ *servers.Server, r driver.Request) {

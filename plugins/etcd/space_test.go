@@ -79,7 +79,7 @@ func (f *filling) alarm(action pb.AlarmRequest_AlarmAction) error {
 	return err
 }
 
-// connect returns a backend on f that already has a lease for locks and one for entries.
+// connect returns a backend on f that already has a lease for locks and a lease for entries.
 func (f *filling) connect(t *testing.T) *Backend {
 	t.Helper()
 	b := connect(t, Options{Address: []string{f.relay}})
@@ -91,7 +91,7 @@ func (f *filling) connect(t *testing.T) *Backend {
 	return b
 }
 
-// keys returns what is at and below key.
+// keys returns the keys that begin with key, each with its owner and, as Token, its lease.
 func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	t.Helper()
 	resp, err := f.operator.Get(t.Context(), key, clientv3.WithPrefix())
@@ -103,8 +103,8 @@ func (f *filling) keys(t *testing.T, key string) []driver.Holder {
 	return all
 }
 
-// lacksSpace fails the test unless err says that there is no space, and that
-// nothing was done or, if unsure, that this is not known.
+// lacksSpace fails the test unless err says that there is no space. If unsure is true,
+// err must leave the outcome open; otherwise it must say that nothing was done.
 func lacksSpace(t *testing.T, err error, unsure bool) {
 	t.Helper()
 	if !cluster.OutOfSpace(err) || !strings.Contains(err.Error(), "database space exceeded") || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) == unsure {
@@ -112,9 +112,9 @@ func lacksSpace(t *testing.T, err error, unsure bool) {
 	}
 }
 
-// TestGrantedWithoutSpace has a store that grants locks and answers that it has no
-// space. The owners must get the locks, whether they share one transaction, have
-// one each, or have waited.
+// TestGrantedWithoutSpace has a store that grants locks but answers that it has
+// no space. The owners must get the locks, whether they share one transaction,
+// have one transaction each, or have waited.
 func TestGrantedWithoutSpace(t *testing.T) {
 	for what, many := range map[string]int{"alone": 1, "together": 5} {
 		t.Run(what, func(t *testing.T) {
@@ -166,8 +166,8 @@ func TestGrantedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestWaitedForWithoutSpace is TestGrantedWithoutSpace for queue entries, and
-// for a lock that is granted from one.
+// TestWaitedForWithoutSpace is like TestGrantedWithoutSpace, for queue entries,
+// and for a lock that is granted in the queue.
 func TestWaitedForWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -190,8 +190,8 @@ func TestWaitedForWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestWithdrawnWithoutSpace checks that a withdrawal deletes what the owner has
-// although there is no space for the tombstone, and that it reports that.
+// TestWithdrawnWithoutSpace checks that a withdrawal without space for the
+// tombstone still deletes the owner's entries, and reports the lack of space.
 func TestWithdrawnWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -211,8 +211,8 @@ func TestWithdrawnWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestUnknownWithoutSpace checks a grant of which only ErrNoSpace is known, because the store
-// cannot be asked. It must end in time, even while another lock on its lease is renewed.
+// TestUnknownWithoutSpace checks a grant that got only ErrNoSpace as answer and cannot
+// be read. It must end in time, even while another lock on its lease is renewed.
 func TestUnknownWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -242,7 +242,7 @@ func (f *filling) onItsLease(t *testing.T, b *Backend, r driver.Request) {
 }
 
 // TestMovedWithoutSpace checks a lock that was moved when the space ended. It must be
-// renewed where it is. If that cannot be found out, no renewal may be reported until it can.
+// renewed on its present lease. While that lease is unknown, no renewal may succeed.
 func TestMovedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	before, b := f.connect(t), f.connect(t)
@@ -269,9 +269,9 @@ func TestMovedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestLateMove checks first moves without an answer. One that arrives when the lock is
-// already on another lease must leave it there. One that has arrived must be found,
-// also by the next process.
+// TestLateMove lets a request for a lock's first move to another lease get no answer.
+// If the request arrives late, when the lock is on a third lease, it must not move the
+// lock. If it has arrived, this process and the next must find where the lock is.
 func TestLateMove(t *testing.T) {
 	f := startFilling(t)
 	b, next := f.connect(t), f.connect(t)
@@ -317,8 +317,8 @@ func TestLateMove(t *testing.T) {
 	f.onItsLease(t, next, r)
 }
 
-// TestProclaimedWithoutSpace checks that a value that was put when the space ended
-// is published, and that a refused one is not.
+// TestProclaimedWithoutSpace checks that a value that was put when the space
+// ended is published, and that a refused value is not.
 func TestProclaimedWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -333,8 +333,8 @@ func TestProclaimedWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestUnderAlarm checks that requests that the store refuses because of its alarm were not done
-// and say so, and that they cost no other owner a lease.
+// TestUnderAlarm checks requests that the store refuses because of its alarm. Their
+// errors must say that nothing was done, and they must cost no other owner a lease.
 func TestUnderAlarm(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)
@@ -357,7 +357,7 @@ func TestUnderAlarm(t *testing.T) {
 }
 
 // TestSpaceRunsOut fills a database by acquires of many hosts. After that, the
-// locks in the store must be those that were granted.
+// store must have exactly the locks that were granted.
 func TestSpaceRunsOut(t *testing.T) {
 	s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
 	value := []byte(strings.Repeat("x", 2_000))
@@ -410,8 +410,8 @@ func TestSpaceRunsOut(t *testing.T) {
 	}
 }
 
-// TestOrderWithoutSpace checks that owners who wait for a free lock while the
-// store has no space are granted it in the order in which they came.
+// TestOrderWithoutSpace checks that owners that wait for a free lock while the
+// store has no space are granted the lock in the order in which they came.
 func TestOrderWithoutSpace(t *testing.T) {
 	t.Parallel() // most of its time is waiting
 	f := startFilling(t)
@@ -448,8 +448,8 @@ func TestOrderWithoutSpace(t *testing.T) {
 	}
 }
 
-// TestUnknownDeleteWithoutSpace checks that a full store loses no renewed lease,
-// whether a delete or an acquire got no answer.
+// TestUnknownDeleteWithoutSpace checks that a full store loses no renewed
+// lease, even if a delete or an acquire got no answer.
 func TestUnknownDeleteWithoutSpace(t *testing.T) {
 	for _, kind := range []driver.OpKind{driver.OpRelease, driver.OpAcquire} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {

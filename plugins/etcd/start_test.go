@@ -64,8 +64,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartGivenUp checks that an operation whose ctx ends before it is sent is
-// not sent, and that a closed backend answers.
+// TestStartGivenUp checks that an operation whose ctx ends early is never sent,
+// and that a closed backend answers.
 func TestStartGivenUp(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))

@@ -17,8 +17,8 @@ import (
 	etcdserver "github.com/lockbench/lockbench/internal/servers/etcd"
 )
 
-// TestAdoptionWithoutSpace checks locks whose process is replaced while the store has
-// no space. They must be renewed where they are, and moved when there is space again.
+// TestAdoptionWithoutSpace checks locks whose process is replaced while the store has no space. The
+// locks must be renewed on their present leases, and moved to new leases when there is space again.
 func TestAdoptionWithoutSpace(t *testing.T) {
 	const locks, ttl = 20, 4 * time.Second
 	s := start(t, &etcdserver.Options{Args: []string{"--quota-backend-bytes=2000000"}})
@@ -78,7 +78,7 @@ func renewals(rs []driver.Request) []driver.Op {
 }
 
 // TestRightsTakenAway checks a lock that is not renewed and that the user may no longer
-// delete. It must end with its lease, although another lock on that lease was renewed.
+// delete. It must end with its etcd lease, although another lock on that lease was renewed.
 func TestRightsTakenAway(t *testing.T) {
 	s := start(t, nil)
 	root, ctx := withUsers(t, s, "mine/"), t.Context()
@@ -103,8 +103,8 @@ func TestRightsTakenAway(t *testing.T) {
 	acquire(t, b, short("left", "c"))
 }
 
-// TestGenerationDeletedByHand checks that locks held before are free after their TTL,
-// although the process that had them goes on taking locks.
+// TestGenerationDeletedByHand deletes the generation's key. Locks held before must
+// be free after their TTL, although the process that had them goes on taking locks.
 func TestGenerationDeletedByHand(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)
@@ -128,8 +128,8 @@ func TestGenerationDeletedByHand(t *testing.T) {
 	}
 }
 
-// TestWaitersWithFrozenLeader checks owners that wait while the leader is frozen. All must be
-// granted the lock, one by one, although the leader may revoke their entries when it continues.
+// TestWaitersWithFrozenLeader checks owners that wait while the leader is frozen. All owners must
+// be granted the lock, one by one, although the leader may revoke their entries when it continues.
 func TestWaitersWithFrozenLeader(t *testing.T) {
 	members, o := three(t)
 	open := func() *core.Lock {

@@ -16,9 +16,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// table records the keys that this process has put on shared leases. It deletes
-// them when their time is over, because etcd keeps them as long as the lease lives.
-// A restarted process renews and releases without the table, by reading the store.
+// table records the keys that this process has put on shared leases. It deletes a key when the
+// key's time is over, because etcd keeps the key as long as the lease lives. A restarted
+// process renews and releases locks that its table does not have, by reading the store.
 type table struct {
 	space   space
 	cluster *cluster.Cluster
@@ -38,7 +38,7 @@ type table struct {
 // entryKey names the entry of an owner.
 type entryKey struct{ name, owner string }
 
-// newTable returns a table, which works until c is closed.
+// newTable returns a table, whose goroutine runs until c is closed.
 func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, watches *watch.Mux) *table {
 	t := &table{
 		space: s, cluster: c, txns: txns, leases: leases, watches: watches,
@@ -70,7 +70,7 @@ func (t *table) due(d time.Time) {
 	}
 }
 
-// find returns the lock that owner holds with token, or nil if it is not known here.
+// find returns the lock that owner holds with token, or nil if the table does not have it.
 func (t *table) find(name, owner string, token uint64) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,15 +96,15 @@ func (t *table) adopt(e *entry) *entry {
 	return known
 }
 
-// drop forgets e, which is no longer in the store. It returns false if e was not
-// known.
+// drop forgets e, which is no longer in the store. It returns false if the
+// table did not have e.
 func (t *table) drop(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.remove(e)
 }
 
-// remove forgets e, which may be nil, and reports whether it was known. The caller holds mu.
+// remove forgets e, which may be nil, and reports whether the table had e. The caller holds mu.
 func (t *table) remove(e *entry) bool {
 	if e == nil {
 		return false
@@ -126,7 +126,7 @@ func (t *table) detach(e *entry) bool {
 	return true
 }
 
-// run deletes overdue entries and looks for lost ones, until the cluster is closed.
+// run deletes overdue entries and looks for lost locks, until the cluster is closed.
 func (t *table) run() {
 	for {
 		timer := time.NewTimer(t.pause())
@@ -176,13 +176,13 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 	return over
 }
 
-// eraseAgain is the pause after a delete without an answer, before the next one.
+// eraseAgain is the pause before the next try after a delete without an answer.
 const eraseAgain = 500 * time.Millisecond
 
 // erase deletes e, whose time is over, repeatedly until the store says that e
-// is gone. So the renewal of other locks cannot keep it alive. If e's put had
-// no answer, it may still arrive, so the owner is withdrawn. A user without the
-// right to delete lets the lease end instead.
+// is gone. So the renewal of other locks on its lease cannot keep e alive. If
+// e's put had no answer, the put may still arrive, so erase withdraws the
+// owner. A user without the right to delete stops renewing the lease.
 func (t *table) erase(e *entry) {
 	t.mu.Lock()
 	own := []*pb.Compare{txn.At(e.key, e.rev)}

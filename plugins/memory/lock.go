@@ -41,7 +41,7 @@ func (b *backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// locked calls do with the store locked and the entry of name.
+// locked calls the function do while the store is locked, with the entry of the lock called name.
 func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *entry, now time.Time) error) error {
 	if err := b.Check(ctx); err != nil {
 		return err
@@ -49,8 +49,8 @@ func (b *backend) locked(ctx context.Context, name string, do func(s *Store, e *
 	return b.store.do(name, do)
 }
 
-// held is like locked, but calls change only if the lease of r (Name, Owner,
-// Token) exists. Otherwise it returns a NotHeldError that names the holder.
+// held is like locked, but calls the function change only if r's lease exists.
+// Otherwise it returns a NotHeldError that names the holder.
 func (b *backend) held(ctx context.Context, r driver.Request, change func(s *Store, e *entry, now time.Time) error) error {
 	return b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {
 		if e.grant == nil || e.grant.Owner != r.Owner || e.grant.Token != r.Token {

@@ -1,9 +1,9 @@
 // Package memory is the reference backend: a store in the memory of one process. It
 // shows what the contract in core/driver requires, without the details of a real store.
-// It also serves examples and tests, and as a plugin it shows what the wire costs.
+// It also serves examples and tests, and its plugin shows what the wire costs.
 //
 // Its leases end with its process, so hosts that exclude each other must share one [Store]. Each
-// plugin process has a Store of its own, so hosts with a plugin each do not exclude each other.
+// plugin process has its own Store, so two hosts with their own plugins do not exclude each other.
 package memory
 
 import (
@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// placeFor is how long a place in the queue outlives its last Wait or
-	// TryAcquire.
+	// placeFor is how long a waiter keeps its place in the queue after its last
+	// Wait or TryAcquire.
 	placeFor = 2 * time.Second
-	// firstSpan is for how long the store grants a lock to a waiter, which may be gone.
+	// firstSpan is how long the store grants a lock to a waiter at first. The waiter may be gone.
 	firstSpan = 500 * time.Millisecond
 	// tombstoneFor is how long a withdrawn owner is refused.
 	tombstoneFor = time.Minute
@@ -37,7 +37,7 @@ var Spec = driver.Spec{
 
 // The fencing class is durable, not strict, because tokens last only as long as
 // the data, which ends with the process. The next process starts its tokens at
-// the wall clock, so they are higher unless that clock was turned back.
+// the wall clock, so they are higher unless the wall clock was turned back.
 var properties = driver.Properties{
 	Name:       "memory",
 	Fencing:    driver.FencingDurable,

@@ -24,7 +24,7 @@ func (e *entry) find(owner string) *place {
 	return e.queue[i]
 }
 
-// enter returns the place of r's owner. It adds one at the end of the queue if there is none.
+// enter returns the place of r's owner, which it adds at the queue's end if necessary.
 func (e *entry) enter(r driver.Request, now time.Time) *place {
 	p := e.find(r.Owner)
 	if p == nil {
@@ -44,9 +44,9 @@ func (e *entry) leave(owner string) {
 	}
 }
 
-// grantNext grants a free lock to its first waiter; expire has already dropped
-// dead waiters. A sleeping Wait shows that its waiter lives. A waiter between
-// two calls may be gone, and then the others wait for firstSpan.
+// grantNext grants a free lock to its first waiter; expire has already dropped dead
+// waiters. If a waiter's Wait is asleep, the waiter lives. A waiter between two
+// calls may be gone, and then the other waiters lose the time firstSpan.
 func (s *Store) grantNext(e *entry, now time.Time) {
 	if e.grant != nil || len(e.queue) == 0 {
 		return
@@ -57,8 +57,8 @@ func (s *Store) grantNext(e *entry, now time.Time) {
 	s.set(e, &grant{Request: r, expires: now.Add(min(r.TTL, firstSpan)), made: now, unconfirmed: true})
 }
 
-// madeFor returns the grant that the store made to owner in the queue, or the
-// zero Grant if there is none.
+// madeFor returns the grant that the store made to owner while it waited in the
+// queue, or the zero Grant if there is none.
 func (e *entry) madeFor(owner string) driver.Grant {
 	g := e.grant
 	if g == nil || g.Owner != owner || !g.unconfirmed {
@@ -68,7 +68,7 @@ func (e *entry) madeFor(owner string) driver.Grant {
 }
 
 // Wait checks the lock and goes to sleep in one step, so that no release can
-// come between the two.
+// come between check and sleep.
 func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (g driver.Grant, err error) {
 	var p *place
 	err = b.locked(ctx, r.Name, func(s *Store, e *entry, now time.Time) error {

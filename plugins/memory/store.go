@@ -9,9 +9,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Store holds locks. All its methods and those of the backends that it opens
-// may be called from any number of goroutines. It runs no goroutine: the next
-// call that reads a lock notices its expiry.
+// Store holds locks. All its methods, and the methods of the backends that it
+// opens, may be called from any number of goroutines. It runs no goroutine: the
+// next call that reads a lock notices its expiry.
 type Store struct {
 	mu        sync.Mutex
 	names     map[string]*entry
@@ -22,7 +22,7 @@ type Store struct {
 	feeds     kit.Feeds                   // one for each Watch
 }
 
-// entry is the state of one name.
+// entry is the state of the lock with one name.
 type entry struct {
 	grant *grant // nil when free; it may have expired
 	queue []*place
@@ -58,7 +58,7 @@ func (s *Store) Open() driver.Backend {
 	return &backend{store: s, background: kit.NewGroup()}
 }
 
-// do calls f with the entry of name while no other call runs.
+// do calls f with the entry of the lock called name while no other call runs.
 func (s *Store) do(name string, f func(s *Store, e *entry, now time.Time) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +80,8 @@ func (s *Store) at(name string, now time.Time) *entry {
 	return e
 }
 
-// sweep drops unused names whenever the number of names may have doubled, so
-// that its cost per name is constant.
+// sweep drops unused names. It runs only when the number of names may have
+// doubled, so that its cost per name is constant.
 func (s *Store) sweep(now time.Time) {
 	if len(s.names) < s.sweepAt {
 		return
@@ -101,7 +101,7 @@ func (s *Store) tidy(name string, e *entry) {
 }
 
 // expire ends the grant and the queue places whose time is over. It then grants
-// a free lock to the next waiter, so a lock that is still free has none.
+// a free lock to the next waiter, so a lock that is still free has no waiters.
 func (s *Store) expire(e *entry, now time.Time) {
 	if e.grant != nil && !now.Before(e.grant.expires) {
 		s.set(e, nil)
@@ -122,8 +122,8 @@ func (s *Store) set(e *entry, g *grant) {
 	s.changed.Up()
 }
 
-// nextToken returns the next token. One counter for all names makes the tokens of
-// each name rise. The clock in microseconds makes them rise across a restart too.
+// nextToken returns the next token. One counter for all names makes the tokens of each name
+// rise. Starting at the clock in microseconds makes them rise across a restart too.
 func (s *Store) nextToken(now time.Time) uint64 {
 	s.token = max(s.token+1, uint64(max(0, now.UnixMicro())))
 	return s.token

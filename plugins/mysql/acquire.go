@@ -61,9 +61,9 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	return results, nil, nil
 }
 
-// askInFull asks again, with the long text, for locks that the short text
-// refused although they have no holder. It first grants a free lock to its
-// first waiter, which may be an owner in ops.
+// askInFull asks again, with the long text of the statement, for locks that the
+// short text refused although they have no holder. It first grants each free
+// lock to its first waiter, which may be an owner in ops.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
 	const most = 3 // each time another host may be quicker
 	for range most {
@@ -95,7 +95,7 @@ func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statemen
 	return nil
 }
 
-// attempt numbers ops, sends them in one statement, and returns the state of their rows after it.
+// attempt numbers ops, sends them in one statement, and returns the resulting state of their rows.
 func (b *Backend) attempt(ctx context.Context, s *conn.Session, ops []statement.Operation, long bool) ([]statement.Row, error) {
 	base := newNonce() >> statement.NonceBits
 	at := make(map[string]int, len(ops))

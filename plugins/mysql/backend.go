@@ -21,8 +21,8 @@ import (
 const (
 	// idleFor is how long an unused connection is kept.
 	idleFor = time.Minute
-	// rowsKept is how many rows are remembered as existing. contendedFor is for
-	// how long a lock counts as contended after the last sign of a waiter.
+	// rowsKept is how many rows are remembered as existing. contendedFor is how
+	// long a lock counts as contended after the last sign of a waiter.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )
@@ -39,13 +39,13 @@ type Backend struct {
 	blocked                                   blockedOps
 	observers                                 kit.Poller
 
-	// rows has locks that were granted before, so that their rows exist. Like
-	// contended, it is only a guess that selects the statement. A wrong guess
-	// costs a second statement and nothing else.
+	// rows has locks whose rows exist, because the locks were granted before.
+	// Like contended, rows is only a guess that selects the statement. A wrong
+	// guess costs only a second statement.
 	rows kit.Recent[string, struct{}]
 }
 
-// link has the connections to the table and the work that runs on them.
+// link has the connections to the database, and the goroutines that use them.
 type link struct {
 	opts   Options
 	table  string // the table's name, quoted
@@ -58,7 +58,7 @@ type link struct {
 	admitted      atomic.Pointer[time.Time] // when the last connection was admitted
 	noLocks       sync.Once                 // for the log message that GET_LOCK is refused
 
-	// background is the context of statements, which outlive their callers.
+	// background is the context of statements, which go on when their callers return.
 	background *kit.Group
 }
 
@@ -118,7 +118,7 @@ func (b *Backend) batchers() []*batcher {
 	return []*batcher{&b.acquires, &b.firsts, &b.renewals, &b.releases, &b.withdrawals, &b.proclaims, &b.shortens, &b.breaks, &b.enters}
 }
 
-// Close ends the connections and the work on them. Leases are not released.
+// Close ends the connections and the statements on them. Leases are not released.
 func (b *Backend) Close(ctx context.Context) error {
 	return b.background.Close(ctx, func() {
 		for _, l := range b.batchers() {
@@ -130,9 +130,9 @@ func (b *Backend) Close(ctx context.Context) error {
 	})
 }
 
-// statement returns a context for one statement, which the end of ctx does not
-// interrupt. The server would go on with the statement, and its outcome would
-// remain unknown.
+// statement returns a context for one statement. The end of ctx does not
+// interrupt the statement, because the server would go on with it, and its
+// outcome would remain unknown.
 func (k *link) statement(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), k.opts.RequestTimeout, errSlow)
 	stop := context.AfterFunc(k.background, cancel)
@@ -150,8 +150,8 @@ func noAnswer(ctx context.Context, what, name string) error {
 }
 
 // do runs f in a goroutine and returns its result, or returns as soon as ctx
-// ends. f then goes on, so it must return its results and not store them in
-// variables of the caller.
+// ends. f may go on after do has returned, so it must return its results and
+// not store them in variables of the caller.
 func do[T any](ctx context.Context, k *link, what, name string, f func(ctx context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -185,9 +185,9 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 // use is a function that runs statements on a connection.
 type use func(ctx context.Context, s *conn.Session) error
 
-// on runs f on a connection. It runs f again if the server rolled it back because of others, and on
-// a new connection if the server currently serves no client. So f must be fit to run several times.
-// The error is the server's, or says that there was no connection.
+// on runs f on a connection. It runs f again if the server rolled back f's statement because of
+// other statements, and on a new connection if the server currently serves no client. So f must
+// be fit to run several times. The error is the server's, or says that there was no connection.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
 	var unserved error // set once
@@ -215,9 +215,9 @@ func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session,
 	}
 }
 
-// Check asks whether the server would serve requests: whether it is no replica,
-// the table exists, the user has the rights on it, everything that statements
-// need is allowed, and the address leads to one server.
+// Check asks whether the server would serve requests: the server must not be a replica,
+// the table must exist, the user must have its rights on the table, everything that
+// statements need must be allowed, and the address must lead to one server.
 func (b *Backend) Check(ctx context.Context) error {
 	_, err := do(ctx, b.link, "check", b.opts.Prefix, func(ctx context.Context) (none struct{}, err error) {
 		return none, b.on(ctx, b.pool.Get, b.examine)

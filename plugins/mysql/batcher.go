@@ -20,12 +20,12 @@ const (
 	// same for one row and for many, but a long statement keeps its first rows
 	// locked until its end.
 	acquireWidth, releaseWidth, withdrawWidth, renewWidth = 64, 64, 64, 500
-	// senders is how many statements of one kind may be under way at a time.
-	// With two, the server works on one while the other is written to disk.
+	// senders is how many statements of one kind may be under way at a time. With
+	// two, the server works on one statement while the other is written to disk.
 	senders = 2
 	// packetUnknown is the smallest default of max_allowed_packet. It is used
-	// until a server's own value is known. fixedText bounds the text of a
-	// statement without its operations.
+	// until a server's own value is known. fixedText is the most that a
+	// statement contains besides its operations, in bytes.
 	packetUnknown, fixedText = 1 << 20, 4096
 )
 
@@ -44,11 +44,11 @@ type batcher struct {
 	values  bool // values are sent
 	// get takes a connection. slots has a place for each statement that may wait
 	// for a row in the server; see slow. probes has a place for each statement that
-	// finds out whether a new row has to wait; nil if the batcher makes no rows.
+	// tests whether an insert has to wait; nil if the batcher inserts no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}
 	// run sends ops, sorted by name, in one statement. After an error, the
-	// outcome of all of them is unknown. It may return a function that does more
+	// outcome of all ops is unknown. run may return a function that does more
 	// work on the connection. That work must not be interrupted.
 	run func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error)
 
@@ -71,8 +71,8 @@ func (l *batcher) init() {
 	l.batches = kit.NewBatcher(kit.BatcherOptions[*pending]{Limits: limits, Senders: cmp.Or(l.senders, senders), Send: l.serve})
 }
 
-// pending is an operation under way in a batcher. Its caller can take it back until
-// a statement with it has been sent.
+// pending is an operation under way in a batcher. Its caller can take it back
+// until a statement that contains it is sent.
 type pending struct {
 	statement.Operation
 	kit.Ticket
@@ -152,7 +152,7 @@ func (p *pending) forget(err error) {
 }
 
 // size returns at most how many bytes p adds to a statement. Text from outside
-// is written in hexadecimal, and the statement has each name twice.
+// is written in hexadecimal, and a statement contains each name twice.
 func (l *batcher) size(p *pending) int {
 	n := 256 + 2*(2*len(p.Name)+len(p.Label)+2*len(p.Owner))
 	if l.values {
@@ -169,13 +169,13 @@ func (k *link) packet() int {
 	return packetUnknown
 }
 
-// serve sends batch and delivers its results. If it is slow, another sender
-// takes its place.
+// serve sends batch and delivers its results. If that takes long, another
+// sender replaces this one.
 func (l *batcher) serve(batch []*pending, yield func()) {
 	l.try(&inFlight{batcher: l, many: len(batch) > 1, yield: yield}, batch)
 }
 
-// try sends batch. A batch too long for the server is sent in halves.
+// try sends batch. A batch that is too long for the server is sent in halves.
 // Operations whose row is locked are sent once the row is free.
 func (l *batcher) try(t *inFlight, batch []*pending) {
 	timer := time.AfterFunc(l.timeout(t, batch), t.slow)
@@ -197,7 +197,7 @@ func (l *batcher) try(t *inFlight, batch []*pending) {
 func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err error) {
 	ctx, cancel := l.link.statement(batch[0].ctx)
 	defer cancel()
-	// Statements that lock many rows lock them in one order, and so never deadlock each other.
+	// All statements lock their rows in the same order, so they never deadlock each other.
 	slices.SortStableFunc(batch, func(p, q *pending) int { return cmp.Compare(p.Name, q.Name) })
 	var ops []statement.Operation
 	var sent []*pending
@@ -251,7 +251,7 @@ func (l *batcher) deliver(t *inFlight, batch []*pending) (left []*pending, err e
 	return nil, nil
 }
 
-// claim marks as sent, and returns, the operations of batch whose callers still wait.
+// claim marks the operations of batch whose callers still wait as sent, and returns them.
 func claim(batch []*pending) (sent []*pending, ops []statement.Operation) {
 	for _, p := range batch {
 		switch {
@@ -312,7 +312,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// batcherOf returns the batcher in which op may share a statement, or nil if there is none.
+// batcherOf returns the batcher in which op may share a statement, or nil if op may not share.
 func (b *Backend) batcherOf(op driver.Op) *batcher {
 	switch {
 	case op.Kind == driver.OpAcquire:

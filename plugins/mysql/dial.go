@@ -67,12 +67,12 @@ func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(
 const (
 	// The bounds of the pauses between dials when a connection leads to another server.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
-	// redialShares says for which part of dial_timeout (1/redialShares) link.dial dials again.
+	// redialShares bounds how long link.dial dials again: dial_timeout/redialShares.
 	redialShares = 2
 )
 
-// dial makes a connection that leads to the same server as the others. If the address
-// leads to several servers, it dials again for a while until it reaches the right one.
+// dial returns a function that makes a connection to the server of all other connections. If the
+// address leads to several servers, it dials again for a while until it reaches the right one.
 func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.Session, error) {
 	return func() (*conn.Session, error) {
 		ctx, cancel := context.WithTimeout(k.background, k.opts.DialTimeout)
@@ -99,10 +99,10 @@ func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.S
 	}
 }
 
-// admit refuses a connection to another server than the one in use while that one
-// serves. The nodes of a Galera cluster share their rows, so an address that leads
-// to several of them is not wrong. But each node learns late of the others'
-// changes, and wakes only the waiters on its own connections.
+// admit refuses a connection to another server while the server in use serves.
+// The nodes of a Galera cluster share their rows, so an address may lead to
+// several nodes. But a node learns late of changes made on other nodes, and
+// wakes only the waiters that are connected to it.
 func (k *link) admit(s *conn.Session) error {
 	if err := k.cluster.Admit(s.Server.Cluster, k.serves); err != nil {
 		return err
@@ -119,8 +119,8 @@ func (k *link) admit(s *conn.Session) error {
 	return nil
 }
 
-// serves reports whether the server in use serves. The connection admitted last
-// may not be in its pool yet, so a recent admission counts too.
+// serves reports whether the server in use serves. A recent admission is
+// enough, because the connection admitted last may not be in its pool yet.
 func (k *link) serves() bool {
 	if at := k.admitted.Load(); at != nil && time.Since(*at) < redialTo {
 		return true

@@ -9,7 +9,7 @@
 // compare owner and token under its row lock, and all times are the server's
 // (UTC_TIMESTAMP): the clocks, names and time zones of hosts do not matter. The
 // token is the last token plus one or the server's clock in microseconds,
-// whichever is higher. The granting statement writes it.
+// whichever is higher. The granting statement writes the token.
 //
 // With innodb_flush_log_at_trx_commit=1, and sync_binlog=1 if there is a binary
 // log, a grant is on disk before it is answered, and the tokens have fencing class
@@ -20,20 +20,20 @@
 //   - Asynchronous replication: a replica that is promoted may not know the
 //     last grants. A second holder is then possible until the first holder's TTL
 //     is over. Tokens keep rising if the two servers' clocks agree.
-//   - A server clock that is turned forward ends leases early; their holders
-//     notice with the next renewal. A clock that is turned back lengthens leases
-//     until another owner asks for the lock. The lease then ends within its TTL.
+//   - A server clock that is turned forward ends leases early; their holders notice
+//     with the next renewal. A clock that is turned back lengthens leases until
+//     another owner asks for the lock; from then on, the lease ends within its TTL.
 //   - An address that leads to two servers. A host stays at one of them while that
 //     server serves, logs a warning, and fails its Check. But another host may stay at
 //     the other server. Servers are told apart by server_uuid on MySQL. On MariaDB they
 //     are told apart by host name, port and server_id, from 11.7 on by server_uid too.
-//   - Galera and group replication: let all hosts use one node. With several
-//     writers, a conflict is found at commit and the statement is repeated, which is
-//     safe but slow. Waiters on other nodes are not woken: they ask every second,
-//     without order. The same is true of a proxy that shares connections among
-//     clients. Behind a load balancer a host stays at one Galera node while that
-//     node serves. The next node may lag, so that an existing lease seems missing;
-//     wsrep_sync_wait=7 makes it catch up before it answers.
+//   - Galera and group replication: let all hosts use one node. If hosts write on
+//     several nodes, a conflict is found at commit and the statement is repeated, which
+//     is safe but slow. Waiters on other nodes are not woken: they ask every second,
+//     without order. Waiters behind a proxy that shares connections among clients ask
+//     in the same way. Behind a load balancer a host stays at one Galera node while
+//     that node serves. The next node may lag, so that an existing lease seems missing;
+//     wsrep_sync_wait=7 makes a node catch up before it answers.
 //   - Statements that an operator writes by hand and that change rows.
 //
 // # Cost
@@ -49,33 +49,33 @@
 //	withdraw             0 or 1        0 or 1
 //	inspect              1             0
 //
-// A row that has waiters or withdrawn owners needs a longer statement. The first statement that
-// meets such a row costs one more round trip. So does a statement for a single row that this
-// process has had before and another process has had since. Operations that come while others are
-// under way share the next statement, up to 64 (renewals: 500) in one commit. So a busy host
-// commits far less often than it locks. A withdrawal costs nothing when all requests of the owner
-// were refused.
+// A row that has waiters or withdrawn owners needs a longer statement. The first
+// statement that meets such a row costs one more round trip. So does a statement for a
+// single row whose lock this process has held before and another process has held
+// since. Operations that come while others are under way share the next statement, up
+// to 64 (renewals: 500) in one commit. So a busy host commits far less often than it
+// locks. A withdrawal costs nothing when all requests of the owner were refused.
 //
-// A statement is no longer than the server's max_allowed_packet and the maxAllowedPacket in the
-// address. Names, labels and values are written in hexadecimal. A value of 60 KiB takes 120 KiB, so
-// about 100 such values fill MariaDB's default of 16 MiB. A value that does not fit even alone is
-// refused as invalid.
+// A statement is no longer than the server's max_allowed_packet and the
+// maxAllowedPacket in the address. Names, labels and values are written in hexadecimal.
+// A value of 60 KiB takes 120 KiB, so about 100 such values fill MariaDB's default of
+// 16 MiB. A value that is too long for any statement is refused as invalid.
 //
 // A row that another client's transaction keeps locked delays only operations
 // on that row. A statement that waits for the row for 50 ms is killed, and its
 // other operations are sent again. Locked rows are checked every 25 ms, all in
 // one query (SKIP LOCKED), for up to Options.RequestTimeout.
 //
-// Waiters are in the row's queue, first in, first out over all hosts. Each blocks in the server on
-// its own connection (Options.WaitConnections; waiters beyond that number ask every 15 to 45 ms). A
-// release grants the lock to the first waiter in the same statement, for half a second. It wakes
-// the waiter by KILL QUERY of the session that holds a lock of a random name (GET_LOCK). So no
-// other session is ever killed, whatever server the statement reaches. The waiter learns how long
-// it has the lock, and core renews it. A waiter that does not come costs the others that half
-// second. It costs them nothing if its process has given no sign of life for the last 0.6 s: a
-// waiting process gives five signs a second, by a statement that changes no row. If GET_LOCK is
-// refused, all waiters ask, every 15 ms at first and later every 120 to 360 ms, without order.
-// Check then fails unless WaitConnections is none.
+// Waiters are in the row's queue, first in, first out over all hosts. Each waiter blocks in the
+// server on its own connection; waiters beyond Options.WaitConnections ask every 15 to 45 ms. A
+// release grants the lock to the first waiter in the same statement, for half a second. Then it
+// wakes the waiter by a KILL QUERY, which finds the waiter's session by a user lock of a random
+// name (GET_LOCK). So no other session is ever killed, on any server. The waiter learns how
+// long it has the lock, and core renews it. A waiter that does not come costs the other waiters
+// that half second, unless its process has given no sign of life for the last 0.6 s, because
+// then the release passes it over. A waiting process gives five signs a second, by a statement
+// that changes no row. If GET_LOCK is refused, all waiters ask, every 15 ms at first and later
+// every 120 to 360 ms, without order. Check then fails unless WaitConnections is none.
 //
 // A free row is kept, because of its token, until the row's end and its token are a day
 // old, and then purged. A token that was granted while the clock was ahead delays this.
@@ -83,29 +83,29 @@
 // # Settings that matter
 //
 // max_connections must allow Connections + WaitConnections + 5 for every host: two for withdrawals,
-// two for statements that kill others, one for signs of life. Every dial runs to its end, and an
-// unneeded connection is kept for the next request: a server counts aborted handshakes and then
-// blocks the machine (max_connect_errors). Every other setting that the statements rely on is set
-// for each connection, whatever the server's settings and its init_connect say. These are sql_mode,
-// completion_type, isolation and access mode, autocommit, character set, time zone and timestamp,
-// lock waits of one second, no limits on the rows, time and safety of a statement, and no secondary
-// engine. A transaction or table locks that init_connect has begun are ended. The binary log must
-// not have the format STATEMENT.
+// two for statements that kill others, one for signs of life. Every dial runs to its end, because a
+// server counts aborted handshakes and then blocks the machine (max_connect_errors). A connection
+// that is no longer needed is kept for the next request. Every other setting that the statements
+// rely on is set for each connection, so that the server's settings and its init_connect do not
+// matter: sql_mode, completion_type, isolation and access mode, autocommit, character set, time
+// zone and timestamp, lock waits of one second, no limits on the rows, time and safety of a
+// statement, and no secondary engine. A transaction or table locks that init_connect has begun are
+// ended. The binary log must not have the format STATEMENT.
 //
 // # Rights
 //
-// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE if it does not exist
-// yet: "lockplugin-mysql ddl" prints both. GET_LOCK must be allowed, which Percona XtraDB Cluster
+// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE to create the table:
+// "lockplugin-mysql ddl" prints the rights. GET_LOCK must be allowed, which Percona XtraDB Cluster
 // does with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have CONNECTION_ADMIN,
-// because an account may wake only its own connections. A read-only server is sent no requests,
-// whatever the account may do there: it is a replica, or in a failover. Waiters go on waiting.
+// because an account may wake only its own connections. A read-only server (a replica, or in a
+// failover) is sent no requests, even if the account may write. Waiters go on waiting.
 //
 // # Where is what
 //
 //   - lock.go, acquire.go: the operations
-//   - batcher.go: which share a statement; locked.go: what a locked row holds back
-//   - wait.go: the queue; signs.go: who in it lives
-//   - owners.go: who needs no tombstone
+//   - batcher.go: which operations share a statement; locked.go: what a locked row delays
+//   - wait.go: the queue; signs.go: which waiters live
+//   - owners.go: which owners need no tombstone
 //   - backend.go: Open and Close; dial.go: connections; options.go: the options and the Spec
 //   - table.go: the table, and which of its rows are purged
 //

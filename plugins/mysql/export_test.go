@@ -13,25 +13,25 @@ import (
 // SettleFor is the longest time that a withdrawal waits before it puts a tombstone.
 const SettleFor = settleFor
 
-// SlowestAfter is when a renewal that has time is assumed to wait for a row.
+// SlowestAfter is after how long a renewal that has time is assumed to wait for a row.
 const SlowestAfter = slowestAfter
 
-// Granted returns the grant that a waiter concludes from the end of a grant.
+// Granted returns the grant that a waiter computes from the time at which the store ends it.
 var Granted = granted
 
-// Purge does what a host does every hour.
+// Purge does the purge that a host does every hour.
 func (b *Backend) Purge(ctx context.Context) (int, error) { return b.purge(ctx) }
 
-// OpenAfter opens a backend each of whose connections has first run prelude,
-// as the server's init_connect would.
+// OpenAfter opens a backend whose connections first run the statement prelude,
+// as if it were the server's init_connect.
 func OpenAfter(opts Options, prelude string) (*Backend, error) {
 	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
 		return &prepared{c, prelude}, setup
 	})
 }
 
-// OpenWith opens a backend whose connections have additional settings:
-// statements, ending in a semicolon, that run among those of its setup.
+// OpenWith opens a backend whose connections have additional settings: statements,
+// ending in a semicolon, that run among the statements of its setup.
 func OpenWith(opts Options, settings string) (*Backend, error) {
 	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
 		const question = "SHOW STATUS"
@@ -69,8 +69,8 @@ func (p *prepared) Connect(ctx context.Context) (sqldriver.Conn, error) {
 // ErrPrelude means that the server does not allow the prelude.
 var ErrPrelude = fmt.Errorf("prelude is refused")
 
-// OpenRefusing opens a backend whose statements get the error that refuse
-// returns, if it is not nil, instead of the server's answer.
+// OpenRefusing opens a backend whose statements get an error instead of the
+// server's answer, if the function refuse returns an error for them.
 func OpenRefusing(opts Options, refuse func(text string) error) (*Backend, error) {
 	return openWith(opts, func(c sqldriver.Connector, setup string) (sqldriver.Connector, string) {
 		return &refusing{c, refuse}, setup

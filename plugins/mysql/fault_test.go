@@ -19,8 +19,8 @@ import (
 )
 
 // TestAbandonedStatement lets an acquire wait for a row lock until its caller
-// gives up. It is withdrawn while it still waits, and must never grant: neither
-// when the row is unlocked, nor if its host is gone by then.
+// gives up. The acquire is withdrawn while it still waits. It must never grant
+// the lock when the row is unlocked later, even if its host is gone by then.
 func TestAbandonedStatement(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("host gone %t", gone), func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestKilledConnections(t *testing.T) {
 	}
 }
 
-// killIdle kills the connections that run no statement.
+// killIdle kills the connections that run no statement, and returns their number.
 func (w *fixture) killIdle(t *testing.T) (killed int) {
 	t.Helper()
 	rows, err := w.db.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND COMMAND='Sleep' AND DB=DATABASE()")
@@ -160,9 +160,9 @@ func TestLostFirstWaiter(t *testing.T) {
 	}
 }
 
-// TestFreedWhileAcquireWaits lets another owner's acquire wait for the row while
-// the lock is released. This statement was sent before the release and runs after
-// it. It must leave the lock to the first waiter.
+// TestFreedWhileAcquireWaits lets another owner's acquire wait for the row
+// while the lock is released. The acquire was sent before the release and runs
+// after the release. It must leave the lock to the first waiter.
 func TestFreedWhileAcquireWaits(t *testing.T) {
 	w := newFixture(t)
 	acquire(t, w.b, want("jobs", 10*time.Second))
@@ -185,8 +185,8 @@ func TestFreedWhileAcquireWaits(t *testing.T) {
 	}
 }
 
-// TestGoneWaiterIsPassed puts waiters of the previous release first in the queue.
-// Nothing is known of them, so the next waiter is granted the lock at once.
+// TestGoneWaiterIsPassed puts queue entries of the previous version of this program first in the
+// queue. These waiters give no signs of life, so the next waiter must be granted the lock at once.
 func TestGoneWaiterIsPassed(t *testing.T) {
 	w := newFixture(t)
 	r := acquire(t, w.b, want("jobs", 10*time.Second))
@@ -281,8 +281,8 @@ func TestClockMoved(t *testing.T) {
 			}
 			release(t, b, r)
 		}
-		// A lease that expires leaves its end in the row. A clock that is then
-		// turned back revives the lease for at most its TTL.
+		// A lease that expires leaves its end in the row. If the clock is then
+		// turned back, the lease lives again, but at most for its TTL.
 		r := want("expires", 300*time.Millisecond)
 		eventually(t, "a lease that expired is gone", func() bool {
 			token, err := b.TryAcquire(t.Context(), r)

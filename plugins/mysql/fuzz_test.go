@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// FuzzConfig checks that any configuration is refused in words that show no
-// password, or is one with which the driver can connect.
+// FuzzConfig checks that every configuration either is refused with an error
+// that shows no password or lets the driver connect.
 func FuzzConfig(f *testing.F) {
 	f.Add("root:hush-hush@tcp(db:3306)/app?loc=Local", "", "prefix=a_\nconnections=0")
 	f.Add("u:p@unix(/run/s)/a`b?sql_mode=''", "hush-hush", "tls_enabled=true\nwait_connections=-5")
@@ -39,8 +39,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzNeedle checks that no error about a configuration shows a password,
-// wherever in it the password was written.
+// FuzzNeedle checks that no error about a configuration shows a password, even
+// one in the wrong place of the configuration.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		_, _, err := configured(cfg)
@@ -48,7 +48,7 @@ func FuzzNeedle(f *testing.F) {
 	})
 }
 
-// configured does what Open does before it connects.
+// configured does the steps of Open that come before it connects.
 func configured(cfg driver.Config) (*mysqldriver.Config, Options, error) {
 	cfg, err := Spec.CheckConfig(cfg)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// firstSpan is for how long the store itself grants a lock.
+// firstSpan is how long the store grants a lock to a waiter at first.
 var firstSpan = mysql.Spec.Properties.FirstSpan
 
 // place enters an owner into the queue of a held lock without waiting.
@@ -28,7 +28,7 @@ func place(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given returns the holder of r.Name, which must be r's owner by a grant of the store.
+// given returns the holder of r.Name, which must be r's owner by a grant made in the queue.
 func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -40,8 +40,8 @@ func given(t *testing.T, b *mysql.Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// TestReleaseGrants checks that the waiter gets the lock with its label and value,
-// for the first span, and does not count on it after the store's end of the grant.
+// TestReleaseGrants checks that the waiter gets the lock with its label and value, for the
+// first span, and does not count on the lock after the end of the grant in the store.
 func TestReleaseGrants(t *testing.T) {
 	w := newFixture(t)
 	waiter := w.host(t)
@@ -103,8 +103,8 @@ func TestGrantFromTheFuture(t *testing.T) {
 	}
 }
 
-// TestFirstUseOfAGrant checks that the first operation that uses a grant of the
-// store makes it an ordinary lease, and that asking again does not renew the lease.
+// TestFirstUseOfAGrant checks that a grant that the store made becomes an ordinary lease at
+// its first use, by any operation, and that asking again does not renew the lease.
 func TestFirstUseOfAGrant(t *testing.T) {
 	w := newFixture(t)
 	b, ctx := w.b, t.Context()
@@ -164,8 +164,8 @@ func askInBatch(ctx context.Context, b *mysql.Backend, r driver.Request) error {
 	})[1].Err
 }
 
-// TestLongValueIsAskedFor checks that a published value that is too long for the
-// queue is there once its owner asks.
+// TestLongValueIsAskedFor checks that a published value that is too long for
+// the queue is stored once its owner asks.
 func TestLongValueIsAskedFor(t *testing.T) {
 	w := newFixture(t)
 	holder := acquire(t, w.b, want("jobs", time.Minute))
@@ -188,7 +188,7 @@ func TestLongValueIsAskedFor(t *testing.T) {
 }
 
 // TestFreeLockIsGrantedToTheFirst checks that an expired lock is granted to the
-// first waiter, whichever owner finds it free.
+// first waiter, even if another owner finds it free.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	w := newFixture(t)
 	b, ctx := w.b, t.Context()
@@ -230,7 +230,7 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// through opens another host, which reaches the server through a proxy with that round trip time.
+// through opens a host that reaches the server through a proxy with the round trip time far.
 func (w *fixture) through(t *testing.T, far time.Duration) (*inject.Proxy, *mysql.Backend) {
 	t.Helper()
 	at := strings.Index(w.address, "tcp(") + len("tcp(")
@@ -279,9 +279,9 @@ func TestFarWaiters(t *testing.T) {
 	})
 }
 
-// TestCutOffWaiterIsPassedOver checks that a process that gives no more signs is
-// passed over, although the server does not know yet that its connections are dead.
-// A waiter that misses its wake-up asks and gets the grant.
+// TestCutOffWaiterIsPassedOver checks that a process whose connections are cut, and
+// that gives no more signs of life, is passed over, even while the server takes its
+// connections to be alive. A waiter that misses its wake-up asks and gets the grant.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	w := newFixture(t)
 	p, cut := w.through(t, 0)
@@ -305,7 +305,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// TestWithdrawalCrossesTheGrant checks that a withdrawal that crosses the grant undoes it.
+// TestWithdrawalCrossesTheGrant checks that a withdrawal that crosses a grant undoes the grant.
 func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	w := newFixture(t)
 	waiter, ctx := w.host(t), t.Context()
@@ -340,8 +340,8 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 	}
 }
 
-// TestStorm checks that of 32 processes that compete for one lock and end at
-// random moments no two hold it at a time, and that tokens rise.
+// TestStorm lets 32 processes compete for one lock and end at random moments.
+// It checks that no two hold the lock at a time, and that tokens rise.
 func TestStorm(t *testing.T) {
 	w := newFixture(t)
 	o := mysql.Options{Address: w.address, Prefix: w.prefix, Connections: 2, Logger: slog.New(slog.DiscardHandler)}

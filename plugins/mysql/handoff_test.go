@@ -14,9 +14,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// TestHandoffs passes a lock between two hosts, each of which may release at
-// any moment while the other is about to sleep. A lost wake-up shows in a Wait
-// that lasts until its end, and any other mistake in the number of statements.
+// TestHandoffs passes a lock between two hosts, each of which may release at any moment
+// while the other is about to sleep. A lost wake-up shows as a Wait that lasts for its
+// whole time, and any other mistake shows in the number of statements.
 func TestHandoffs(t *testing.T) {
 	w := newFixture(t)
 	hosts := [2]*mysql.Backend{w.b, w.host(t)}
@@ -54,7 +54,7 @@ func TestHandoffs(t *testing.T) {
 		}
 		mine = g.request
 	}
-	// If the release meets a waiter that is about to sleep, the waiter asks (three statements).
+	// If the release comes when the waiter is about to sleep, the waiter asks (three statements).
 	most := 10 // an acquire in vain (two), enter, sleep, release, wake, read
 	if w.mariadb(t) {
 		most = 4 // one for an acquire, one for enter, sleep and read, one for release and wake
@@ -66,7 +66,7 @@ func TestHandoffs(t *testing.T) {
 
 // TestNoHostBarges lets two hosts take a lock for no time at all, and ask again
 // at once. A waiter must get a queue entry even if the lock is free at that
-// moment, so that no other owner takes it before the waiter asks.
+// moment, so that no other owner takes the lock before the waiter asks.
 func TestNoHostBarges(t *testing.T) {
 	w := newFixture(t)
 	const each = 200

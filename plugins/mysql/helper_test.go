@@ -58,8 +58,8 @@ func pause(t testing.TB, d time.Duration) {
 // asleep is a text that only the statement of a sleeping waiter contains.
 const asleep = " AS slept"
 
-// blocked returns how many statements of other connections that the server is
-// executing contain text.
+// blocked returns how many statements that the server is executing for other
+// connections contain text.
 func blocked(t testing.TB, db *sql.DB, text string) (n int) {
 	t.Helper()
 	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND INFO LIKE CONCAT('%',?,'%')", text).Scan(&n)
@@ -92,8 +92,8 @@ func (w *fixture) host(t drivertest.T) *mysql.Backend {
 	return open(t, mysql.Options{Address: w.address, Prefix: w.prefix})
 }
 
-// patient opens another host that waits for a minute, as its server does for a
-// row. So a call that ends earlier has not waited for the row.
+// patient opens another host. It waits for a minute, and its server waits so
+// long for a row. So a call that ends earlier has not waited for the row.
 func (w *fixture) patient(t *testing.T) *mysql.Backend {
 	t.Helper()
 	b, err := mysql.OpenWith(mysql.Options{

@@ -68,7 +68,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release sends one statement, and a second one if there is a waiter.
+// Release sends one statement, and a second statement if there is a waiter.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.shortens.one(ctx, r).Err
@@ -105,8 +105,8 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	return results, b.then(ctx, s, ops, reply), err
 }
 
-// then returns the work that remains after a statement that has freed rows of
-// ops, or nil if none remains. reply is what that statement replied.
+// then returns a function that does the work left by a statement that has freed
+// rows of ops, or nil if no work is left. reply is the statement's reply.
 func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Operation, reply uint64) func() {
 	switch {
 	case reply == 0:
@@ -130,9 +130,9 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 	}
 }
 
-// endLeases releases those leases of ops that exist. It returns how many they are, and the
-// reply; see [statement.Release]. A block that fails may leave its transaction open; the
-// server rolls it back when the connection ends.
+// endLeases releases the existing leases of ops. It returns their number and the statement's
+// reply; see [statement.Release]. If the statement is a block (see ReleaseAndWake) and fails,
+// its transaction may stay open; the server rolls it back when the connection ends.
 func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, reply uint64, err error) {
 	if !alone || !s.Server.MariaDB {
 		return s.Exec(ctx, statement.Release(b.table, nonce, ops, alone))
@@ -159,8 +159,8 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.
 	return nil
 }
 
-// runSingle returns a function that runs a statement on one row. The function
-// then wakes the waiter that the reply names, or grants the lock to the next.
+// runSingle returns a function that runs a statement on one row. Afterwards the function
+// wakes the waiter that the reply names, or grants the lock to the next waiter.
 func (b *Backend) runSingle(text func(table string, r driver.Request) string) func(context.Context, *conn.Session, []statement.Operation) ([]driver.Result, func(), error) {
 	return func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
 		n, reply, err := s.Exec(ctx, text(b.table, ops[0].Request))
@@ -175,15 +175,15 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// Withdraw waits for this process's requests of owner that are under way. It does
-// nothing more if all were refused. Otherwise it shares a statement, on separate
-// connections, because the request to be withdrawn may keep all others busy.
+// Withdraw waits for this process's requests of owner that are under way. It does nothing more if
+// all requests were refused. Otherwise it sends a statement, shared with other withdrawals, over
+// reserved connections, because the request to be withdrawn may keep all other connections busy.
 //
 // Note: killing the connection of the withdrawn request is not enough, because
-// that connection may be unknown. A plugin that was killed leaves its
-// statements to the server, and its successor does not know their connections.
-// A statement may also still lie unread in a socket. The tombstone is in the
-// row that such a statement must lock, and is read under that lock.
+// that connection may be unknown. If a plugin is killed, the server goes on
+// with its statements, and the next plugin does not know their connections. A
+// statement may also still lie unread in a socket. The tombstone is in the row
+// that such a statement must lock, and is read under that lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	r := driver.Request{Name: name, Owner: owner}
 	if err := ready(ctx, r); err != nil {
@@ -215,7 +215,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// holders returns the held locks that a query of stateColumns and value finds.
+// holders returns the held locks that the query text finds; its columns are stateColumns and value.
 func (b *Backend) holders(ctx context.Context, text string) (found []driver.Holder, err error) {
 	err = b.on(ctx, b.pool.Get, func(ctx context.Context, s *conn.Session) error {
 		found = nil
@@ -263,7 +263,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break sends one statement, and a second one if there is a waiter.
+// Break sends one statement, and a second statement if there is a waiter.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.breaks.one(ctx, driver.Request{Name: name, Owner: "operator", Token: token}).Err
 }
@@ -273,11 +273,11 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.proclaims.one(ctx, r).Err
 }
 
-// observeEvery is how often a host asks about all observed locks. The store itself tells
-// only the next waiter when a leader leaves, and no one when it changes its value.
+// observeEvery is how often a host asks about all observed locks. Polling is needed, because the
+// store tells only the next waiter when a leader leaves, and tells no host of a changed value.
 const observeEvery = 25 * time.Millisecond
 
-// Observe shares one query every 25 ms with the host's other observers.
+// Observe reads the lock every 25 ms, by one query for all observers of the host.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }

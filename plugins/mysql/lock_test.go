@@ -43,7 +43,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestPolling has more waiters than connections for waiters.
+// TestPolling has more waiters than there are connections for waiters.
 func TestPolling(t *testing.T) {
 	w := newFixture(t)
 	b := open(t, mysql.Options{Address: w.address, Prefix: w.prefix, WaitConnections: -1})
@@ -117,7 +117,7 @@ func TestPurgeKeepsTokensAheadOfTheClock(t *testing.T) {
 	}
 }
 
-// age makes the last grant of a name, and all that followed it, older.
+// age makes a lock's last grant, and all later times in its row, older.
 func age(t *testing.T, w *fixture, name string, hours int) {
 	t.Helper()
 	_, err := w.db.Exec("UPDATE "+table(w.prefix)+" SET token=CAST(token AS SIGNED)-?*3600000000,expires_at=expires_at-INTERVAL ? HOUR,barred_since=barred_since-INTERVAL ? HOUR WHERE name=?",
@@ -159,8 +159,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestReleaseWakesFirst closes a host right after its release, much as a plugin
-// ends when its host has died.
+// TestReleaseWakesFirst closes a host right after its release, as a plugin ends
+// when its host has died. The release must wake the waiter before.
 func TestReleaseWakesFirst(t *testing.T) {
 	w := newFixture(t)
 	for range 20 {
@@ -182,8 +182,8 @@ func TestReleaseWakesFirst(t *testing.T) {
 }
 
 // TestManyAreWokenTogether lets a host release many locks at once, each with a
-// waiter. Interrupting MariaDB's SLEEP now and then stalled all waiters for two
-// seconds.
+// waiter. When waiters slept by MariaDB's SLEEP, waking them sometimes stalled
+// all waiters for two seconds.
 func TestManyAreWokenTogether(t *testing.T) {
 	w := newFixture(t)
 	holder := w.host(t)

@@ -16,38 +16,38 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Another client, such as a foreign transaction or an operator at a console,
-// may keep a row locked for long. An operation on such a row must not delay
-// others, so it does not wait on a connection. Its statement is killed, and
-// operations on free rows are sent again. The others wait here, and one query
-// checks all their rows from time to time. A few statements for one row may
-// still wait in the server, because its queue is fair.
+// Another client, such as a foreign transaction or an operator at a console, may
+// keep a row locked for long. An operation on such a row must not delay others, so
+// it does not wait on a connection. Its statement is killed, and the statement's
+// operations on free rows are sent again. Its operations on locked rows wait here,
+// and one query checks all their rows from time to time. A few statements for one
+// row may still wait in the server, because its queue is fair.
 //
-// A gap between rows can be locked too, by a transaction that has asked for a row that does
-// not exist. Inserting a new row into the gap waits, and no query can predict that. So
-// operations on new rows are sent again separately from those on existing rows. If that
-// statement is killed too, each operation is sent alone, for a short time, again and again.
+// A gap between rows can be locked too, by a transaction that has asked for a row that does not
+// exist. Inserting a new row into the gap waits, and no query can predict that. So operations on
+// new rows are sent again separately from operations on existing rows. If the statement for new
+// rows is killed too, each of its operations is sent alone, for a short time, again and again.
 
 const (
-	// slowAfter is when a statement is assumed to wait for a row that another client
-	// keeps locked: commits take far less time. Renewals share statements and have
-	// time. They wait for an eighth of what their callers allow, up to half of the
-	// server's own lock wait, because a server that is only busy would be flooded by
-	// statements sent again. Operations sent again although no row was locked also
-	// get that long.
+	// slowAfter is after how long a statement is assumed to wait for a row that
+	// another client keeps locked, because commits take far less time. Renewals
+	// are not urgent: they wait for an eighth of the time that their callers
+	// allow, up to half of the server's lock wait, so that a server that is
+	// only busy is not flooded by repeated statements. Operations sent again
+	// although no row was locked also get that longer time.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
 	// blockedFor is the least time between two checks of locked rows.
 	blockedFor = 25 * time.Millisecond
-	// blockedRests is the least pause between checks, in multiples of how long one took.
+	// blockedRests is the least pause after a check, in multiples of the check's duration.
 	blockedRests = 3
 	// lookAtOnce is the most names that one query reads.
 	lookAtOnce = 500
 )
 
 // slotsOf returns how many statements of a pool may wait for a row in the
-// server. probesOf returns how many may find out whether a new row has to wait.
+// server. probesOf returns how many may test whether an insert has to wait.
 func slotsOf(connections int) int  { return max(1, connections/8) }
 func probesOf(connections int) int { return max(1, connections/4) }
 
@@ -108,15 +108,15 @@ func (t *inFlight) end() {
 	}
 }
 
-// slow lets another sender take the statement's place in the batcher. It kills the statement,
-// unless it is for a single existing row and a slot is free.
+// slow is called for a statement that takes long. It lets another sender take its place in the
+// batcher. It kills the statement, unless it is for a single existing row and a slot is free.
 //
-// Where there is no RETURNING, an acquire is two statements, and a KILL that
+// On a server without RETURNING, an acquire is two statements, and a KILL that
 // comes exactly between them drops the reply (see Wait). The connection then
 // runs into its deadline, and the outcome of the batch remains unknown.
 //
-// Note: SELECT ... FOR UPDATE SKIP LOCKED before each batch would find such
-// rows without a KILL, but it would cost a second round trip each time.
+// Note: SELECT ... FOR UPDATE SKIP LOCKED before each batch would find locked
+// rows without a KILL, but it would cost every batch a second round trip.
 func (t *inFlight) slow() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,8 +153,8 @@ func (t *inFlight) take(places chan struct{}) bool {
 	return t.place != nil
 }
 
-// kill ends what runs on target. Where GET_LOCK is refused it does nothing, because such a
-// server ends the wait itself after a second.
+// kill ends what runs on target. Where GET_LOCK is refused, kill does nothing,
+// and the server ends the wait after a second.
 func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	if target.WakeID == 0 {
 		return nil
@@ -172,8 +172,8 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	return err
 }
 
-// resendUnlocked sends the operations of a killed statement again if their rows are not
-// locked. The others, and all that were sent again before, join the blocked operations.
+// resendUnlocked sends the operations of a killed statement again if their rows are not locked.
+// The other operations, and all that were sent again before, join the blocked operations.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++
@@ -209,7 +209,7 @@ func (l *batcher) resend(why trip, batch []*pending) {
 	}
 }
 
-// locked returns, for each of ps whose row exists, whether others have locked the row.
+// locked returns whether another client has locked the row of each of ps, if the row exists.
 func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	ctx, cancel := k.statement(k.background)
 	defer cancel()
@@ -238,7 +238,7 @@ func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	return found, err
 }
 
-// blockedOps are operations whose row others have locked.
+// blockedOps are operations whose row another client has locked.
 type blockedOps struct {
 	mu      sync.Mutex
 	waiting []*pending
@@ -289,9 +289,9 @@ func (k *blockedOps) run(b *link) {
 	}
 }
 
-// look sends the operations whose row is free, and as many of the others,
-// oldest first, as find a slot. Of those without a row it sends as many as find
-// a place, the least killed first. It returns the rest, which go on waiting.
+// look sends the operations whose row is free. Of the operations on locked rows it sends as
+// many as find a slot, oldest first. Of those without a row it sends as many as find a
+// place in probes, the least killed first. It returns the rest, which go on waiting.
 func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {
@@ -335,7 +335,7 @@ func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	return rest
 }
 
-// tryAlone sends p in its own statement if t gets a place, or appends p to rest.
+// tryAlone sends p alone in a statement if t gets one of places, or appends p to rest.
 func (p *pending) tryAlone(t *inFlight, places chan struct{}, rest []*pending) []*pending {
 	if !t.take(places) || !p.batcher.link.background.Go(func() { p.batcher.try(t, []*pending{p}) }) {
 		t.end()

@@ -24,9 +24,9 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// foreign names a server to test against instead of MariaDB, such as a MySQL.
-// Cases that stop and start the server do not run then. The account needs all
-// rights in the database of the address.
+// foreign is the variable with the address of another server to test against,
+// such as a MySQL. With it, cases that stop and start the server do not run.
+// The account needs all rights in the address's database.
 const foreign = "LOCKBENCH_TEST_MYSQL"
 
 // TestMain ends the shared server at the end of the process.
@@ -73,8 +73,8 @@ func own(t *testing.T, o *mysqlserver.Options) *servers.Server {
 
 var prefixes atomic.Int64
 
-// fresh creates a table that is removed when the test ends. It does so in advance,
-// because on MySQL that takes long enough to disturb cases that measure time.
+// fresh creates a table that is removed when the test ends. It creates tables in
+// advance, because on MySQL that takes long enough to disturb cases that measure time.
 func fresh(t drivertest.T, address string) (prefix string) {
 	t.Helper()
 	prefix = fmt.Sprintf("t%d_%d_", os.Getpid(), prefixes.Add(1))
@@ -102,7 +102,7 @@ func open(t drivertest.T, o mysql.Options) *mysql.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// connect opens the database for the test itself.
+// connect opens the database for the test's statements.
 func connect(t drivertest.T, address string) *sql.DB {
 	t.Helper()
 	cfg, err := mysqldriver.ParseDSN(address)
@@ -113,7 +113,7 @@ func connect(t drivertest.T, address string) *sql.DB {
 	return sql.OpenDB(connector)
 }
 
-// denied returns address with a user that the server does not know.
+// denied returns address with the login of a user that the server does not know.
 func denied(address string) string { return servers.LoginTo(address, "nobody:secret") }
 
 // complete adds to h what the test knows about the server.
@@ -134,8 +134,8 @@ func number(variable string, otherwise int) int {
 	return otherwise
 }
 
-// leftovers returns the rows that are held or have waiters. A free row is no
-// leftover: for a day it keeps its last token, which is needed if the clock is
+// leftovers returns the rows that are held or have waiters. A free row does not
+// count, because it must keep its last token for a day, in case the clock is
 // turned back.
 func leftovers(t drivertest.T, address, prefix string) (left []string) {
 	t.Helper()

@@ -23,11 +23,11 @@ import (
 // address must not contradict them.
 type Connect = config.Connect
 
-// Options configure [Open]. Zero fields mean the defaults; each field is the
-// configuration key in its tag.
+// Options configure [Open]. Zero fields mean the defaults. The tag of a field
+// names its configuration key.
 type Options struct {
-	// Address is the server and its database, as github.com/go-sql-driver/mysql
-	// writes it: "user:password@tcp(db.example:3306)/app". Required.
+	// Address is the server and its database, in the form of
+	// github.com/go-sql-driver/mysql: "user:password@tcp(db.example:3306)/app". Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as go-sql-driver/mysql writes them: user:password@tcp(host:3306)/database"`
 	Connect `dial_timeout:"3s" request_timeout:"3s"`
 	// Prefix begins the table's name, which is Prefix + "locks": at most 48
@@ -39,15 +39,15 @@ type Options struct {
 	// Connections is the most connections used for statements at a time, 2 to
 	// 1000. Withdrawals, and statements that kill others, use five more.
 	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
-	// WaitConnections is the most connections for blocked waiters, up to 1000.
-	// Waiters beyond that number ask every few milliseconds. Negative means none.
+	// WaitConnections is the most connections for blocked waiters, up to 1000. Waiters beyond
+	// that number ask every few milliseconds. A negative number means that all waiters ask.
 	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
 
 	// Logger receives messages that reach no caller; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// check returns an error for the first value that cannot work.
+// check returns an error for the first option whose value cannot work.
 func (o Options) check() error {
 	switch {
 	case o.Address == "":
@@ -62,9 +62,9 @@ func (o Options) check() error {
 	return nil
 }
 
-// forced are parameters of the address that this package sets itself, with the
-// only values that it accepts for them. The statements of this package depend on
-// them: they count matched rows, for example, and are sent several at a time.
+// forced are parameters of the address that this package sets, with the only values
+// that it accepts for them. The statements of this package depend on these values:
+// they count matched rows, for example, and are sent several at a time.
 var forced = map[string]string{
 	"autocommit": "1", "clientFoundRows": "true", "innodb_lock_wait_timeout": "1", "interpolateParams": "true",
 	"loc": "UTC", "multiStatements": "true", "parseTime": "false", "sql_mode": "", "time_zone": "'+00:00'",
@@ -110,7 +110,7 @@ func (o Options) target() (*mysqldriver.Config, error) {
 	return cfg, nil
 }
 
-// contradicts returns an error that names the key that disagrees with the address.
+// contradicts returns an error that names the configuration key that disagrees with the address.
 func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	says := cfg.TLSConfig // the value of the parameter tls
 	switch {
@@ -128,8 +128,8 @@ func (o Options) contradicts(cfg *mysqldriver.Config) error {
 	return nil
 }
 
-// checkParameters refuses parameters of the address that contradict forced. It reads
-// the address itself, because the driver's Config no longer has what was written.
+// checkParameters refuses parameters of the address that contradict forced. It reads the
+// text of the address, because the driver's Config no longer has what the user wrote.
 func checkParameters(address string) error {
 	_, query, _ := strings.Cut(address[strings.LastIndexByte(address, '/')+1:], "?")
 	for pair := range strings.SplitSeq(query, "&") {
@@ -165,8 +165,8 @@ var Spec = driver.Spec{
 	}},
 }
 
-// properties are the claims before the server was reached. Fencing becomes
-// strict if every commit is on disk before it is acknowledged.
+// properties are the backend's claims before the server was reached. Fencing becomes
+// strict if the server has every commit on disk before it acknowledges the commit.
 var properties = driver.Properties{
 	Name:           "mysql",
 	Fencing:        driver.FencingDurable,
@@ -187,7 +187,7 @@ func optionsOf(cfg driver.Config) (o Options) {
 	return o
 }
 
-// Properties returns the claims, completed by what is known of the server.
+// Properties returns the backend's claims, completed by what is known of the server.
 func (b *Backend) Properties() driver.Properties {
 	p := properties
 	p.Capabilities = slices.Clone(p.Capabilities)

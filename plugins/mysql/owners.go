@@ -9,27 +9,27 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// owners remembers, for each owner, what this process has sent and the outcome.
-// An owner whose requests were all answered needs no tombstone when it is
-// withdrawn. Tombstones are expensive: every statement on the row reads them for
-// a minute or two, and thousands of them have brought a lock to a standstill.
+// owners remembers, for each owner, the requests that this process has sent and
+// their outcome. An owner whose requests were all answered needs no tombstone when
+// it is withdrawn. Tombstones are expensive: every statement on the row reads them
+// for a minute or two. Thousands of tombstones have brought a lock to a standstill.
 //
-// It may forget an owner at any time, because an unknown owner gets a tombstone. An
-// owner that has asked through an earlier process of the plugin is withdrawn by core
-// before it asks again. So owners never knows only a part of an owner's requests.
+// owners may forget an owner at any time, because an unknown owner gets a
+// tombstone. After a restart of the plugin, core withdraws an owner before it
+// asks again. So owners never knows only a part of an owner's requests.
 type owners struct {
 	mu    sync.Mutex
 	known kit.Recent[string, *owner]
-	// gone are owners withdrawn without a tombstone, so this process refuses them.
+	// gone are owners withdrawn without a tombstone, which this process refuses.
 	gone kit.Recent[string, struct{}]
 }
 
 const (
-	// ownersKept is how many owners are kept before older ones are forgotten. At
-	// 10,000 acquires a second they are 0.4 s old by then.
+	// ownersKept is how many owners are kept before older ones are forgotten.
+	// At 10,000 acquires a second, an owner is forgotten after 0.4 s.
 	ownersKept = 4096
-	// goneFor is for how long, at least, a withdrawn owner is refused. goneKept
-	// is how many such owners are remembered instead of getting a tombstone.
+	// goneFor is the least time for which a withdrawn owner is refused. goneKept is
+	// how many withdrawn owners are remembered here in place of a tombstone.
 	goneFor  = time.Minute
 	goneKept = 1 << 16
 	// settleFor bounds how long a withdrawal waits for requests under way.
@@ -83,8 +83,8 @@ func (os *owners) leaving(o *owner) <-chan struct{} {
 	return o.left
 }
 
-// end records the outcome of a request. stands says that it may have left
-// something in the store, and lost that its outcome is unknown.
+// end records the outcome of a request. stands says that the request may have
+// left something in the store, and lost says that its outcome is unknown.
 func (os *owners) end(o *owner, stands, lost bool) {
 	os.mu.Lock()
 	defer os.mu.Unlock()
@@ -97,9 +97,9 @@ func (os *owners) end(o *owner, stands, lost bool) {
 	}
 }
 
-// withdraw refuses id from now on and waits until its requests are answered. It
-// returns what remains to be done in the store: nothing, to undo what the
-// requests left, or also to put a tombstone.
+// withdraw refuses the owner id from now on and waits until its requests are
+// answered. It returns what remains to be done in the store: undo says to
+// delete what the requests left, and tombstone says to put a tombstone too.
 func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()
 	o, known := os.known.Get(id)

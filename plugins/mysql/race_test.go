@@ -16,8 +16,8 @@ import (
 )
 
 // TestContenders lets 16 hosts with 4 goroutines each contend for one lock, for
-// as many seconds as LOCKBENCH_MYSQL_CONTEND says. Any error fails it, even a
-// deadlock or a lock wait that reaches a caller.
+// as many seconds as LOCKBENCH_MYSQL_CONTEND says. Any error fails the test,
+// even a deadlock or a lock wait that reaches a caller.
 func TestContenders(t *testing.T) {
 	w := newFixture(t)
 	const hosts, each = 16, 4
@@ -70,7 +70,7 @@ func TestContenders(t *testing.T) {
 	for _, n := range grants {
 		total += n
 	}
-	// A host's turn has up to nine grants, so a few turns prove nothing.
+	// A host's turn has up to nine grants, so a few turns say nothing about fairness.
 	if j := jain(grants); j < 0.95 && total > 5*9*hosts {
 		t.Errorf("fairness over hosts %.3f: %v", j, grants)
 	} else {
@@ -81,7 +81,7 @@ func TestContenders(t *testing.T) {
 	}
 }
 
-// jain returns Jain's index: 1 if all have the same, and 1/n if one has everything.
+// jain returns Jain's index of fairness: 1 if all n counts are equal, and 1/n if only one is not 0.
 func jain(counts []int) float64 {
 	var sum, squares float64
 	for _, c := range counts {
@@ -128,8 +128,8 @@ func TestFirstInsert(t *testing.T) {
 	}
 }
 
-// TestOppositeOrders sends batches of the same names in opposite orders. Unless
-// they are sorted, they deadlock each other.
+// TestOppositeOrders sends batches of the same names in opposite orders. If the
+// backend did not sort them, they would deadlock each other.
 func TestOppositeOrders(t *testing.T) {
 	w := newFixture(t)
 	var all sync.WaitGroup
@@ -167,8 +167,8 @@ func TestOppositeOrders(t *testing.T) {
 }
 
 // TestLockedRowHoldsUpNobodyElse lets a foreign transaction lock one row of a
-// batch, and end only when the others are granted. The server does not give up
-// the statement for a minute, so only the backend can have ended it.
+// batch, and end only when the other locks are granted. The server does not
+// give up the statement for a minute, so only the backend can end it earlier.
 func TestLockedRowHoldsUpNobodyElse(t *testing.T) {
 	w := newFixture(t)
 	b := w.patient(t)

@@ -33,9 +33,9 @@ func kills(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// TestRenewalsOfABusyServer checks that a slow server is not asked again for
-// each lease, which would make it slower. A try in which the answers took as
-// long as a statement may take does not count: the machine was busy.
+// TestRenewalsOfABusyServer checks that a slow server does not get a repeated
+// statement for each lease, which would make it slower. A try does not count if the
+// answers took as long as a statement may take, because the machine was busy.
 func TestRenewalsOfABusyServer(t *testing.T) {
 	s := own(t, &mysqlserver.Options{})
 	b, db := open(t, mysql.Options{Address: mysqlserver.Address(s)}), connect(t, mysqlserver.Address(s))
@@ -67,8 +67,8 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 }
 
 // TestRenewalsBesideALockedRow checks that a row that another client keeps locked
-// costs no other lease its renewal. With the default of MariaDB 11.8, which older
-// versions have as an option, every statement that reads that row waits for it.
+// costs no other lease its renewal. By default on MariaDB 11.8, and by an option on
+// older versions, every statement that reads the locked row waits for it.
 func TestRenewalsBesideALockedRow(t *testing.T) {
 	w := fixtureAt(t, mysqlserver.Address(own(t, &mysqlserver.Options{Args: []string{"--loose-innodb-snapshot-isolation=ON"}})))
 	renewals := leases(t, w.b, 300)

@@ -27,8 +27,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// application runs statements on sessions of the server at address, and returns a count of how many
-// were killed.
+// application runs statements on sessions of the server at address, and returns
+// a counter of the killed statements.
 func application(t *testing.T, address string, sessions int) (killed *atomic.Int64) {
 	t.Helper()
 	killed = &atomic.Int64{}
@@ -64,12 +64,12 @@ func application(t *testing.T, address string, sessions int) (killed *atomic.Int
 	return killed
 }
 
-// rounds is the number of rounds in tests of what other statements and leases must not notice.
+// rounds is how many rounds the tests make that check for harm to other statements and leases.
 const rounds = 20
 
-// TestApplicationIsNotKilled has an address that leads to two servers in turn. On one of them an
-// application has sessions with all the numbers that the backend's sessions have on the other. When
-// waiters give up, no statement of the application may be killed.
+// TestApplicationIsNotKilled has an address that leads to two servers in turn. On one
+// server an application has sessions with all the numbers that the backend's sessions have
+// on the other server. When waiters give up, no statement of the application may be killed.
 func TestApplicationIsNotKilled(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	killed := application(t, mysqlserver.Address(two), 150)
@@ -96,9 +96,9 @@ func TestApplicationIsNotKilled(t *testing.T) {
 	}
 }
 
-// TestOneOfTwoServers checks that behind an address that leads to two servers in turn, all locks
-// are on one of them, and Check says so. When that server is gone, or takes no changes, the other
-// must take its place without a failed request.
+// TestOneOfTwoServers checks that behind an address that leads to two servers in turn,
+// all locks are on one server, and Check reports the second. When the first server is
+// gone, or takes no changes, the second must take its place without a failed request.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -191,8 +191,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	}
 }
 
-// TestDeadIdleConnections freezes all idle connections but one, like a firewall that forgets them.
-// No lease with a short TTL may be lost while new connections work.
+// TestDeadIdleConnections freezes all idle connections but one, as a firewall does that
+// drops their packets. No lease with a short TTL may be lost while new connections work.
 func TestDeadIdleConnections(t *testing.T) {
 	s := own(t, nil)
 	for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second} {
@@ -226,8 +226,8 @@ func TestDeadIdleConnections(t *testing.T) {
 	}
 }
 
-// TestRestedConnections drops all connections whenever they have been idle, as a load balancer does
-// after a while. One attempt must get a free lock.
+// TestRestedConnections drops all connections whenever they have been idle, as
+// a load balancer does after a while. A single attempt must get a free lock.
 func TestRestedConnections(t *testing.T) {
 	s := own(t, nil)
 	to := backendtest.NewProxy(t, s.Addr())
@@ -249,7 +249,7 @@ func TestRestedConnections(t *testing.T) {
 	}
 }
 
-// fill makes n idle connections, by running n statements at a time that wait.
+// fill makes n idle connections, by running n statements that wait at the same time.
 func fill(t *testing.T, b *mysql.Backend, n int) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -374,8 +374,8 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), "level=WARN msg=\"mysql: the server refuses "+what)
 }
 
-// TestFIPS checks, in another process, that where Go allows no SHA-1 a login that needs it is
-// refused with advice on what to set.
+// TestFIPS checks, in another process, that if Go allows no SHA-1, a login that
+// needs SHA-1 is refused with advice on what to set.
 func TestFIPS(t *testing.T) {
 	if fips140.Enforced() && flag.NArg() == 1 {
 		b := open(t, mysql.Options{Address: flag.Arg(0)})

@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// preludes are statements that leave something other than a variable in a session.
+// preludes are statements that change a session in another way than by a variable.
 var preludes = []string{
 	"START TRANSACTION",
 	"SET autocommit=0;START TRANSACTION",
@@ -27,7 +27,7 @@ var preludes = []string{
 	"LOCK TABLES %s READ",
 }
 
-// TestSessionVariables gives every variable of a session every kind of value
+// TestSessionVariables sets every variable of a session to every kind of value
 // that the server takes, before the backend gets the connection. Locks must be
 // granted, refused, renewed, waited for and released as usual.
 func TestSessionVariables(t *testing.T) {
@@ -55,8 +55,8 @@ func TestSessionVariables(t *testing.T) {
 			refused++
 		} else if got := decisions(t.Context(), b, w.db, w.prefix, fmt.Sprintf("n%d-%d", i, crashed)); got == want {
 		} else if crash := crash(); crash != nil && crashed != i {
-			// MySQL 9.7.4 crashes in about one of sixty runs, while it writes a warning about our
-			// SET of sql_mode. If it crashes twice at one assignment, that is no coincidence.
+			// MySQL 9.7.4 crashes in about one of sixty runs, while it writes a warning about
+			// our SET of sql_mode. A second crash at the same assignment is no coincidence.
 			t.Logf("after %s: %v", todo[i], crash)
 			must(t, shared.server.Stop())
 			must(t, shared.server.Start(t.Context(), true))
@@ -72,7 +72,7 @@ func TestSessionVariables(t *testing.T) {
 	}
 }
 
-// crash returns how the shared server has ended if one of its own signals has ended it, else nil.
+// crash returns how the shared server has ended if it crashed by a signal, else nil.
 func crash() error {
 	if shared.server == nil {
 		return nil
@@ -83,8 +83,8 @@ func crash() error {
 	return nil
 }
 
-// decisions returns the results of a few requests to b, and what db, another
-// connection, then finds in the rows.
+// decisions returns the results of a few requests to b, and the rows that db,
+// another connection, reads afterwards.
 func decisions(ctx context.Context, b *mysql.Backend, db *sql.DB, prefix, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

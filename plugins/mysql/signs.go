@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// signsGoOn is for how long signs of life continue after the last wait began.
+	// signsGoOn is how long signs of life continue after the start of the last wait.
 	signsGoOn = 2 * time.Second
 	// signWithin is how long the answer to a sign may take.
 	signWithin = kit.LongestSpan
 )
 
-// signs shows the server that this process lives while it waits. Every [statement.SignEvery],
-// a session used only for this runs a statement that takes a user lock named after the
-// present time. Signs say only who may be granted a lock; for how long, the waiter reads from
-// the row. When the session ends, its signs end too, so a process that has died is passed
-// over at once.
+// signs shows the server that this process lives while it waits. Every
+// [statement.SignEvery], a session used only for this runs a statement that takes a
+// user lock named after the present time. Signs say only which waiters may be granted a
+// lock; the waiter reads the length of the grant from the row. When the session ends,
+// its signs end too, so a process that has died is passed over at once.
 //
-// Note: what was rejected. A sign in the row of each lock, or in its own row, is
-// five commits a second. A MEMORY table needs a right to create it, and each release
-// that reads it keeps it locked while the release waits for its row. An open
-// connection does not show that a process is frozen.
+// Note: three designs were rejected. A sign in the row of each lock, or in a row
+// for signs, costs five commits a second. A MEMORY table needs a right to create
+// it, and each release that reads the table keeps it locked while the release waits
+// for its row. An open connection does not show that a process is frozen.
 //
-// The session's wake id is a user lock that is never free, so waiting for it is
-// sleeping. MariaDB needs that. All sessions that run its SLEEP share one mutex.
-// A KILL QUERY that finds the mutex taken can deadlock with its target; then
-// every SLEEP of the server goes on for two seconds, and so do the kills. (On
-// 10.11, when 40 sleepers were killed one after the other, this happened in 2 to
-// 5 rounds of 100, and with GET_LOCK in none of 600.) MySQL's GET_LOCK knows only
-// whole seconds, and its SLEEP does not have this problem.
+// The session's wake id is a user lock that is never free, so a waiter sleeps by
+// waiting for this lock. MariaDB needs this, because all sessions that run its SLEEP
+// share one mutex. A KILL QUERY that finds the mutex taken can deadlock with its
+// target; then every SLEEP of the server goes on for two seconds, and so do the kills.
+// (On MariaDB 10.11, when 40 sleepers were killed one after the other, this happened in
+// 2 to 5 rounds of 100. With GET_LOCK it happened in none of 600 rounds.) MySQL's
+// GET_LOCK knows only whole seconds, and its SLEEP does not have this problem.
 //
-// The session takes many round trips to dial, and no waiter may stay out of the
-// queue for so long. Until the first sign is given, a waiter's queue entry counts
-// as one, and the waiter polls as if it had found no connection to wait on.
+// The session takes many round trips to dial, and a waiter must enter the queue
+// earlier. Until the first sign is given, a waiter's queue entry counts as a
+// sign, and the waiter polls as if there were no connection to wait on.
 type signs struct {
 	process  string // this process's id in the queue
 	distance kit.Distance
@@ -59,9 +59,9 @@ type signs struct {
 
 func newProcess() string { return strconv.FormatUint(rand.Uint64()|1<<63, 36) }
 
-// begin makes sure that signs are given from now on, and returns the name of the lock
-// that is never free. The name is empty where SLEEP is used. While no sign is valid,
-// begin returns a channel that is closed after the next try, and why the last try failed.
+// begin makes sure that signs are given from now on, and returns the name of the user lock
+// that is never free. The name is empty where SLEEP is used. While no sign is valid, begin
+// returns a channel that is closed after the next try, and the error of the last try.
 func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,15 +79,15 @@ func (d *signs) begin(k *link) (lock string, tried <-chan struct{}, err error) {
 	return conn.WakeName(d.s.WakeID), nil, nil
 }
 
-// by returns what a queue entry says of this process.
+// by returns what a queue entry says about this process.
 func (d *signs) by() statement.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return statement.Process{ID: d.process, Signs: d.stands, Ahead: d.ahead()}
 }
 
-// ahead returns for how many more parts of the server's time a sign of this process
-// counts, because the store grants it a lock for longer.
+// ahead returns how many parts of the server's time longer than usual a sign of
+// this process counts, because the store also grants it a lock for longer.
 func (d *signs) ahead() uint64 {
 	return uint64((d.distance.FirstSpan() - kit.FirstSpan) / statement.SignEvery)
 }
@@ -155,7 +155,7 @@ func (d *signs) give(k *link) (err error) {
 	return nil
 }
 
-// lost notes that the lock of that name was free, because the session that holds it is gone.
+// lost notes that the user lock called name was free, because the session that gives signs is gone.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -37,7 +37,7 @@ func status(t *testing.T, db *sql.DB, name string) int {
 }
 
 // TestCancelledWaiters lets 300 callers of one host wait for as many locks, and give up all at
-// once. The host must stay within its connections, so that the server has some left for others.
+// once. The host must keep to its limit of connections, so that the server has some for others.
 func TestCancelledWaiters(t *testing.T) {
 	s := own(t, nil)
 	a := mysqlserver.Address(s)
@@ -81,8 +81,8 @@ func TestCancelledWaiters(t *testing.T) {
 		cancel()
 		all.Wait()
 	}
-	// Five are for withdrawals, for kills and the session that gives signs of life; one is the
-	// test's own.
+	// Five are for withdrawals, for kills and the session that gives signs of
+	// life; one is the connection of the test.
 	if most := status(t, db, "Max_used_connections"); most > connections+waits+5+1 {
 		t.Errorf("%d connections, and the limits are %d and %d", most, connections, waits)
 	}
@@ -95,8 +95,8 @@ func TestCancelledWaiters(t *testing.T) {
 	}
 }
 
-// TestShortContexts lets 64 callers of four hosts ask for one lock for 0 to 49 ms each, over and
-// over, while its holder keeps it. After that every host must be able to get it.
+// TestShortContexts lets 64 callers of four hosts ask for one lock for 0 to 49 ms each, over
+// and over, while its holder keeps it. After that every host must be able to get the lock.
 func TestShortContexts(t *testing.T) {
 	w := newFixture(t)
 	logger := slog.New(slog.DiscardHandler)
@@ -152,7 +152,7 @@ func TestShortContexts(t *testing.T) {
 	}
 }
 
-// slowRoad returns an address that forwards to the server to, with a delay in each direction.
+// slowRoad returns an address that forwards to the server at to, with a delay each way.
 func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -187,14 +187,14 @@ func slowRoad(t *testing.T, to string, delay time.Duration) (address string) {
 	return l.Addr().String()
 }
 
-// TestDialsEndByThemselves has callers with less time than a handshake takes. An aborted handshake
-// counts as an error of this machine, which MariaDB blocks after max_connect_errors of them.
+// TestDialsEndByThemselves has callers with less time than a handshake takes. No handshake may
+// be aborted, because MariaDB blocks a machine after max_connect_errors aborted handshakes.
 func TestDialsEndByThemselves(t *testing.T) {
 	s := own(t, nil)
 	db := connect(t, mysqlserver.Address(s))
 	defer db.Close()
-	// Checking whether the server was up has ended connections too. The server counts each of them
-	// only when it has finished with it.
+	// The check whether the server was up has aborted connections too. The
+	// server counts an aborted connection only when it has finished with it.
 	eventually(t, "no connection but this one", func() bool { return status(t, db, "Threads_connected") == 1 })
 	before := status(t, db, "Aborted_connects")
 	far := changed(t, mysqlserver.Address(s), func(c *mysqldriver.Config) { c.Addr = slowRoad(t, s.Addr(), 4*time.Millisecond) })
@@ -293,9 +293,9 @@ func TestManyLockedRows(t *testing.T) {
 	all.Wait()
 }
 
-// TestThousandsOfLockedRows lets one host wait, through the shipped plugin, for 6,000 locks whose
-// rows a foreign transaction keeps locked. Its 200 leases must live on, because renewals have a
-// limit of their own.
+// TestThousandsOfLockedRows lets one host wait, through the shipped plugin, for
+// 6,000 locks whose rows a foreign transaction keeps locked. Its 200 leases
+// must live on, because renewals have a separate limit.
 func TestThousandsOfLockedRows(t *testing.T) {
 	w := newFixture(t)
 	const others = 200
@@ -386,8 +386,8 @@ func TestValuesAboveAPacket(t *testing.T) {
 	if _, err := b.TryAcquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a value above the server's packet: %v", err)
 	}
-	// The backend estimates how long a statement gets. If a batch is too long, the backend must
-	// send it in parts.
+	// The backend estimates the length of a statement in bytes. If a batch is
+	// too long, the backend must send it in parts.
 	ops := make([]driver.Op, 200)
 	for i := range ops {
 		ops[i] = driver.Op{Kind: driver.OpAcquire, Request: want(fmt.Sprint("job/", i), time.Minute)}
@@ -400,7 +400,7 @@ func TestValuesAboveAPacket(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesThroughOnce checks that the rows that remain are not read again for each page.
+// TestPurgeGoesThroughOnce checks that a purge does not read the remaining rows for each page.
 func TestPurgeGoesThroughOnce(t *testing.T) {
 	w := newFixture(t)
 	const rows = 20000

@@ -56,7 +56,7 @@ const (
 )
 
 // tidy purges rows and closes idle connections until ctx ends. Every host does
-// this, each at its own random times.
+// this, at random times.
 func (b *Backend) tidy(ctx context.Context) {
 	idle := time.NewTicker(idleFor / 2)
 	defer idle.Stop()
@@ -78,8 +78,8 @@ func (b *Backend) tidy(ctx context.Context) {
 	}
 }
 
-// purge deletes rows that were free for a day. It reads the table once, in the
-// order of the names.
+// purge deletes rows that have been free for a day. It reads the table once, in
+// the order of the names.
 func (b *Backend) purge(ctx context.Context) (int, error) {
 	total := 0
 	for after, rows := "", purgeAtOnce; rows == purgeAtOnce; {
@@ -105,9 +105,9 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// idlers reads the next rows after the name *after, and sets *after to the last name
-// read. It returns the names of the unused rows and how many rows it read. It locks no
-// rows, but a DELETE that searched for unused rows would lock all rows that it reads.
+// idlers reads the next rows after the name *after, and sets *after to the last name read.
+// It returns the names of the unused rows and the number of rows read. It locks no rows,
+// whereas a DELETE that searched for unused rows would lock every row that it reads.
 func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (names []string, rows int, err error) {
 	err = s.Query(ctx, statement.Unused(b.table, *after, purgeAtOnce), func(v []sqldriver.Value) error {
 		*after = conn.String(v[0])

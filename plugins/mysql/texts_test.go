@@ -24,9 +24,9 @@ import (
 )
 
 // Some decisions are made in more than one text. For speed there are a short and a long text for an
-// acquire, one for a single lease and one for many, and a release that wakes and one that does not.
-// These tests put a row into a random state, ask with each text at the same instant, and compare
-// the answers and the row's state after each.
+// acquire, a text for a single lease and a text for many, and a release that wakes a waiter and a
+// release that does not. These tests put a row into a random state, send each text at the same
+// instant of the server's clock, and compare the answers and the row's state after each text.
 
 // bench is a backend with one session, in which the server's clock stands still.
 type bench struct {
@@ -34,7 +34,7 @@ type bench struct {
 	s *conn.Session
 }
 
-// textServer is the server of the tests in this file. As long as it is referenced, it is not ended.
+// textServer is the server of the tests in this file. It runs while this variable refers to it.
 var textServer struct {
 	sync.Once
 	*servers.Server
@@ -140,15 +140,15 @@ func newSituation(seed uint64) (c situation) {
 // way is one way to send a request.
 type way func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error)
 
-// alone returns the way that sends the request alone. knows sets what the process knows of its
-// lock.
+// alone returns the way that sends the request alone. The function knows sets
+// what the backend remembers about the lock.
 func alone(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		return w.ask(ctx, batcher(w.b), knows, newOperation(r))
 	}
 }
 
-// among returns the way that sends the request together with another one.
+// among returns the way that sends the request together with another request.
 func among(batcher func(*Backend) *batcher, knows func(*Backend, string)) way {
 	return func(ctx context.Context, w *bench, r driver.Request) (driver.Result, error) {
 		other := r
@@ -183,8 +183,8 @@ func acquiresOf(b *Backend) *batcher { return &b.acquires }
 func renewalsOf(b *Backend) *batcher { return &b.renewals }
 func releasesOf(b *Backend) *batcher { return &b.releases }
 
-// play puts c's row into the table, sends its request by ask, and returns the answer and the row
-// after it.
+// play puts c's row into the table, sends c's request in the way ask, and
+// returns the answer and the row after the request.
 func (w *bench) play(t testing.TB, c situation, ask way) string {
 	t.Helper()
 	begin := "DELETE FROM " + w.b.table
@@ -212,7 +212,7 @@ func (w *bench) play(t testing.TB, c situation, ask way) string {
 	return answer
 }
 
-// differ says how the ways to ask differ in a situation, or returns "" if they agree.
+// differ says how the results of the ways differ in one situation, or returns "" if they agree.
 func (w *bench) differ(t testing.TB, seed uint64) string {
 	t.Helper()
 	c := newSituation(seed)
@@ -240,7 +240,7 @@ func TestTextsAgree(t *testing.T) {
 	}
 }
 
-// FuzzTexts is TestTextsAgree for more situations.
+// FuzzTexts is like TestTextsAgree, for more situations.
 func FuzzTexts(f *testing.F) {
 	w := newBench(f)
 	f.Add(uint64(situations))
@@ -277,9 +277,9 @@ func (m *mutant) ExecContext(ctx context.Context, text string, args []sqldriver.
 	return m.Conn.(sqldriver.ExecerContext).ExecContext(ctx, m.change(text), args)
 }
 
-// TestTextsAgreeFindsBugs plants a bug in one of the texts at a time, and the comparison must find
-// each. Queues and tombstones are decided only in the long text of an acquire, so there is no other
-// text to compare.
+// TestTextsAgreeFindsBugs plants a bug in one text at a time, and the comparison
+// must find each bug. It plants none in how the long text of an acquire decides
+// about queues and tombstones, because no other text decides this.
 func TestTextsAgreeFindsBugs(t *testing.T) {
 	w := newBench(t)
 	if !w.s.Server.MariaDB {

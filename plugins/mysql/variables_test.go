@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// allowed are the variables that may change the answers, and why.
+// allowed has the variables that may change the answers, with the reasons.
 var allowed = map[string]string{
 	"MAX_SESSION_MEM_USED": "a session without memory is refused by the server",
 	"SQL_LOG_BIN":          "it needs a right of its own, and decides only what replicas get",
@@ -52,15 +52,15 @@ func mariadbVariables(t *testing.T, db *sql.DB) []variable {
 		" FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_SCOPE LIKE 'SESSION%' AND READ_ONLY='NO' ORDER BY VARIABLE_NAME")
 }
 
-// mysqlVariables finds out by trying which members enumerations and sets have,
-// because MySQL does not describe them. They accept numbers too.
+// mysqlVariables tries numbers to find out which members enumerations and sets
+// have, because MySQL does not list the members.
 func mysqlVariables(t *testing.T, db *sql.DB) []variable {
 	t.Helper()
 	all := describe(t, db, "SELECT VARIABLE_NAME,CASE DATA_TYPE WHEN 'String' THEN 'VARCHAR' WHEN 'Numeric' THEN 'DOUBLE' ELSE UPPER(DATA_TYPE) END,MIN_VALUE,MAX_VALUE,''"+
 		" FROM performance_schema.variables_metadata WHERE VARIABLE_SCOPE LIKE 'SESSION%' ORDER BY VARIABLE_NAME")
 	scratch, err := db.Conn(t.Context())
 	must(t, err)
-	// The connection must not be used again, because it has the last of all these values.
+	// The connection must not be used again, because its variables keep the last values tried.
 	defer func() { _ = scratch.Raw(func(any) error { return sqldriver.ErrBadConn }) }()
 	for i := range all {
 		switch v := &all[i]; v.kind {

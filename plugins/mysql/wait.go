@@ -15,38 +15,38 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// Waiters are in the queue column of the row, and sleep in the server (see signs), each on its
-// own connection. A connection has a wake id: it holds a user lock (GET_LOCK) of a random name
-// that no other connection takes. The statement that frees the row grants the lock to the first
-// waiter whose process lives, and reads the waiter's wake id. After the commit, the same
-// connection finds the owner of that user lock (IS_USED_LOCK) and interrupts its statement (KILL
-// QUERY). The waiter then reads the grant's token and end from the row. On MariaDB one block does
-// all of this, so that the reply to the waiter's statement brings the grant. An uncontended lock
-// pays nothing for all that.
+// Waiters are in the queue column of the row, and sleep in the server (see signs), each on
+// its own connection. A connection has a wake id: it holds a user lock (GET_LOCK) of a
+// random name that no other connection takes. The statement that frees the row grants the
+// lock to the first waiter whose process lives, and reads the waiter's wake id. After the
+// commit, the same connection finds the session that holds that user lock (IS_USED_LOCK)
+// and interrupts its statement (KILL QUERY). The waiter then reads the grant's token and
+// end from the row. On MariaDB one block does all of this, so that the reply to the
+// waiter's statement brings the grant. A lock without waiters has no such costs.
 //
-// Why two never hold it: the server says how much later than the start of the sleeping statement
-// the grant ends, both by its own clock. The waiter counts that time from when it sent the
-// statement, which was before that start. So it lets go before the server does. No sign of life and
-// no other clock matters. A server clock that is turned back in between shortens the waiter's time.
-// A clock that is turned forward lengthens it; the waiter notices if the grant would be younger
-// than the reply. The waiter is woken only after the commit, so no crash undoes a grant that it
-// knows of. If the waiter wakes by itself, what it finds may not be on disk yet, so it asks, which
-// is a commit (see [statement.Confirm]). A waiter that is frozen, or was killed while the lock was
-// being granted to it, costs the others its first span (see [kit.Distance]). Then those behind it,
-// none of which sleeps for longer, find the lock free, and the first of them gets it. A silent
-// process (see signs) is passed over.
+// This is why two owners never hold a lock. By its clock, the server measures the time from the
+// start of the sleeping statement to the end of the grant. The waiter counts that time from when it
+// sent the statement, which was before that start. So its lease ends before the server's grant. No
+// sign of life and no other clock matters. A server clock that is turned back in between shortens
+// the waiter's time. A clock that is turned forward lengthens it; the waiter notices if the grant
+// would be younger than the reply. The waiter is woken only after the commit, so no crash undoes a
+// grant that it knows of. If the waiter wakes without a KILL, the grant that it finds may not be on
+// disk yet, so it asks for the lock, which needs a commit (see [statement.Confirm]). A waiter that
+// is frozen, or was killed while the lock was being granted to it, costs the other waiters its
+// first span (see [kit.Distance]). None of them sleeps for longer. Then they find the lock free,
+// and the first waiter gets it. The waiter of a silent process (see signs) is passed over.
 //
-// Note: what was tried or considered instead. GET_LOCK of the lock's name, held
-// by the holder: one more round trip and a connection for each lease, even
-// without waiters, and a lost machine keeps it for hours. The same, taken only
-// once there are waiters: the holder learns of them too late. A row lock held
-// by the holder: a transaction open as long as the lease. Polling every 10 ms:
-// a handoff takes 5 ms, and waiters starve.
+// Note: four other designs were rejected. If the holder holds a user lock of
+// the lock's name, each lease needs one more round trip and a connection, and a
+// lost machine keeps the lock for hours. If it takes the user lock only when
+// there are waiters, it learns of them too late. If it holds a row lock, a
+// transaction stays open as long as the lease. If waiters poll every 10 ms, a
+// handoff takes 5 ms, and waiters starve.
 
 const (
 	// pollFrom and pollTo bound the pause of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
-	// slowerPolls is how often that pause doubles where all waiters poll.
+	// slowerPolls is how many times the pause doubles where all waiters poll.
 	slowerPolls = 3
 )
 
@@ -60,16 +60,16 @@ type queue struct {
 	foreign   sync.Once                    // for the warning about a waiter of another account
 }
 
-// Wait sends a statement that enters the queue, and a second one that returns at a
-// wake-up, or when it is time to ask for the lock. MySQL needs a third one that reads the
-// grant; MariaDB gets all in one block.
+// Wait sends a statement that enters the queue, and a second statement that
+// returns at a wake-up, or when it is time to ask for the lock. MySQL needs a
+// third statement, which reads the grant; MariaDB gets all three in one block.
 //
 // Note: for MySQL, which has no such blocks, both statements in one packet would save a
 // round trip. But a KILL QUERY that comes between two statements of a packet drops the
-// second one without a reply (seen with MariaDB 10.11; MySQL's loop over a packet's
-// statements reads the same). The waiter then hangs until its deadline. For the same
-// reason the sleep and the reading of the grant cannot share a packet. MySQL 9 does go on
-// after a KILL QUERY in the sleep, but not after one that comes when the sleep is over.
+// second statement without a reply (seen with MariaDB 10.11; MySQL's loop over a packet's
+// statements reads the same). The waiter then hangs until its deadline. For the same reason
+// the sleep and the reading of the grant cannot share a packet. MySQL 9 does go on after a
+// KILL QUERY during the sleep, but not after a KILL QUERY just after the sleep.
 func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := ready(ctx, r); err != nil {
 		return none, err
@@ -108,9 +108,9 @@ func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) 
 	return got.grant, conn.StatementError("wait for", r.Name, got.err)
 }
 
-// wait outlives its caller. A sleep that the caller no longer needs is ended by
-// KILL QUERY, because the server would not notice that its client is gone, and
-// the connection is kept.
+// wait goes on when its caller has returned. It ends the caller's sleep by KILL
+// QUERY, because the server would not notice that the client is gone. The
+// connection is kept.
 func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	left := q.owners.leaving(o)
 	sctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), most+q.opts.RequestTimeout, errSlow)
@@ -175,11 +175,11 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	return none, err
 }
 
-// sleep enters the queue and sleeps for one first span at a time. That bounds how long
-// the waiter is stuck if its wake-up, or the waiter before it, is lost: it then checks
-// whether the lock is free. sleep reports whether r's owner has a tombstone, whether
-// it was interrupted, and what the store has granted to r's owner, if anything. An
-// interrupted GET_LOCK returns NULL, an interrupted SLEEP returns 1, unless they fail.
+// sleep enters the queue and sleeps for one first span at a time. After each span it
+// checks whether the lock is free, because its wake-up, or the waiter before it, may be
+// lost. sleep returns the store's grant to r's owner, if there is one, whether the
+// owner has a tombstone, and whether the sleep was interrupted. An interrupted GET_LOCK
+// returns NULL, and an interrupted SLEEP returns 1, unless they fail.
 func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
 		piece := max(min(time.Until(end), q.signs.distance.FirstSpan()), 0).Truncate(time.Microsecond)
@@ -220,10 +220,10 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted returns the store's own grant to r's owner, for r's TTL. end is when the grant ends,
-// counted from when the server began the statement that was sent at sent. If the grant seems to be
-// made in the future, the server's clock was turned forward. Then granted returns the zero Grant,
-// and the waiter asks.
+// granted returns the grant that the store made to r's waiting owner, for r's TTL.
+// end is when the grant ends, counted from when the server began the statement that
+// was sent at sent. If the grant seems to be made in the future, the server's clock
+// was turned forward. Then granted returns the zero Grant, and the waiter asks.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {
 	made := sent.Add(end - r.TTL)
 	if made.After(time.Now()) {
@@ -232,11 +232,11 @@ func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) 
 	return driver.Grant{Token: token, Sent: made, For: r.TTL}
 }
 
-// span returns for how long the store may grant r by itself.
+// span returns how long the store's grant to the waiter r may last at first.
 func (q *queue) span(r driver.Request) time.Duration { return min(r.TTL, q.signs.distance.FirstSpan()) }
 
 // enter gives a queue entry to a waiter without a connection. Even after ctx has
-// ended it waits for the statement sent, because r's owner is busy until then.
+// ended, it waits for the answer, because until then r's owner counts as busy.
 func (q *queue) enter(ctx context.Context, r driver.Request) error {
 	r.TTL = q.span(r)
 	p := q.enters.send(ctx, newOperation(r))[0]
@@ -261,8 +261,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll waits on behalf of a waiter that has no connection to sleep on. It returns after a
-// pause, or earlier if a connection is found, so that the waiter asks whether it is its turn.
+// poll waits on behalf of a waiter that has no connection to sleep on. It returns after a pause, or
+// earlier if found says that there is a connection, so that the waiter asks whether it is its turn.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()
@@ -278,18 +278,18 @@ func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Dur
 	}
 }
 
-// next is called with the reply of a statement that has freed name; see
-// [statement.Look]. It wakes the waiter, or grants the lock to the first living
-// waiter and removes dead ones from the queue. It runs on the connection that has
-// freed the lock, before the caller gets its result. A plugin whose host has died
-// ends as soon as it knows that it has released everything.
+// next is called with the reply of a statement that has freed the lock called
+// name; see [statement.Look]. It wakes the waiter that was granted the lock, or
+// grants the lock to the first living waiter and removes dead waiters from the
+// queue. It runs before the caller gets its result, because a plugin whose host
+// has died ends as soon as it knows that it has released everything.
 //
-// A request that finds the lock free in the meantime first does the same, so no owner overtakes the
-// waiters.
+// An acquire that finds the lock free in the meantime first grants it to the
+// first waiter, so no owner overtakes the waiters.
 func (q *queue) next(ctx context.Context, s *conn.Session, name string, reply uint64) {
 	err := q.grant(ctx, s, name, reply)
 	if err != nil && q.background.Err() == nil {
-		// The lock is free even so, and waiters also wake by themselves.
+		// The lock is free despite the error, and waiters also wake without being woken.
 		q.opts.Logger.Warn("mysql: granting a lock to its next waiter", "name", name, "err", err)
 	}
 }

@@ -36,12 +36,12 @@ type Backend struct {
 	listener                                  listener
 	observers                                 kit.Poller
 
-	// stuck has the locks whose rows another session had locked; alone bounds how
-	// many of their operations run at a time.
+	// stuck has the locks whose rows another session had locked. alone bounds
+	// how many operations on stuck locks run at a time.
 	stuck kit.Recent[string, struct{}]
 	alone chan struct{}
 
-	// background is the context of statements, which outlive their callers.
+	// background is the context of statements, which go on when their callers return.
 	background *kit.Group
 }
 
@@ -100,7 +100,7 @@ func (b *Backend) batchers() []*batcher {
 	return []*batcher{&b.acquires, &b.renewals, &b.releases, &b.withdrawals, &b.shortens, &b.proclaims, &b.enters}
 }
 
-// Close ends the connections and the work on them. Leases are not released.
+// Close ends the connections and the statements on them. Leases are not released.
 func (b *Backend) Close(ctx context.Context) error {
 	return b.background.Close(ctx, func() {
 		for _, l := range b.batchers() {
@@ -208,7 +208,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 	return found[0], err
 }
 
-// find returns the holders of those of names that are held.
+// find returns the holders of the held locks among names.
 func (b *Backend) find(ctx context.Context, what string, names ...string) ([]driver.Holder, error) {
 	keys := make([][]byte, len(names))
 	for i, name := range names {
@@ -235,7 +235,7 @@ func (b *Backend) key(name string) []byte { return []byte(b.opts.Prefix + "/" + 
 // listAtOnce is how many locks one query reads.
 const listAtOnce = 500
 
-// List reads held locks in pages, and may miss a change made between two pages.
+// List reads held locks in pages, and may miss a change made between the reads of two pages.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	for after := b.key(""); ; {
 		keys, err := read(ctx, b, "list", prefix, func(ctx context.Context, c *pgxpool.Conn) (keys [][]byte, err error) {
@@ -264,7 +264,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break releases the lease that has token, whoever owns it.
+// Break releases the lease of name that has this token, without regard to its owner.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if token == 0 {
 		return fmt.Errorf("postgres: break %q: %w: no lease has the token 0", name, driver.ErrInvalid)
@@ -278,10 +278,10 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 // observeEvery is how often a host asks about all observed locks.
 const observeEvery = 25 * time.Millisecond
 
-// Observe shares one query every 25 ms with the host's other observers.
+// Observe reads the lock every 25 ms, by one query for all observers of the host.
 //
-// Note: with a notice for each change, all commits of the database would wait
-// for each other, because notices have one queue and one lock.
+// Note: if each change sent a notice, all commits of the database would wait
+// for each other, because all notices go through one queue with one lock.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }

@@ -20,19 +20,19 @@ const (
 	// These constants bound the operations of one call. A commit costs the same for
 	// one row and for many, but a long call keeps its first rows locked until its end.
 	width, renewWidth = 64, 500
-	// senders is how many calls of one kind may be under way at a time. With two,
-	// the server works on one while the other is written to disk.
+	// senders is how many calls of one kind may be under way at a time. With
+	// two, the server works on one call while the other is written to disk.
 	senders = 2
-	// patience is how long a call waits in the server for a row that another session
-	// has locked. After that, the operations on other rows are sent again without it.
-	// Operations on that row are sent alone, with morePatience, while the row is stuck.
+	// patience is how long a call waits in the server for a row that another session has
+	// locked. After that, the call's operations on other rows are sent again in one call.
+	// Operations on the locked row are sent alone, with morePatience, while the row is stuck.
 	patience, morePatience = "50ms", "1s"
-	// stuckFor is for how long after that operations on the row's name are sent alone.
+	// stuckFor is how long a lock counts as stuck, so that its operations are sent alone.
 	stuckFor = 2 * time.Second
 )
 
 // pending is an operation under way. Its caller can take it back until a call
-// with it has been sent.
+// that contains it is sent.
 type pending struct {
 	kit.Ticket
 	driver.Request
@@ -56,8 +56,8 @@ func (p *pending) end(r driver.Result) {
 	p.End()
 }
 
-// batcher makes operations of one kind share calls of a function. An idle sender sends an
-// operation at once, and alone. Operations that come while all are busy are sent together.
+// batcher makes operations of one kind share calls of a function. An idle sender sends an operation
+// at once, and alone. Operations that come while all senders are busy are sent together.
 type batcher struct {
 	b      *Backend
 	what   string // the operation's name in errors
@@ -86,8 +86,8 @@ func (l *batcher) init() {
 	})
 }
 
-// columns are the arguments of the functions, one array for each field. They
-// are sorted by name, so that all calls lock rows in one order.
+// columns are the arguments of the schema's functions, one array for each
+// field. They are sorted by name, so that all calls lock rows in one order.
 type columns struct {
 	names, labels, values      [][]byte
 	owners                     []string
@@ -186,8 +186,8 @@ func (l *batcher) serve(batch []*pending, handOn func()) {
 	l.sendAlone(locked)
 }
 
-// split separates the operations of ps whose rows another session has locked.
-// If it cannot find out, it returns all as locked.
+// split separates the operations of ps on rows that another session has locked.
+// If it cannot find out which are locked, it returns all as locked.
 func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	is := map[string]bool{}
 	err := l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -212,8 +212,8 @@ func (l *batcher) split(ps []*pending) (free, locked []*pending) {
 	return free, locked
 }
 
-// sendAlone sends each operation by itself, only a few at a time, so that the
-// other connections are free for operations that need not wait.
+// sendAlone sends each operation in a separate call, only a few at a time, so
+// that the other connections are free for operations that need not wait.
 func (l *batcher) sendAlone(ps []*pending) {
 	var all sync.WaitGroup
 	for _, p := range ps {
@@ -230,7 +230,7 @@ func (l *batcher) sendAlone(ps []*pending) {
 	all.Wait()
 }
 
-// send sends ps, which are sorted by name, in one call, and stores their results in them.
+// send sends ps, which are sorted by name, in one call, and stores the result of each in it.
 func (l *batcher) send(ps []*pending, patience string) error {
 	args := append([]any{patience}, l.args(l.columns(ps))...)
 	return l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {
@@ -271,7 +271,7 @@ func (l *batcher) deliver(ps []*pending, err error) {
 	}
 }
 
-// reply is the holder of a lock as a function replies it; its fields are nil if there is none.
+// reply is a function's reply about the holder of a lock; its fields are nil without a holder.
 type reply struct {
 	owner                *string
 	label                []byte

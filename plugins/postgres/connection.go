@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// server is what a new connection learns about its server.
+// server is what is learned about the server of a new connection.
 type server struct {
 	id, version          string
 	fsync, pages, commit string
@@ -33,9 +33,9 @@ func (s *server) durability() string {
 	return fmt.Sprintf("fsync=%s, full_page_writes=%s, synchronous_commit=%s", s.fsync, s.pages, s.commit)
 }
 
-// A server is identified by its start time and its listening address. A standby
-// has the same data as its primary, including any name in the data. The role's
-// time zone must not be part of the text, because it may be changed.
+// A server is identified by its start time and its listening address. A name in
+// the data would not do, because a standby has the same data as its primary.
+// The role's time zone must not be part of the text, because it may change.
 const (
 	identify = `SELECT concat_ws(' ', current_setting('server_version_num'), inet_server_addr(), inet_server_port(), 'of', extract(epoch FROM pg_postmaster_start_time()))`
 	describe = identify + `, current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
@@ -54,14 +54,14 @@ func ask1(ctx context.Context, c *pgconn.PgConn, query string) (row []string, er
 	return row, nil
 }
 
-// through returns a copy of c whose connections all lead to one server, also through a pooler.
+// through returns a copy of c whose connections all lead to one server, even through a pooler.
 func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 	own := c.Copy()
 	before := own.BeforeConnect
 	own.BeforeConnect = func(ctx context.Context, fresh *pgx.ConnConfig) error {
 		if b.pooled.Load() {
-			// Note: pgx's mode for poolers, exec, would read bytea as text, in whichever
-			// form the role's bytea_output is set to.
+			// Note: exec, pgx's mode for poolers, would read bytea as text, in
+			// the form that the role's bytea_output sets.
 			fresh.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 			for key := range session {
 				delete(fresh.RuntimeParams, key)
@@ -76,9 +76,9 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 // leadsTo is the key under which a connection has the id of its server.
 const leadsTo = "server"
 
-// admit refuses a connection to a read-only server. It also refuses one to another
-// server than the one in use while that server serves. It takes one round trip,
-// because a new connection already takes several, which is slow on a distant server.
+// admit refuses a connection to a read-only server, and a connection to another
+// server while the server in use serves. It takes only one round trip, because
+// a new connection already takes several, which are slow to a distant server.
 func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 	said, err := ask1(ctx, c, describe)
 	if err != nil {
@@ -110,7 +110,7 @@ const (
 
 // serves asks idle connections whether they lead to the server in use, because
 // a pooler may now lead them elsewhere. It waits for busy connections, and for
-// the one admitted last, which may not be in the pool yet.
+// the connection admitted last, which may not be in the pool yet.
 func (b *Backend) serves() bool {
 	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {
 		return true
@@ -173,9 +173,9 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 const maxTries = 10
 
 // ask runs f on a connection, for as long as a request may take. The end of ctx
-// does not interrupt it, because the server would go on with the statement
-// anyway. A request that certainly had no effect is repeated if the obstacle is
-// gone. So f must be fit to run several times.
+// does not interrupt f, because the server would go on with the statement
+// anyway. If f failed and certainly had no effect, ask repeats it when its
+// obstacle is gone. So f must be fit to run several times.
 func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context.Context, c *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.opts.RequestTimeout, errSlow)
 	defer cancel()
@@ -223,7 +223,7 @@ func (b *Backend) ask(ctx context.Context, what, name string, f func(ctx context
 	return err
 }
 
-// read runs f as ask does, and returns its value. It returns when ctx ends, while f goes on.
+// read runs f as ask does, and returns f's value. If ctx ends, it returns at once, and f goes on.
 func read[T any](ctx context.Context, b *Backend, what, name string, f func(ctx context.Context, c *pgxpool.Conn) (T, error)) (none T, _ error) {
 	type answer struct {
 		value T
@@ -287,7 +287,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// unconnected returns the error for a connection that could not be made, so that nothing was sent.
+// unconnected returns the error for a request that was not sent for lack of a connection.
 func (b *Backend) unconnected(what, name string, err error) error {
 	state := sqlState(err)
 	switch {
@@ -309,8 +309,8 @@ func (b *Backend) unconnected(what, name string, err error) error {
 	return fmt.Errorf("postgres: %s %q: %w", what, name, config.Unanswered("PostgreSQL server", err))
 }
 
-// failed returns the error of a statement. An ERROR reply means that the server rolled
-// the statement back. An error that ends the connection may have come after the commit.
+// failed returns the error of a statement. An ERROR reply means that the server rolled the
+// statement back. If the connection ended with the error, the commit may have come before.
 func (b *Backend) failed(what, name string, err error) error {
 	var e *pgconn.PgError
 	switch {

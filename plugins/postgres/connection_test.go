@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestWhatAnErrorLeavesOpen checks what is known after an error. A statement that the server has
-// rolled back was not done, in any language. After the end of its connection it may have been done.
+// TestWhatAnErrorLeavesOpen checks what an error says, in any language. A statement that the
+// server has rolled back was not done. If its connection has ended, it may have been done.
 func TestWhatAnErrorLeavesOpen(t *testing.T) {
 	b := &Backend{}
 	for _, tt := range []struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/internal/configtest"
 )
 
-// FuzzNeedle checks that no error about a configuration shows a password,
-// wherever in it the password was written.
+// FuzzNeedle checks that no error about a configuration shows a password, even
+// one in the wrong place of the configuration.
 func FuzzNeedle(f *testing.F) {
 	configtest.FuzzNeedle(f, Spec, func(cfg driver.Config) error {
 		cfg, err := Spec.CheckConfig(cfg)

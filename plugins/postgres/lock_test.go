@@ -29,8 +29,8 @@ func host(t *testing.T, prefix string) *postgres.Backend {
 	return open(t, postgres.Options{Address: postgresserver.Address(server(t)), Prefix: prefix})
 }
 
-// TestHostsMakeTheSchemaAtOnce checks that of many hosts that begin on an empty database one
-// creates the schema, and none fails.
+// TestHostsMakeTheSchemaAtOnce starts many hosts on an empty database at once.
+// One must create the schema, and none may fail.
 func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	s := own(t, nil)
 	var hosts sync.WaitGroup
@@ -45,9 +45,9 @@ func TestHostsMakeTheSchemaAtOnce(t *testing.T) {
 	hosts.Wait()
 }
 
-// TestTokensRise lets many hosts take one lock over and over. Each grant must have a higher token,
-// even after the server has lost the last grants, like a promoted standby, and when its clock is
-// turned back.
+// TestTokensRise lets many hosts take one lock over and over. Each grant must
+// have a higher token, even after the server has lost the last grants, as a
+// promoted standby may, and when its clock is turned back.
 func TestTokensRise(t *testing.T) {
 	prefix := fresh()
 	var hosts sync.WaitGroup
@@ -106,8 +106,8 @@ var others = []string{
 	"idle_session_timeout = '500ms'", "enable_indexscan = off", "plan_cache_mode = 'force_custom_plan'",
 }
 
-// TestSettingsOfOthers checks that settings of a database change nothing, even if a pooler keeps
-// the plugin from setting its own, and also for a host that was connected before.
+// TestSettingsOfOthers checks that settings of a database change nothing, even if a pooler
+// keeps the plugin from making its settings, and also for a host that was connected before.
 func TestSettingsOfOthers(t *testing.T) {
 	s := own(t, nil)
 	c, before := connect(t, s), open(t, postgres.Options{Address: postgresserver.Address(s), Prefix: fresh()})
@@ -139,7 +139,7 @@ func TestSettingsOfOthers(t *testing.T) {
 	}
 }
 
-// serves checks that b can acquire, refuse, list, wait for and withdraw.
+// serves checks that b can acquire, refuse, list, wait for and withdraw a lock.
 func serves(t *testing.T, b *postgres.Backend) {
 	for range 20 {
 		owner := rand.Text()
@@ -178,8 +178,8 @@ func serves(t *testing.T, b *postgres.Backend) {
 	}
 }
 
-// TestTextsDoNotMove checks that no index of the schema depends on the collation of a system
-// library, which may change with the system's next release.
+// TestTextsDoNotMove checks that no index of the schema depends on the collation of
+// a system library, because that may change with the system's next release.
 func TestTextsDoNotMove(t *testing.T) {
 	must(t, host(t, fresh()).Check(t.Context()))
 	var n int
@@ -190,8 +190,8 @@ func TestTextsDoNotMove(t *testing.T) {
 	}
 }
 
-// TestLockedRow checks that a foreign transaction that keeps a row locked delays its own lock, but
-// no other lock in the same call.
+// TestLockedRow checks that a foreign transaction that keeps a row locked
+// delays the lock of that row, but no other lock in the same call.
 func TestLockedRow(t *testing.T) {
 	prefix := fresh()
 	b := host(t, prefix)
@@ -215,8 +215,8 @@ func TestLockedRow(t *testing.T) {
 	acquire(t, b, backendtest.Request("stuck", rand.Text()))
 }
 
-// TestDDL checks that a role that may not create anything needs exactly the rights that the command
-// prints.
+// TestDDL checks that a role that may not create a schema needs exactly the
+// rights that the command ddl prints.
 func TestDDL(t *testing.T) {
 	s := own(t, nil)
 	c := connect(t, s)
@@ -247,8 +247,8 @@ func TestDDL(t *testing.T) {
 	}
 }
 
-// TestPasswordIsNotShown checks that no error contains a refused password or one written into the
-// wrong key.
+// TestPasswordIsNotShown checks that no error contains a password that was
+// refused or written into the wrong key.
 func TestPasswordIsNotShown(t *testing.T) {
 	s := server(t)
 	const secret = "needle-in-no-message"
@@ -306,8 +306,8 @@ func TestReadOnlyIsAnOutage(t *testing.T) {
 	})
 }
 
-// TestDeadListenerIsReplaced checks that a waiter is granted the lock over the next connection
-// after the listening one was ended.
+// TestDeadListenerIsReplaced ends the listening connection. A waiter must be
+// granted the lock over the next listening connection.
 func TestDeadListenerIsReplaced(t *testing.T) {
 	prefix := fresh()
 	b, c := host(t, prefix), connect(t, server(t))
@@ -349,15 +349,15 @@ func TestDeadListenerIsReplaced(t *testing.T) {
 	}
 }
 
-// TestStorm lets many processes compete for one lock and end at random moments. No two may hold it
-// at a time, and tokens must rise.
+// TestStorm lets many processes compete for one lock and end at random moments.
+// No two may hold the lock at a time, and tokens must rise.
 func TestStorm(t *testing.T) {
 	o := postgres.Options{Address: postgresserver.Address(server(t)), Prefix: fresh(), Connections: 2, Logger: slog.New(slog.DiscardHandler)}
 	backendtest.Storm(t, func() (driver.Backend, error) { return postgres.Open(&o) }, 15*time.Second,
 		func() time.Duration { return 300*time.Millisecond + mrand.N(time.Second).Truncate(time.Millisecond) })
 }
 
-// TestHarmToAWaiter checks that harm to the first waiter costs the second one a first span at most.
+// TestHarmToAWaiter checks that harm to the first waiter delays the second by a first span at most.
 func TestHarmToAWaiter(t *testing.T) {
 	s, prefix := server(t), fresh()
 	binary := plugintest.Build(t, "./lockplugin-postgres")
@@ -398,8 +398,8 @@ func TestFarWaiters(t *testing.T) {
 	})
 }
 
-// TestWaiterHearsOfAnothersGrant checks a waiter behind one that was granted the lock and does not
-// use it. It must be told when to look again, so that it waits for one first span and not for two.
+// TestWaiterHearsOfAnothersGrant checks the waiter behind a waiter that does not use its grant.
+// It must be told when to ask again, so that it waits for one first span and not for two.
 func TestWaiterHearsOfAnothersGrant(t *testing.T) {
 	prefix := fresh()
 	b, next, c := host(t, prefix), host(t, prefix), connect(t, server(t))

@@ -32,8 +32,8 @@ var shared struct {
 	err    error
 }
 
-// server returns the shared server, started if necessary. Without one it skips the
-// test, or fails it if LOCKBENCH_REQUIRE names it.
+// server returns the shared server, started if necessary. Without a server it
+// skips the test, or fails it if LOCKBENCH_REQUIRE names postgres.
 func server(t *testing.T) *servers.Server {
 	t.Helper()
 	shared.once.Do(func() { shared.server, shared.err = postgresserver.Start(context.Background(), nil) })
@@ -71,7 +71,7 @@ func open(t drivertest.T, o postgres.Options) *postgres.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-// connect opens a connection for the test itself.
+// connect opens a connection for the test's statements.
 func connect(t drivertest.T, s *servers.Server) *pgx.Conn {
 	t.Helper()
 	c, err := postgresserver.Dial(t.Context(), driver.Config{"address": postgresserver.Address(s)})
@@ -85,8 +85,8 @@ func denied(s *servers.Server) string {
 	return servers.LoginTo(postgresserver.Address(s), "postgres://lockbench:secret")
 }
 
-// leftovers returns held rows, and places in queues. A free row is no leftover: for a
-// day it keeps its last token.
+// leftovers returns held rows, and places in queues. A free row does not count,
+// because it must keep its last token for a day.
 func leftovers(t drivertest.T, s *servers.Server, prefix string) []string {
 	t.Helper()
 	rows, err := connect(t, s).Query(t.Context(), `SELECT 'held by ' || owner || ': ' || encode(name, 'escape') FROM lockbench.locks

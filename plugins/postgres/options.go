@@ -21,17 +21,17 @@ import (
 // contradict them.
 type Connect = config.Connect
 
-// Options configure [Open]. Zero fields mean the defaults; each field is the
-// configuration key in its tag.
+// Options configure [Open]. Zero fields mean the defaults. The tag of a field
+// names its configuration key.
 type Options struct {
-	// Address is the server and its database, as libpq writes it:
-	// "postgres://user:password@db.example:5432/app". If it lists several servers, separated by
-	// commas, the first that accepts writes is used. Required.
+	// Address is the server and its database, in the form of libpq:
+	// "postgres://user:password@db.example:5432/app". If it lists several servers,
+	// separated by commas, the first server that accepts writes is used. Required.
 	Address string `key:"address" required:"true" secret:"true" doc:"server and database as libpq writes them: postgres://user:password@host:port/database; of several hosts the first that can be written to"`
 	Connect `dial_timeout:"3s" request_timeout:"3s"`
-	// ListenAddress is another address of the same database, used to receive notices of grants when
-	// Address leads to a pooler in transaction mode. "none" makes waiters ask instead. Empty means
-	// Address.
+	// ListenAddress is another address of the same database, used to receive
+	// notices of grants when Address leads to a pooler in transaction mode.
+	// "none" means that waiters poll, without notices. Empty means Address.
 	ListenAddress string `key:"listen_address" secret:"true" doc:"another address of the same database, to hear notices from, where the first one leads to a pooler; none: waiters ask"`
 	// Prefix goes before the locks' names: at most 48 characters of [A-Za-z0-9_-.:]. Hosts exclude
 	// each other if they use the same database and prefix.
@@ -47,10 +47,10 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// noListening is the ListenAddress that makes waiters ask.
+// noListening is the ListenAddress that makes waiters poll.
 const noListening = "none"
 
-// check returns an error for the first value that cannot work.
+// check returns an error for the first option whose value cannot work.
 func (o Options) check() error {
 	switch {
 	case o.Address == "":
@@ -72,8 +72,8 @@ var session = map[string]string{
 	"client_encoding":               "UTF8",
 }
 
-// target parses the address that the given key has. Its errors never quote the address, because it
-// may contain a password.
+// target parses address, the value of the given configuration key. Its errors
+// never quote the address, because it may contain a password.
 func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, error) {
 	bad := fmt.Errorf("%s is not of the form postgres://user:password@host:port/database?parameter=value", key)
 	u, err := url.Parse(address)
@@ -88,7 +88,7 @@ func (o Options) target(key, address string) (*pgxpool.Config, *config.Source, e
 		}
 	}
 	if mode != "" && mode != "disable" && mode != "verify-full" {
-		// Note: the usual modes, prefer and require, accept any certificate, and so are refused.
+		// Note: prefer and require, the usual modes, are refused: they accept any certificate.
 		return nil, nil, fmt.Errorf("%s has another sslmode than disable and verify-full; tls_insecure accepts any certificate", key)
 	}
 	query.Set("sslmode", "disable") // TLS is set up from the configuration keys instead

@@ -23,8 +23,8 @@ func pooler(t *testing.T, s *servers.Server) (address string) {
 }
 
 // TestConformanceBehindPooler checks that all rules hold behind a pooler in transaction
-// mode. Waiters ask, because no notice comes through the pooler. It keeps a request
-// until a server is there again, so an outage is noticed after request_timeout.
+// mode. Waiters poll, because no notice comes through the pooler. The pooler keeps a
+// request until a server is there again, so an outage is noticed after request_timeout.
 func TestConformanceBehindPooler(t *testing.T) {
 	address := pooler(t, server(t))
 	binary := plugintest.Build(t, "./lockplugin-postgres")
@@ -44,7 +44,7 @@ func TestConformanceBehindPooler(t *testing.T) {
 }
 
 // TestCheckBehindPooler checks that Check reports missing notices, unless
-// listen_address is none or leads to the server itself.
+// listen_address is none or leads directly to the server.
 func TestCheckBehindPooler(t *testing.T) {
 	address := pooler(t, server(t))
 	err := open(t, postgres.Options{Address: address, Prefix: fresh()}).Check(t.Context())

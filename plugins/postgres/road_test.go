@@ -19,7 +19,7 @@ import (
 const many = 40
 
 // TestOneOfTwoServers checks that behind an address that leads to two servers in turn, all locks
-// are on one of them, and Check says so. When that server is gone, the other must take its place.
+// are on one server, and Check says so. When it is gone, the other server must take its place.
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
@@ -92,7 +92,7 @@ func TestDemotedWithoutACut(t *testing.T) {
 }
 
 // TestRestartBehindPooler restarts the server behind a pooler, which keeps its
-// connections. They lead to one server as before, and so must new ones.
+// clients' connections. Old and new connections must lead to one server.
 func TestRestartBehindPooler(t *testing.T) {
 	s := own(t, nil)
 	b := open(t, postgres.Options{Address: pooler(t, s), ListenAddress: "none", Prefix: fresh()})

@@ -20,9 +20,9 @@ import (
 var schema string
 
 const (
-	// alone lets one host at a time create the schema, because concurrent CREATE ... IF NOT EXISTS
-	// is not safe. A later host finds lastMade, the last function in the schema, and creates
-	// nothing.
+	// alone lets one host at a time create the schema, because concurrent
+	// CREATE ... IF NOT EXISTS is not safe. A later host finds lastMade, the
+	// last function that the schema gets, and creates nothing.
 	alone    = "SELECT pg_advisory_xact_lock(7813564918211)"
 	lastMade = "sweep1"
 )
@@ -75,7 +75,7 @@ func printDDL(cfg driver.Config, stdout io.Writer) error {
 	return err
 }
 
-// examine runs an acquire for a name that no lock has, and then checks all other rights.
+// examine tests an acquire, for a name that no lock has, and then all other rights of the role.
 func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ error) {
 	_, err := c.Exec(ctx, "SELECT lockbench.acquire1($1, ARRAY[$2::bytea], ARRAY['check'], ARRAY[0::bigint], ARRAY[NULL::bytea], ARRAY[NULL::bytea])", morePatience, b.key(""))
 	if err != nil {
@@ -89,9 +89,9 @@ func (b *Backend) examine(ctx context.Context, c *pgxpool.Conn) (may bool, _ err
 	return may, err
 }
 
-// Check asks whether the server would serve requests: whether it accepts writes, the schema exists,
-// the role has the rights on it, the address leads to one server, and waiters receive notices of
-// grants.
+// Check asks whether the server would serve requests: the server must accept
+// writes, the schema must exist, the role must have its rights on the schema, the
+// address must lead to one server, and waiters must receive notices of grants.
 func (b *Backend) Check(ctx context.Context) error {
 	if _, err := read(ctx, b, "check", b.opts.Prefix, b.examine); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (b *Backend) Check(ctx context.Context) error {
 // sweepEvery is the mean time between two sweeps of a host.
 const sweepEvery = time.Minute
 
-// sweep deletes expired rows until Close. Every host does this, each at its own random times.
+// sweep deletes expired rows until Close. Every host does this, at random times.
 func (b *Backend) sweep() {
 	for {
 		select {

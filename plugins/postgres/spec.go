@@ -32,8 +32,8 @@ var Spec = driver.Spec{
 	}},
 }
 
-// properties are the claims before the server was reached. Fencing becomes strict
-// if every commit is on disk before it is acknowledged.
+// properties are the backend's claims before the server was reached. Fencing becomes
+// strict if the server has every commit on disk before it acknowledges the commit.
 var properties = driver.Properties{
 	Name:           "postgres",
 	Fencing:        driver.FencingDurable,
@@ -54,7 +54,7 @@ func optionsOf(cfg driver.Config) (o Options) {
 	return o
 }
 
-// Properties returns the claims, completed by what is known of the server.
+// Properties returns the backend's claims, completed by what is known of the server.
 func (b *Backend) Properties() driver.Properties {
 	p := properties
 	p.Capabilities = slices.Clone(p.Capabilities)

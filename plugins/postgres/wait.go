@@ -20,24 +20,24 @@ import (
 
 const (
 	// signEvery is how often a process that waits gives a sign of life. A sign
-	// is valid for the first span of a grant to the process, and for signBeside
-	// more. signsGoOn is for how long signs continue after the last waiter came.
+	// is valid for signBeside more than the first span of a grant to the
+	// process. signsGoOn is how long signs continue after the last waiter came.
 	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
-	// placeFor is for how long a queue place outlives its Wait, if its process
-	// gives signs.
+	// placeFor is how long a waiter keeps its queue place after its Wait, if
+	// its process gives signs.
 	placeFor = 2 * time.Second
 	// pollFrom and pollTo bound the pause of a waiter that gets no notices.
 	pollFrom, pollTo = 30 * time.Millisecond, 90 * time.Millisecond
 	// idlePing is how often the listening connection is tested while there is no waiter.
 	idlePing = 5 * time.Second
-	// relisten is the pause before the next connection after one that broke.
-	// deafFor is the pause after one over which no notice came.
+	// relisten is the pause before the next listening connection after a connection has
+	// broken. deafFor is the pause after a connection over which no notice came.
 	relisten, deafFor = 100 * time.Millisecond, 15 * time.Second
 )
 
 // listener receives notices of grants over a separate connection. The store
 // grants locks to the process while its signs of life come over that
-// connection. When the connection breaks, every waiter asks.
+// connection. When the connection breaks, every waiter asks for its lock.
 type listener struct {
 	b        *Backend
 	process  string    // also the channel on which it listens
@@ -54,8 +54,8 @@ type listener struct {
 	tried  chan struct{}       // closed once it is known whether notices arrive
 }
 
-// sleeper is an owner that waits. It is told of one grant at most. A sleeper
-// woken without a grant should ask, because notices have stopped or resumed.
+// sleeper is an owner that waits. It is told of at most one grant. A sleeper that is woken
+// without a grant should ask for the lock, because notices have stopped or resumed.
 type sleeper struct {
 	woken chan struct{}
 	told  bool
@@ -63,7 +63,7 @@ type sleeper struct {
 }
 
 // Wait enters the queue, and returns when a notice arrives. Until then it enters again and
-// again, because the waiter before it may be dead, and only the next enter frees that place.
+// again, because the waiter before it may be dead, and only an enter removes a dead waiter.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
@@ -80,8 +80,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// waitOnce enters the queue once and waits. told reports whether r should ask
-// now, or was told of the returned grant.
+// waitOnce enters the queue once and waits. told reports whether r's owner was
+// told of the returned grant or told to ask.
 func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, told bool, _ error) {
 	s, most, after := b.listener.sleep(r.Owner, most)
 	r.TTL = min(r.TTL, b.listener.distance.FirstSpan())
@@ -118,9 +118,9 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 }
 
 // sleep registers the owner for notices before it enters the queue. It returns
-// for how long the owner may wait, which is short when no notices arrive, and
-// for how long its place stays after that. Without notices, no sign shows that
-// a process is gone, and yet a free lock is reserved for it.
+// how long the owner may wait, and how long its place stays after that. Without
+// notices the wait is short, and the time after it is how long a lock is kept
+// for a dead owner, because no sign shows that its process is gone.
 func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns the number for a sign of life sent now, if the last one is at least old.
+// sign returns the number for a sign of life now. due is false if the last one is newer than old.
 func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,14 +167,14 @@ func (l *listener) sign(old time.Duration) (us int64, due bool) {
 	return now.Sub(l.started).Microseconds(), true
 }
 
-// signFirst gives a sign before a waiter enters, unless one was given lately.
-// Without a sign the waiter would be passed over. All other signs go over the
-// listening connection, and so show that it works.
+// signFirst gives a sign before a waiter enters the queue, unless a sign was
+// given lately. Without a sign the waiter would be passed over. All other signs
+// go over the listening connection, and so show that this connection works.
 func (l *listener) signFirst(ctx context.Context, c *pgxpool.Conn) error {
 	return l.give(ctx, c.Conn(), 2*l.every())
 }
 
-// every returns how often signs are given. A distant process gives them without a pause.
+// every returns how often signs are given. To a distant store, each round trip carries a sign.
 func (l *listener) every() time.Duration { return max(signEvery, l.distance.Trip()) }
 
 // within returns how long the answer to a sign may take.
@@ -221,7 +221,7 @@ func (l *listener) told(notice string) {
 }
 
 // hear notes whether notices arrive. It also wakes all waiters, because notices
-// sent between two connections were lost.
+// sent while no connection listened are lost.
 func (l *listener) hear(heard bool, deaf error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +239,7 @@ func (l *listener) hear(heard bool, deaf error) {
 	}
 }
 
-// check returns an error when notices do not arrive although the server serves.
+// check returns an error if the server serves but notices do not arrive.
 func (l *listener) check(ctx context.Context) error {
 	if l.b.opts.ListenAddress == noListening {
 		return nil
@@ -255,7 +255,7 @@ func (l *listener) check(ctx context.Context) error {
 	return l.deaf
 }
 
-// run listens until Close, with a new connection when one breaks.
+// run listens for notices until Close. When its connection breaks, it makes a new one.
 func (l *listener) run(c *pgxpool.Config) {
 	for l.b.background.Err() == nil {
 		err := l.listen(c)
@@ -310,7 +310,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	if err := l.test(ctx, conn); err != nil {
 		return err
 	}
-	// This lock shows pass1 that the session lives.
+	// This advisory lock shows the SQL function pass1 that the session lives.
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", l.process); err != nil {
 		return err
 	}
@@ -322,8 +322,8 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	}
 }
 
-// test sends a notice over the pool. If it does not arrive, it went to another
-// server, or to a session that a pooler has given to another client.
+// test sends a notice over a connection of the pool. If it does not arrive, it went
+// to another server, or to a session that a pooler has given to another client.
 func (l *listener) test(ctx context.Context, conn *pgx.Conn) error {
 	c, err := l.b.connection(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Backend is a connection to one store. It has every optional capability. All its
-// methods may be called from any number of goroutines.
+// Backend is a connection to one store. It has every optional capability of
+// package driver. All its methods may be called from any number of goroutines.
 type Backend struct {
 	target    target
 	sentinels *config.Source // the source of the sentinels' password; nil if no file has it
@@ -37,8 +37,8 @@ var _ interface {
 	driver.Starter
 } = (*Backend)(nil)
 
-// Open makes a Backend; nil options and zero fields mean the defaults. It does
-// not wait for the store. The error wraps driver.ErrConfig and names the key.
+// Open makes a Backend; nil options and zero fields mean the defaults. It does not
+// wait for the store. An error wraps driver.ErrConfig and names the wrong key.
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -80,7 +80,7 @@ func wrap(op, name string, err error) error {
 	return fmt.Errorf("redis: %s %q: %w", op, name, err)
 }
 
-// TryAcquire grants r.Name; see driver.Lock.
+// TryAcquire asks once for the lock r.Name; see driver.Lock.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	reply := b.do(ctx, driver.Op{Kind: driver.OpAcquire, Request: r})
 	return reply.Token, reply.Err
@@ -96,7 +96,7 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpRelease, Request: r}).Err
 }
 
-// Withdraw undoes whatever owner's acquire did; see driver.Lock.
+// Withdraw undoes all that an acquire by owner did; see driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, driver.Op{Kind: driver.OpWithdraw, Request: driver.Request{Name: name, Owner: owner}}).Err
 }
@@ -133,8 +133,8 @@ func explain(op driver.Op, res driver.Result) driver.Result {
 	return driver.Result{Token: res.Token, Err: wrap(verb, op.Name, res.Err)}
 }
 
-// Wait queues r.Owner and returns when the store has granted it the lock or
-// when it should ask again; see driver.Waiter.
+// Wait queues r.Owner. It returns when the store has granted r.Owner the lock
+// or when r.Owner should ask again; see driver.Waiter.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	_, g, err := b.node.Wait(ctx, r, most, nil)
 	if err != nil && ctx.Err() != nil {
@@ -171,15 +171,15 @@ func (b *Backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// Break ends the lease that has token; see driver.Admin. A foreign holder has
-// no token and cannot be broken.
+// Break ends the lease of name that has this token; see driver.Admin. A foreign
+// client's lock has no token, so Break cannot end it.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return wrap("break", name, b.node.Break(ctx, name, token))
 }
 
 // List calls emit for each held lock; see driver.Admin. It scans the keys of
 // the database, without blocking the server. Keys of other clients under the
-// prefix are listed as foreign holders, whatever their type.
+// prefix are listed as foreign holders, even if they are no strings.
 func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	var names map[string]struct{}
 	err := b.ask(ctx, func() (err error) {
@@ -192,7 +192,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery bounds how late a foreign client's change is seen: such a client
+// lookEvery is how often Observe reads a lock's key, because a foreign client
 // takes or deletes the key and publishes nothing.
 const lookEvery = 250 * time.Millisecond
 
@@ -202,7 +202,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 }
 
 // Observe follows the holder of name; see driver.Observer. Changes made by this
-// backend, on any host, are pushed. For other changes Observe reads the key
+// backend, on any host, are pushed. To see other changes, Observe reads the key
 // four times a second, and when the holder's TTL runs out.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	err := b.node.Observe(ctx, name, lookEvery, emit)
@@ -214,7 +214,7 @@ func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 
 // Watch reports when the store goes away, when it returns, and when it must not
 // grant locks; see driver.Watcher. It watches the connection for wake-ups,
-// because that one is always being read.
+// because that connection is always being read.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up, last := true, 0
 	for {

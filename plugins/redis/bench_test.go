@@ -48,7 +48,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// One operation is an acquire and a release in a batch, as the plugin does them.
+// One operation is an acquire and a release, sent in a batch as the plugin sends them.
 func BenchmarkBatch(b *testing.B) {
 	s := start(b, nil)
 	for _, size := range []int{1, 16, 64, 256} {

@@ -91,8 +91,8 @@ func (b *Backend) unsafe(s redisnode.Server) error {
 }
 
 // admit refuses a connection to a second server behind one address while the server in use still
-// serves. If that server no longer serves, admit accepts the new one and drops the connections
-// to the old one. A Cluster has many servers, and sentinels say which server is the master.
+// serves. If that server no longer serves, admit accepts the second and drops all connections to
+// the first. A Cluster has many servers, and sentinels say which server is the master.
 func (b *Backend) admit(s redisnode.Server) error {
 	if b.target.topology != redisnode.Alone || s.Replica() {
 		return nil
@@ -117,7 +117,7 @@ func (b *Backend) watchPolicy() {
 }
 
 // refused wraps the error by which connected refuses a connection. The client strips one
-// layer from the error of a new connection, and without this layer it would strip the reason.
+// layer from the error of a new connection. Without refused, it would strip the reason.
 type refused struct{ error }
 
 func (r refused) Unwrap() []error { return []error{r.error} }

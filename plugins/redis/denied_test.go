@@ -25,8 +25,8 @@ func TestDeniedHalfway(t *testing.T) {
 	}
 }
 
-// A server at maxmemory grants nothing. An operation that it denies to one
-// caller does not make the renewals of others fail.
+// A server at maxmemory grants no lock. If it denies an operation of one
+// caller, the renewals of other callers do not fail.
 func TestOutOfMemory(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

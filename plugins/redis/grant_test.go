@@ -24,7 +24,7 @@ func place(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// given returns the holder of r.Name, which must be r.Owner, granted it by the store.
+// given returns the holder of r.Name. The store must have granted the lock to r.Owner in the queue.
 func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	h, err := b.Inspect(t.Context(), r.Name)
@@ -37,7 +37,7 @@ func given(t *testing.T, b *Backend, r driver.Request) driver.Request {
 }
 
 // through returns a proxy of the server, and a backend that reaches the server
-// through it. The connection for pushes is the first one.
+// through it. The backend's first connection is the one for pushes.
 func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	t.Helper()
 	p, err := inject.NewProxy(s.Addr())
@@ -49,8 +49,8 @@ func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	return p, b
 }
 
-// A release grants the lock to the waiter with its label and value, for the first
-// span. The waiter counts that span from before the grant.
+// A release grants the lock to the first waiter, with the waiter's label and value,
+// for the first span. The waiter counts that span from an instant before the grant.
 func TestReleaseGrants(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -81,8 +81,8 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
-// The first operation that uses a grant of the store makes it an ordinary lease.
-// Asking again does not renew the lease.
+// When a waiter first uses a grant that the store made, by any operation, the grant
+// becomes an ordinary lease. Asking for the lock again does not renew the lease.
 func TestFirstUseOfAGrant(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -142,7 +142,7 @@ func TestFirstUseOfAGrant(t *testing.T) {
 	held(t, err)
 }
 
-// renewals returns renewals of another lease and of r.
+// renewals returns two renewals: of another lease and of r.
 func renewals(t *testing.T, b *Backend, r driver.Request) []driver.Op {
 	other := acquire(t, b, lease(r.Name+"-beside", "o"))
 	return []driver.Op{{Kind: driver.OpRenew, Request: other}, {Kind: driver.OpRenew, Request: r}}
@@ -187,7 +187,7 @@ func TestReleaseTwice(t *testing.T) {
 	must(t, b.Renew(ctx, given(t, b, next)))
 }
 
-// An expired lock is granted to the first waiter, whichever owner finds it free.
+// An expired lock is granted to the first waiter, even if another owner finds it free.
 func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -221,8 +221,8 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	}
 }
 
-// Tokens rise through a batch in which the store grants between acquires, and
-// after that batch, even if the clock is behind them.
+// Tokens rise through and after a batch in which the store grants locks between
+// acquires, even if the server's clock is behind the tokens.
 func TestTokensRiseThroughABatch(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -264,8 +264,8 @@ func TestKeptLeaseIsNotGranted(t *testing.T) {
 	}
 }
 
-// A process that is cut off is passed over once the store has missed two of its signs
-// of life. The server does not know yet that the process's connections are dead.
+// A process whose connections are cut is passed over once the store has missed two
+// of its signs of life, even while the server takes the connections to be alive.
 func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -283,7 +283,7 @@ func TestCutOffWaiterIsPassedOver(t *testing.T) {
 	must(t, p.Heal())
 }
 
-// A waiter that is not told of its grant asks, and then has it.
+// A waiter that is not told of its grant asks for the lock, and then has the grant.
 func TestPushIsLost(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -305,7 +305,7 @@ func TestPushIsLost(t *testing.T) {
 	}
 }
 
-// A push that arrives after the end of its grant is no grant.
+// A waiter does not count a push that arrives after the end of its grant.
 func TestPushIsLate(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -329,8 +329,8 @@ func TestPushIsLate(t *testing.T) {
 	receive(t, pursue(t, far, next), "it asks and is granted the lock")
 }
 
-// The server stops after the sign of life was sent by which it then grants. The
-// waiter must not count on more time than the store gives.
+// The server is stopped after a sign of life was sent, and then grants a lock
+// by that sign. The waiter must not count on more time than the store gives.
 func TestStorePaused(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -357,7 +357,7 @@ func TestStorePaused(t *testing.T) {
 	}
 }
 
-// A withdrawal that crosses the grant undoes it, so that the next waiter gets the lock.
+// A withdrawal that crosses a grant undoes the grant, so that the next waiter gets the lock.
 func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	s := start(t, nil)
 	holders, waiter := connect(t, at(s)), connect(t, at(s))
@@ -379,7 +379,7 @@ func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	}
 }
 
-// A waiter whose plugin was replaced after the push has the grant when it asks.
+// A waiter whose plugin was replaced after the push gets the grant when it asks for the lock.
 func TestGrantOutlivesThePlugin(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))
@@ -420,7 +420,7 @@ func TestGrantWaitsForReplicas(t *testing.T) {
 	acquire(t, b, next)
 }
 
-// While no lock must be granted, grants by the store itself do not count either.
+// While a server must not grant locks, grants that it makes to waiters do not count either.
 func TestGrantIsRefused(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, at(s))

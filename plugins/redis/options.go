@@ -16,17 +16,17 @@ import (
 // Connect are the settings of every connection to a server.
 type Connect = config.Connect
 
-// Options are the settings of the backend. Zero means the default; each field
-// is the configuration key in its tag.
+// Options are the settings of the backend. A zero field means its default. The
+// tag of a field names its configuration key.
 type Options struct {
 	// Address of the server: host:port, redis://user:password@host:port/db,
 	// rediss:// for TLS, or unix:///path?db=1. With Cluster it lists some of
 	// the Cluster's nodes; with SentinelMaster it lists the sentinels.
 	Address []string `key:"address" default:"localhost:6379" doc:"host:port, redis://, rediss:// or unix://; a list with cluster or sentinel_master"`
 	Connect
-	// PoolSize is how many connections carry requests, and so how many batches may be
-	// under way at once. More connections help only when the server is far away, because
-	// fewer connections make larger batches. Wake-ups use one more. Allowed are 1 to 1000.
+	// PoolSize is how many connections carry requests, and so how many batches may be under way
+	// at once. More connections help only when the server is far away, because fewer
+	// connections make larger batches. Wake-ups use one more connection. Allowed are 1 to 1000.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database. A Cluster has only database 0, except
 	// Valkey 9 and later, where cluster-databases sets how many there are.
@@ -44,23 +44,23 @@ type Options struct {
 	SentinelUsername     string `key:"sentinel_username" doc:"ACL user of the sentinels"`
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
-	// SentinelTLSEnabled says whether to connect to the sentinels with TLS when
-	// the servers do otherwise. The other TLS fields then apply to whichever of
-	// the two uses TLS. Nil treats the sentinels like the servers.
+	// SentinelTLSEnabled says whether connections to the sentinels use TLS; nil
+	// means that they do if connections to the servers do. The other TLS fields
+	// apply to all connections with TLS.
 	SentinelTLSEnabled *bool `key:"sentinel_tls_enabled" doc:"connect to the sentinels with TLS, by the tls keys, or without; as to the servers when not set"`
 	// Cluster reports whether Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
-	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release
-	// (by WAIT) within WaitTimeout before it counts. It makes the loss of a lock at
-	// a failover less likely, not impossible.
+	// WaitReplicas is how many replicas must confirm a grant, a renewal or a
+	// release within WaitTimeout, by the command WAIT. It makes the loss of a
+	// lock at a failover less likely, not impossible.
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
-	// LookEvery is how often a host asks a server, even an idle one, for what may
-	// change while connections live: its maxmemory-policy, and whether it is
-	// still a master. So a change may be noticed that much later. The connection
-	// for wake-ups is pinged half as often, but at most every 2 s. 100 ms to 1 h.
+	// LookEvery is how often a host asks even an idle server for its
+	// maxmemory-policy and whether it is still a master. So a change may be
+	// noticed that much later. The connection for wake-ups is pinged half as
+	// often, but never more often than every 2 s. Allowed are 100 ms to 1 h.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 
 	// Logger receives messages for operators; nil means slog.Default().
@@ -76,8 +76,8 @@ type target struct {
 	topology redisnode.Topology
 }
 
-// resolve checks what can be checked without a server, fills in the defaults,
-// and copies the settings of a URL into the options.
+// resolve checks the options as far as that needs no server, fills in the
+// defaults, and copies the settings of a URL into the options.
 func (o Options) resolve() (target, error) {
 	if err := o.check(); err != nil {
 		return target{}, err
@@ -124,7 +124,7 @@ func (o Options) check() error {
 	return err
 }
 
-// add adds one address to the target. Settings in a URL must not contradict the keys.
+// add adds one address to the target. Settings in a URL must not contradict the configuration keys.
 func (t *target) add(a redisnode.Address) error {
 	o := &t.opts
 	switch {

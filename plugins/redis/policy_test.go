@@ -14,8 +14,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// A server that begins to evict grants nothing more once a host has noticed,
-// but goes on renewing held leases.
+// When a server begins to evict keys and a host has noticed, the host gets no
+// more locks, but its held leases are still renewed.
 func TestPolicyChangedWhileServing(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -56,8 +56,8 @@ func TestPolicyChangedWhileServing(t *testing.T) {
 	eventually(t, "the end is told", func() bool { return (<-notices).Kind == driver.NoticeUp })
 }
 
-// In a Cluster each master that answers is judged by itself, whether or not the
-// others answer. Grants are refused only while a master's policy evicts keys.
+// In a Cluster, each master that answers is judged alone, even if other masters
+// do not answer. Grants are refused only while a master's policy evicts keys.
 func TestPolicyWithAMasterDown(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()
@@ -78,8 +78,8 @@ func TestPolicyWithAMasterDown(t *testing.T) {
 	}
 }
 
-// A master that evicts and then stops answering must not count as one that does
-// not evict. It may still execute what was sent to it.
+// A master that evicts keys and then stops answering still counts as evicting,
+// because it may still execute requests already sent to it.
 func TestPolicyOfAFrozenMaster(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()
@@ -120,7 +120,7 @@ func startReplica(t *testing.T, master *servers.Server, lines ...string) *server
 	return s
 }
 
-// Replicas that evict do not matter until they become masters.
+// Replicas that evict keys do not matter until they become masters.
 func TestPolicyOfReplicas(t *testing.T) {
 	ctx := t.Context()
 	all, opts := startCluster(t, 3, "repl-diskless-sync-delay 0")

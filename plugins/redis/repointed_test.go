@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// follower starts a replica of master and waits until it has the data.
+// follower starts a replica of master and waits until the replica has the data.
 func follower(t *testing.T, master *servers.Server) *servers.Server {
 	t.Helper()
 	host, port, err := net.SplitHostPort(master.Addr())
@@ -31,7 +31,7 @@ func follower(t *testing.T, master *servers.Server) *servers.Server {
 	return replica
 }
 
-// failover makes replica the master without cutting connections.
+// failover makes replica the master without cutting the connections to the old master.
 func failover(t *testing.T, master, replica *servers.Server) {
 	t.Helper()
 	must(t, plain(t, master).Do(t.Context(), "FAILOVER").Err())
@@ -44,8 +44,8 @@ func failover(t *testing.T, master, replica *servers.Server) {
 	}
 }
 
-// After a failover that cuts no connection but leads new ones to the promoted
-// server, a lock is acquired at once, and leases are renewed.
+// After a failover that cuts no connection but leads new connections to the
+// promoted server, a lock is acquired at once, and leases are renewed.
 func TestFailoverThatCutsNothing(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
@@ -87,8 +87,8 @@ func TestFailoverThatCutsNothing(t *testing.T) {
 	must(t, plain(t, master).Do(ctx, "REPLICAOF", "NO", "ONE").Err())
 }
 
-// An idle host notices the failover too, and its waiters wait at the promoted
-// server.
+// An idle host also notices a failover that cuts no connection, and its waiters
+// then wait at the promoted server.
 func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	replica := follower(t, master)
@@ -104,7 +104,7 @@ func TestFailoverIsSeenByAnIdleHost(t *testing.T) {
 	})
 }
 
-// Of two masters behind one address, a host uses only one while that one serves.
+// If one address leads to two masters, a host uses only one of them while that master serves.
 func TestTwoMastersBehindOneAddress(t *testing.T) {
 	one, other := start(t, nil), start(t, nil)
 	address := backendtest.NewProxy(t, one.Addr(), other.Addr())
@@ -113,7 +113,7 @@ func TestTwoMastersBehindOneAddress(t *testing.T) {
 	ctx := t.Context()
 	refused := 0
 	for i := range 300 {
-		// Only the first master has the lock, so the other one would grant it.
+		// Only the first master has the lock, so the other master would grant it.
 		errs := make(chan error)
 		for j := range 8 {
 			go func() {
@@ -141,7 +141,7 @@ func TestTwoMastersBehindOneAddress(t *testing.T) {
 		t.Error("no connection has led to the other master")
 	}
 
-	// When the master in use is gone, the other one takes its place.
+	// When the master in use is gone, the other master takes its place.
 	must(t, one.Stop())
 	must(t, address.Lead(other.Addr()))
 	eventually(t, "granted by the other", func() bool {
@@ -151,7 +151,7 @@ func TestTwoMastersBehindOneAddress(t *testing.T) {
 	must(t, b.Check(ctx))
 }
 
-// An idle host asks no more often than look_every says.
+// An idle host asks its server no more often than the key look_every says.
 func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 	s := start(t, nil)
 	for _, rare := range []bool{false, true} {
@@ -169,14 +169,14 @@ func TestIdleHostAsksAsItsKeySays(t *testing.T) {
 		}
 		infos, pings := calls(t, c, "info"), calls(t, c, "ping")
 		time.Sleep(3 * time.Second) // it must not happen, so there is no event to wait for
-		// Our own calls of INFO are the only others.
+		// The test's calls of INFO are the only ones beside the host's.
 		if i, p := calls(t, c, "info"), calls(t, c, "ping"); i > infos+2 || p > pings {
 			t.Errorf("in 3 s: %d INFO, %d PING", i-infos-2, p-pings)
 		}
 	}
 }
 
-// calls returns how often the server has executed a command. It sends an INFO itself.
+// calls returns how often the server has executed a command. To find out, it sends an INFO.
 func calls(t *testing.T, c *goredis.Client, command string) int {
 	t.Helper()
 	n := 0

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// everything calls each operation once and returns the errors.
+// everything calls each operation of b once and returns the errors by operation.
 func everything(ctx context.Context, b *Backend) map[string]error {
 	r := lease("a", "o1")
 	held := r
@@ -138,7 +138,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 }
 
-// A restarted server has lost the scripts, and may have other settings.
+// A restarted server no longer has the scripts, and may have other settings.
 func TestRestart(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncAlways})
 	b := connect(t, at(s))

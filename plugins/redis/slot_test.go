@@ -11,7 +11,7 @@ import (
 )
 
 // While a slot is moved, key by key, no lease is lost, and no lock is granted
-// whose token might be lower than an earlier one.
+// with a token that might be lower than an earlier token.
 func TestMovingSlot(t *testing.T) {
 	servers, opts := startCluster(t, 2)
 	ctx := t.Context()

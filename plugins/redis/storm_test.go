@@ -13,16 +13,16 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestStorm checks that of 32 processes that compete for one lock and end at random
-// moments no two hold it at a time.
+// TestStorm lets 32 processes compete for one lock and end at random moments.
+// It checks that no two of them hold the lock at a time.
 func TestStorm(t *testing.T) {
 	s := start(t, nil)
 	backendtest.Storm(t, func() (driver.Backend, error) { return Open(&Options{Address: []string{s.Addr()}}) }, 8*time.Second,
 		func() time.Duration { return 300*time.Millisecond + rand.N(time.Second).Truncate(time.Millisecond) })
 }
 
-// The server's clock steps while owners wait. After a step forward, the signs of life are over;
-// after a step back, they are valid for longer. The lock must still go to a living waiter.
+// The server's clock steps while owners wait. After a step forward, all signs of life have expired;
+// after a step back, they are valid for too long. The lock must still go to a living waiter.
 func TestServerClockSteps(t *testing.T) {
 	dir := t.TempDir()
 	library, err := inject.ClockLibrary(t.Context(), dir)

@@ -19,7 +19,7 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// freePort returns a port that no other test takes until this one ends.
+// freePort returns a port that no other test takes until this test ends.
 func freePort(t *testing.T) int {
 	t.Helper()
 	p, err := ports.Take(1)
@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// useEverything runs through the life of a lock on two hosts.
+// useEverything goes through all stages of a lock's life, on two hosts.
 func useEverything(t *testing.T, o Options) {
 	t.Helper()
 	ctx := t.Context()
@@ -129,8 +129,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestClusterDatabase checks that a Cluster of Valkey 9 and later has several
-// databases. Elsewhere the error of a connection says that there is only one.
+// TestClusterDatabase checks that a Cluster of Valkey 9 and later has several databases. On
+// other servers, the error of a connection must say that there is only one database.
 func TestClusterDatabase(t *testing.T) {
 	var major int
 	for line := range strings.Lines(plain(t, start(t, nil)).Info(t.Context(), "server").Val()) {
@@ -222,7 +222,7 @@ func TestSentinelPasswordFile(t *testing.T) {
 	must(t, b.Release(t.Context(), acquire(t, b, lease("a", "o1"))))
 }
 
-// TestSentinelTLSApart tests servers with TLS behind sentinels without it, and the reverse.
+// TestSentinelTLSApart tests servers with TLS behind sentinels without TLS, and the reverse.
 func TestSentinelTLSApart(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	cert, key := ca.Issue(t, dir, "redis", time.Now().Add(time.Hour))
@@ -256,7 +256,7 @@ func TestSentinelTLSApart(t *testing.T) {
 				o.Connect = Connect{}
 			}
 			err := connect(t, o).Check(t.Context())
-			// If the server waits for the rest of a request, the time may end without an answer.
+			// If the server waits for the rest of a request, the timeout may end without an answer.
 			if !errors.Is(err, driver.ErrUnavailable) || !serversHave && !strings.Contains(err.Error(), "sentinel_tls_enabled") {
 				t.Errorf("the sentinels as the servers: %v", err)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// queue lets r wait for a held lock in the background, until the lock is granted.
+// queue lets r's owner wait for a held lock in the background, until it is granted the lock.
 func queue(t *testing.T, b *Backend, r driver.Request) <-chan driver.Request {
 	t.Helper()
 	_, err := b.TryAcquire(t.Context(), r)
@@ -99,8 +99,8 @@ func TestQueueIsFIFOOverHosts(t *testing.T) {
 	acquire(t, b, lease("a", "last"))
 }
 
-// The lock must not stay free when its next waiter has died or is frozen. A dead waiter is passed
-// over, and a frozen one costs one first span.
+// The lock must not stay free when its next waiter has died or is frozen. A
+// dead waiter is passed over, and a frozen waiter costs one first span.
 func TestQueueSkipsTheDead(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -117,17 +117,17 @@ func TestQueueSkipsTheDead(t *testing.T) {
 	before := published(t, c)
 	must(t, b.Release(ctx, holder))
 	receive(t, turn, "the living waiter")
-	// One push each goes to the two waiters that are granted the lock or are gone, and one tells
-	// the living waiter that it is next.
+	// The two waiters before the living waiter get one push each, and one more
+	// push tells the living waiter that it is next.
 	if n := published(t, c) - before; n > 3 {
 		t.Errorf("%.0f pushes to 3 waiters", n)
 	}
 }
 
-// Waiters that no longer ask, like those of frozen hosts, are granted the lock for one first span
-// each, as long as the store hears of their process: 2 s in all, however many waiters there are.
-// After that they are passed over at once. Each grant is one PUBLISH, and one more tells the next
-// waiter that it is next.
+// Waiters that no longer ask, like the waiters of frozen hosts, are granted the lock
+// for one first span each, as long as the store gets signs of life from their process,
+// which is 2 s for any number of waiters. After that they are passed over at once. Each
+// grant is one PUBLISH, and one more PUBLISH tells the next waiter that it is next.
 func TestSilentWaitersAreBounded(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -171,7 +171,7 @@ func process(t *testing.T, c *goredis.Client, owner string) string {
 	return id
 }
 
-// signs reports whether the store has heard of a process lately.
+// signs reports whether the store has had a sign of life from a process lately.
 func signs(t *testing.T, c *goredis.Client, process string) bool {
 	t.Helper()
 	n, err := c.Exists(t.Context(), "~s:{}"+process).Result()
@@ -179,7 +179,7 @@ func signs(t *testing.T, c *goredis.Client, process string) bool {
 	return n == 1
 }
 
-// The withdrawal itself grants the lock to the next waiter, because no other owner asks here.
+// The withdrawal grants the lock to the next waiter, because no other owner asks for it here.
 func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -196,8 +196,8 @@ func TestWithdrawnWaiterPassesItsGrantOn(t *testing.T) {
 	acquire(t, b, lease("a", "w2"))
 }
 
-// Waiters and withdrawals of one lock cost the operations on other locks only a check that finds
-// nothing.
+// Waiters and withdrawals of one lock cost operations on other locks only one
+// check, which finds nothing.
 func TestOthersWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -241,7 +241,7 @@ func TestHandoffIsCheap(t *testing.T) {
 	}
 }
 
-// granted waits until the store has granted r by itself.
+// granted waits until the store has granted the lock to the waiter r.
 func granted(t *testing.T, b *Backend, r driver.Request) driver.Request {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); {
@@ -274,8 +274,8 @@ func scripted(t *testing.T, c *goredis.Client) (total float64) {
 	return total
 }
 
-// Each waiter asks at most once a second, however many there are, and their process gives a sign of
-// life five times a second.
+// Each waiter asks at most once a second, for any number of waiters. Their
+// process gives five signs of life a second, not each waiter.
 func TestIdleWaitersAreCheap(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -303,7 +303,7 @@ func TestIdleWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// A broken connection wakes every waiter, because anything published in the meantime is lost.
+// A broken connection wakes every waiter, because messages published while it is broken are lost.
 func TestBrokenConnectionWakes(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -347,8 +347,8 @@ func commandCalls(info, name string) float64 {
 	return n
 }
 
-// Keeping a place alive costs the server a few bytes, however many owners wait. When each waiter
-// wrote the whole queue, 100 hosts wrote 0.7 MB a second.
+// Keeping a place alive costs the server only a few bytes, for any number of waiting owners. In
+// an earlier design, each waiter wrote the whole queue, and 100 hosts wrote 0.7 MB a second.
 func TestPlacesAreKeptCheaply(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)
@@ -374,7 +374,7 @@ func TestPlacesAreKeptCheaply(t *testing.T) {
 	acquire(t, b, waiter(0))
 }
 
-// Signs of life are neither replicated nor logged, because they matter only here and now.
+// Signs of life are neither replicated nor logged, because they matter only now, to this server.
 func TestSignsAreNotLogged(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)
@@ -407,7 +407,7 @@ func written(t *testing.T, c *goredis.Client) int {
 	return size
 }
 
-// A waiter whose plugin was replaced keeps its place, and is woken by the new plugin's connection.
+// A waiter whose plugin was replaced keeps its place and is woken over the new plugin's connection.
 func TestPlaceOutlivesThePlugin(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

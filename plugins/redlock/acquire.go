@@ -29,9 +29,9 @@ func (b *Backend) checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// acquisition is one attempt to get a lock. A first round takes the lock on every
-// node, usually with its token. A second round writes the token where the first
-// could not. If the attempt fails, a last round gives the taken nodes back.
+// acquisition is one attempt to get a lock. A first round takes the lock on every node,
+// usually with its token. A second round writes the token where the first round could not.
+// If the attempt fails, a last round frees the lock on the nodes that the attempt took.
 type acquisition struct {
 	operation
 	first     *quorumRequest
@@ -42,8 +42,8 @@ type acquisition struct {
 }
 
 // acquire asks all nodes. If others wait for the lock, it first asks only the
-// node with the queue, unless it is this owner's turn. An attempt out of turn
-// would take nodes from the waiter whose turn it is.
+// node with the queue, unless it is this owner's turn. An attempt by another
+// owner would take nodes from the waiter whose turn it is.
 func (b *Backend) acquire(r driver.Request) *operation {
 	a := &acquisition{operation: operation{b: b, verb: "acquire", r: r, sent: time.Now()}}
 	a.next = a.judge
@@ -111,14 +111,14 @@ func (a *acquisition) judge() (more bool) {
 	return a.writeToken(token)
 }
 
-// reserved returns the refusal for a free lock that is kept for a waiter.
+// reserved returns the refusal of a lock that is free but kept for a waiter.
 func (a *acquisition) reserved(v vote) error {
 	ttl := time.Duration(max(v.ms, 1)) * time.Millisecond
 	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
-// lowestAbove returns the lowest token above those that a quorum of the granting
-// nodes has seen. So a single node whose clock is far ahead does not decide it.
+// lowestAbove returns the lowest token above the tokens that a quorum of the granting
+// nodes has seen. So a single node whose clock is far ahead does not decide the token.
 func lowestAbove(votes []vote, quorum int) uint64 {
 	var floors []uint64
 	for _, v := range votes {
@@ -140,7 +140,7 @@ func (a *acquisition) writeToken(token uint64) (more bool) {
 	return true
 }
 
-// guessed returns the guessed token as the lock's value has it until another is written.
+// guessed returns the guessed token as the lock's value has it until a second round replaces it.
 func (a *acquisition) guessed() string { return strconv.FormatUint(a.first.token, 10) + " " }
 
 func (a *acquisition) tokenWritten(votes []vote) (more bool) {
@@ -153,9 +153,9 @@ func (a *acquisition) tokenWritten(votes []vote) (more bool) {
 	return a.granted(a.now.token)
 }
 
-// granted ends the attempt with a grant. In the background, nodes that granted
-// the lock without the token get the token, nodes that another owner took at
-// the same time get the lease, and this owner gives up its place in the queue.
+// granted ends the attempt with a grant. In the background it sends the token to
+// nodes that granted the lock without it, copies the lease to nodes that another
+// owner took at the same time, and gives up this owner's place in the queue.
 func (a *acquisition) granted(token uint64) (more bool) {
 	b, key := a.b, a.now.key
 	a.r.Token, a.token = token, token
@@ -183,7 +183,7 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	return false
 }
 
-// refusal returns the error for votes that are no grant.
+// refusal returns the error when the votes do not make a grant.
 func (a *acquisition) refusal(votes []vote) error {
 	granted, no := count(votes, vote.yes), count(votes, vote.no)
 	if granted+no < a.b.quorum {
@@ -195,16 +195,16 @@ func (a *acquisition) refusal(votes []vote) error {
 	h.Name, h.Waiters = a.r.Name, -1
 	h.TTL = a.free(votes, granted)
 	if len(most) == 0 || len(most) < a.b.quorum && len(by) > 1 {
-		// No owner has a majority, and all that tried are giving up right now. The
-		// random part keeps them from colliding again.
+		// No owner has a majority, and all owners that tried are giving up now.
+		// The random part keeps them from colliding again.
 		h.TTL = min(h.TTL, jitter(a.b.opts.NodeTimeout/5))
 	}
 	return &driver.HeldError{Holder: h}
 }
 
-// free returns when a majority may be free again. It assumes that nodes that
-// have not voted yet become free before the others. Asking too early only costs
-// a round, but asking too late leaves the lock unused.
+// free returns after how long a majority may be free again. It assumes that
+// nodes without a vote so far become free first, because asking too early only
+// costs a round, but asking too late leaves the lock unused.
 func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	var waits []time.Duration
 	for _, v := range votes {
@@ -225,7 +225,7 @@ func (a *acquisition) free(votes []vote, granted int) time.Duration {
 	return waits[max(needed-unknown, 1)-1]
 }
 
-// mayHold returns the nodes on which this owner may have the lock.
+// mayHold reports for each node whether this owner may have the lock there.
 func (a *acquisition) mayHold() []bool {
 	targets := make([]bool, len(a.votes))
 	for i, v := range a.votes {
@@ -234,13 +234,13 @@ func (a *acquisition) mayHold() []bool {
 	return targets
 }
 
-// undo gives back the nodes that were taken and waits for all of them. A failed
-// attempt leaves nothing behind (K2).
+// undo frees the lock on the nodes that were taken and waits for all of them,
+// because a failed attempt leaves nothing behind (K2).
 func (a *acquisition) undo(err error) (more bool) {
 	a.err = err
 	if a.queue >= 0 && !a.votes[a.queue].queued {
 		// The next wait has to ask the store, because the node with the queue no
-		// longer records this owner's turn, or the attempt came too late.
+		// longer records this owner's turn, or this owner's attempt came too late.
 		a.b.leaveQueues(a.r.Owner)
 	}
 	targets := a.mayHold()
@@ -259,9 +259,9 @@ func (a *acquisition) undo(err error) (more bool) {
 
 // valueHeads returns how the lock's value may begin where this attempt took the
 // lock: with the guessed token, without a token, or with the token written
-// later. An undo delayed by a broken connection may meet a later attempt of its
-// owner. That attempt has neither of these tokens; the undo may match its grant
-// without a token, but such a grant does not count for a majority.
+// later. An undo that a broken connection has delayed may meet a later attempt
+// of the same owner. The later attempt's tokens differ, so the undo deletes at
+// most a grant without a token, and that grant does not count for a majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -270,8 +270,8 @@ func (a *acquisition) valueHeads() string {
 	return heads
 }
 
-// undone ends an undo. Nothing is left to clean up when every node that may
-// have got the request has confirmed the undo.
+// undone ends the attempt after its undo. If every node that may have got the
+// request has confirmed the undo, nothing is left to clean up.
 func (a *acquisition) undone(votes []vote) (more bool) {
 	first := a.first.result() // including late votes
 	if count(first, vote.yes) > 0 && len(mostVotes(holders(a.r.Name, first))) >= a.b.quorum {
@@ -297,16 +297,16 @@ func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }
 
-// A token is above every earlier one of its name. Each grant's token is written
-// to a quorum while those nodes hold the grant. The next grant's token must be
-// above what a quorum of its granting nodes has seen, and the two quorums share
-// a node. A node counts its own clock, in microseconds, as seen, so a node that
-// lost its counter still refuses old tokens.
+// A token is above every earlier token of its lock. A grant's token is written
+// to a quorum of nodes while they hold the grant. The next grant's token must
+// be above what a quorum of its granting nodes has seen, and the two quorums
+// share a node. A node counts its own clock, in microseconds, as seen, so a
+// node that lost its counter still refuses old tokens.
 //
 // To need only one round, the caller guesses: it picks a token a little ahead
-// of the nodes' clocks, which no node should have seen. A node that has seen it
-// grants the lock without a token and says what it has seen. A second round
-// then writes a token above that.
+// of the nodes' clocks, which no node should have seen. A node that has seen a
+// higher token grants the lock without a token and names the token that it has
+// seen. A second round then writes a token above it.
 
 // guess returns a token that most nodes will not have seen. The caller holds
 // b.sending, so that guesses rise in the order in which they reach each node.
@@ -329,7 +329,7 @@ func (b *Backend) guess() uint64 {
 	return b.guessed
 }
 
-// learn notes a token that the nodes required, so that later guesses are above it.
+// learn notes a token that the nodes demanded, so that later guesses are above it.
 func (b *Backend) learn(token uint64) {
 	b.sending.Lock()
 	defer b.sending.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// Backend is a connection to one set of nodes. It has every optional capability.
-// All its methods may be called from any number of goroutines.
+// Backend is a connection to one set of nodes. It has every optional capability of
+// package driver. All its methods may be called from any number of goroutines.
 type Backend struct {
 	opts   Options
 	keys   redisnode.Keys
@@ -54,8 +54,8 @@ var _ interface {
 	driver.Admin
 } = (*Backend)(nil)
 
-// Open makes a Backend; nil options and zero fields mean the defaults. It does
-// not wait for the nodes. The error wraps driver.ErrConfig and names the key.
+// Open makes a Backend; nil options and zero fields mean the defaults. It does not
+// wait for the nodes. An error wraps driver.ErrConfig and names the wrong key.
 func Open(opts *Options) (*Backend, error) {
 	return open(config.Filled(opts))
 }
@@ -115,7 +115,7 @@ func newClient(o Options, a redisnode.Address, links *redisnode.Links) (*goredis
 // clock returns the time since the backend was opened, in microseconds.
 func (b *Backend) clock() int64 { return time.Since(b.began).Microseconds() }
 
-// send queues each request at the nodes that the request asks.
+// send queues each request for the nodes that it must reach.
 func (b *Backend) send(requests ...*quorumRequest) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
@@ -131,7 +131,7 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 		}
 		x.open(len(b.nodes))
 	}
-	// The node with the queue is asked first, because its vote is needed.
+	// The node with the queue is asked first, because a grant needs its vote.
 	first := max(0, requests[0].queue)
 	for i := range b.nodes {
 		b.nodes[(first+i)%len(b.nodes)].enqueue(requests...)
@@ -146,7 +146,7 @@ func (b *Backend) disconnected(n *node) {
 	n.runID = ""
 }
 
-// rest waits until a node's state changes or timeout fires.
+// rest waits until moved is closed (a node's state has changed) or timeout fires.
 func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-chan time.Time) error {
 	select {
 	case <-moved:
@@ -181,12 +181,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is how long Close goes on telling nodes of ended leases that they
-// missed. A plugin has 700 ms for all of Close.
+// closeGrace is how long Close goes on telling nodes that they missed the end
+// of a lease. A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle tells nodes of ended leases that they missed, because no other process
-// would after Close.
+// settle tells nodes that they missed the end of a lease, because after Close
+// no other process would.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
@@ -207,8 +207,8 @@ func (b *Backend) settle(ctx context.Context) {
 	}
 }
 
-// Close ends connections and goroutines; see driver.Backend. For up to closeGrace
-// it tells nodes of ended leases that they missed.
+// Close ends connections and goroutines; see driver.Backend. For up to
+// closeGrace it tells nodes that they missed the end of a lease.
 func (b *Backend) Close(ctx context.Context) error {
 	b.settle(ctx)
 	b.sending.Lock()

@@ -77,7 +77,7 @@ func (h *history) granted(t *testing.T, r driver.Request, until time.Time) {
 	h.holder, h.until, h.token = r.Owner, until, r.Token
 }
 
-// ending notes that r is about to be released. It is called before the release is sent.
+// ending notes that r's lease is about to be released. It is called before the release is sent.
 func (h *history) ending(r driver.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,8 +154,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// cycleOnce makes one attempt and, if it was granted, one release. It reports whether it was
-// granted.
+// cycleOnce makes one attempt to acquire and, if the lock was granted, one
+// release. It reports whether the lock was granted.
 func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Request) bool {
 	ctx := context.WithoutCancel(t.Context())
 	sent := time.Now()
@@ -190,7 +190,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	return true
 }
 
-// retry calls f until it succeeds, for as long as any lease could live.
+// retry calls f until it succeeds, for at most the time for which a lease could live.
 func retry(t *testing.T, f func() error) {
 	for end := time.Now().Add(3 * time.Second); ; pause(t.Context(), 5*time.Millisecond) {
 		err := f()

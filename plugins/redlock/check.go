@@ -12,11 +12,11 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Check asks every node whether it would grant; see driver.Backend. Each node does
-// all that an acquire does, but changes nothing. Reading is not enough, because a
-// node may answer reads and refuse writes when its memory is full or it is now a
-// replica. A majority is enough, unless a node refuses this client or has unsafe
-// settings. Such a fault does not pass, so the error wraps driver.ErrDenied.
+// Check asks every node whether it would grant; see driver.Backend. Each node does all
+// that an acquire does, but changes nothing. Reading is not enough, because a node with
+// full memory, or one that is now a replica, answers reads and refuses writes. A
+// majority is enough, unless a node refuses this client or has unsafe settings. These
+// two faults stay until an operator acts, so the error wraps driver.ErrDenied.
 func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
@@ -63,7 +63,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 	return slices.DeleteFunc(causes, func(s string) bool { return s == "" })
 }
 
-// connected waits until each node has been tried once, for at most one dial and one vote.
+// connected waits until each node has been tried once, at most for one dial and one vote.
 func (b *Backend) connected(ctx context.Context) error {
 	for end := time.Now().Add(b.opts.DialTimeout + b.opts.NodeTimeout); time.Now().Before(end); {
 		moved := b.changed.Next()
@@ -107,8 +107,8 @@ func distinct(all []string) string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// Watch reports when a majority of nodes goes away and comes back; see
-// driver.Watcher.
+// Watch reports when a majority of nodes becomes unreachable and when it is
+// back; see driver.Watcher.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up := true
 	for {

@@ -51,8 +51,8 @@ func TestClockOfANodeMoves(t *testing.T) {
 	}
 }
 
-// The clock of one node is an hour ahead. Tokens rise, and tokens on the other
-// nodes do not follow that clock.
+// The clock of one node is an hour ahead. Tokens still rise, and tokens on the
+// other nodes do not follow the fast clock.
 func TestClockOfOneNodeAhead(t *testing.T) {
 	nodes, clocks := startShiftable(t, 5)
 	cfg := configOf(nodes, nil)
@@ -134,8 +134,8 @@ func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	cutOff(t, b, nodes[3:])
 	r := lease("a", "o1")
 	r.TTL = 2 * time.Second
-	// The clocks must agree better than two seconds, which is how long the
-	// quarantine lasts.
+	// The clocks must differ by less than the quarantine, which lasts two
+	// seconds.
 	clocks[0].shift(t, 1500*time.Millisecond)
 	clocks[1].shift(t, -1500*time.Millisecond)
 	r = acquire(t, b, r)

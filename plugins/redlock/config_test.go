@@ -150,8 +150,8 @@ func TestInitWithAnotherTTL(t *testing.T) {
 	must(t, b.Renew(t.Context(), r))
 }
 
-// An address that leads to an already known node is set aside, and makes no
-// request fail.
+// An address that leads to the same node as another address is set aside, and
+// makes no request fail.
 func TestTwinIsSetAside(t *testing.T) {
 	nodes := start(t, 3, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))
@@ -182,7 +182,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Every goroutine that a backend has started ends with it, whatever its nodes do.
+// Every goroutine that a backend has started ends when it is closed, in any state of its nodes.
 func TestNoGoroutineLeft(t *testing.T) {
 	nodes := start(t, 5, nil)
 	must(t, initialise(t.Context(), configOf(nodes, nil)))
@@ -190,7 +190,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 	cfg, err := Spec.CheckConfig(configOf(nodes, nil))
 	must(t, err)
 	for i, harm := range []func(*servers.Server) error{nil, (*servers.Server).Freeze, (*servers.Server).Stop} {
-		// Each round has its own name, because the turn of a waiter that gives up goes on.
+		// Each round has another lock, because the turn of a waiter that gives up goes on.
 		name := fmt.Sprintf("a%d", i)
 		b, err := open(optionsOf(cfg, slog.New(slog.DiscardHandler)))
 		must(t, err)
@@ -208,7 +208,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 		work.Wait()
 		began := time.Now()
 		must(t, b.Close(t.Context()))
-		// A request to the node's queue may be under way for request_timeout, 2 s.
+		// A request to the node's queue may be under way for request_timeout, which is 2 s.
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("close took %v", took)
 		}

@@ -33,13 +33,13 @@ func newStore(t drivertest.T) store {
 	return s
 }
 
-// admit lets the nodes vote, as an operator may do who knows that no host was
-// at work in the meantime. Then the nodes know of every held lock.
+// admit lets the nodes vote at once. An operator may do that after an outage in
+// which no host was at work, because then the nodes know of every held lock.
 func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
 // leftovers returns the keys that will not expire within two minutes. The
-// control string, of which each node has one for all names, does not count.
-// Nodes outside the majority follow in the background, so they get a moment.
+// control string that each node has for all names does not count. Nodes outside
+// the majority follow in the background, so leftovers waits for them a moment.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; {

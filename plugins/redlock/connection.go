@@ -16,8 +16,8 @@ import (
 
 // connection carries the votes of one node. Only the node's goroutine uses it.
 //
-// The server's run id was read over this same connection, and a restart breaks
-// the connection. So each vote over the connection comes from that run.
+// The server's run id (its name since its last start) was read over this connection, and a restart
+// breaks the connection. So each vote over the connection comes from the server with that run id.
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
@@ -27,12 +27,12 @@ type connection struct {
 	looked time.Time // when the server's changeable settings were last read
 }
 
-// lookEvery is how often an idle node is asked, to notice soon that it is gone
-// or has lost its data.
+// lookEvery is how often an idle node is asked, to notice soon that the node is
+// gone or has lost its data.
 const lookEvery = time.Second
 
-// serve sends what is queued, until the connection breaks or the backend
-// closes.
+// serve sends the node's queued requests until the connection breaks or the
+// backend closes.
 func (c *connection) serve(ctx context.Context) error {
 	look := time.NewTimer(lookEvery)
 	defer look.Stop()
@@ -83,7 +83,7 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 	return true, c.vote(ctx, batch)
 }
 
-// lookAgain reads again the settings that may change without breaking a
+// lookAgain reads again the server's settings that may change without breaking a
 // connection. A node that has become a replica answers reads but refuses votes.
 func (c *connection) lookAgain(ctx context.Context) error {
 	c.looked = time.Now()
@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late adds to err, if it is a timeout, the name of the setting that bounds the reply.
+// late adds to a timeout err the name of the setting that bounds the time for a reply.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err
@@ -124,8 +124,8 @@ func (c *connection) look(ctx context.Context) error {
 	return c.late(c.checkQuarantine(c.soon(ctx)))
 }
 
-// vote lets one script answer a batch, and delivers the votes. The caller ends
-// the connection after an error.
+// vote sends a batch in one script and delivers the node's votes. The caller
+// ends the connection after an error.
 func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	answers, admitted, err := c.ask(ctx, batch)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Notes about contention are forgotten, and then a lock costs no mutex again.
+// Notes about contention are forgotten, and after that an acquire takes no mutex for them.
 func TestContentionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c contention

@@ -3,57 +3,57 @@
 //
 // # The algorithm
 //
-// It is the one that the Redis manual describes on the page "Distributed Locks with
+// This is the algorithm that the Redis manual describes on the page "Distributed Locks with
 // Redis" (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/). An
 // attempt takes the lock on all nodes at the same time, each with SET NX PX within
 // NodeTimeout. From the TTL it subtracts the time passed and, because clocks differ in
-// speed, a hundredth of the TTL and 2 ms. It succeeds with a majority if some time is
-// left. A failed attempt is undone on every node, and package core retries after a
-// random delay. A renewal succeeds if a majority still has the lease. Operations return
-// with the majority; the other nodes follow later.
+// speed, a hundredth of the TTL and 2 ms. The attempt succeeds if a majority granted the
+// lock and some of the TTL is left. A failed attempt is undone on every node, and package
+// core retries after a random delay. A renewal succeeds if a majority still has the lease.
+// An operation returns when a majority has answered; the other nodes follow later.
 //
 // A node that does not vote in time is left out of every operation until it
-// answers again, so that it costs NodeTimeout once. Then it is first told what
-// it has missed. All requests to one node go over one connection, in order, and
-// simultaneous requests share a script.
+// answers again, so that it delays only one operation by NodeTimeout. When it
+// answers, it is first told what it has missed. All requests to one node go
+// over one connection, in order, and simultaneous requests share a script.
 //
-// After a renewal by a majority, nodes without the lease get it back, and count
-// from the next renewal on. So a minority never revives a lost lease.
+// After a renewal by a majority, nodes without the lease get a copy, and count as
+// holders from the next renewal on. So a minority never revives a lost lease.
 //
 // # What it was criticised for
 //
 // Martin Kleppmann's article "How to do distributed locking" (2016) makes two
 // points: the lock depends on clocks and bounded delays, and it has no token by
-// which a resource could refuse a holder that has lost it. Salvatore
-// Sanfilippo's reply "Is Redlock safe?" discusses both. The manual page itself
-// names a third: a node that restarts without its data votes again for a lock
-// that it had granted. This package changes the following.
+// which a resource could refuse a holder that has lost the lock. Salvatore
+// Sanfilippo's reply "Is Redlock safe?" discusses both points. The manual page
+// names a third point: a node that restarts without its data votes again for a
+// lock that it had granted. This package changes the following.
 //
 //   - Tokens. Every grant's token is above what a majority of nodes has seen.
 //     Before the grant is returned, the token is written to a majority, in the
-//     same step that checks that the grant is still there. A node's counter is
-//     never below its own clock in microseconds. So tokens rise for every lock,
-//     even when nodes lose their data, if the nodes' clocks differ by less than
-//     MaxTTL. A resource that checks them refuses the writes of a holder that
-//     was paused.
-//   - Quarantine. A node votes only while the hash "~redlock" on it has the run
-//     id of its server. The run id is read when a connection opens, and every
-//     script compares it. After a restart or FLUSHALL it does not match, and the
-//     node does not count for MaxTTL, until every lease that it had granted is
-//     over. MaxTTL has passed when one host has watched the node for that long,
-//     or when its clock and those of a majority have advanced by MaxTTL since
-//     instants that the node keeps. TTLs above MaxTTL are refused. MaxTTL must be
-//     the same on every host of these nodes, whatever their prefix.
+//     same step that checks that the grant is still there. A node's token
+//     counter is never below the node's clock in microseconds. So tokens rise
+//     for every lock, even when nodes lose their data, if the nodes' clocks
+//     differ by less than MaxTTL. A resource that checks tokens refuses the
+//     writes of a holder that was paused past its deadline.
+//   - Quarantine. A node votes only while the hash "~redlock" on it has the run id of
+//     its server. The run id is read when a connection opens, and every script compares
+//     it. After a restart or FLUSHALL the hash does not match, and the node's votes do
+//     not count for the time MaxTTL, until every lease that it had granted is over.
+//     MaxTTL has passed when one host has watched the node for that long, or when the
+//     node's clock and the clocks of a majority have advanced by MaxTTL since instants
+//     that the node keeps. TTLs above MaxTTL are refused. MaxTTL must be the same on
+//     every host of these nodes, even under different prefixes.
 //
-// What they do not change: when the clocks of a majority jump ahead, leases
-// expire too early, and two holders may believe in theirs at the same time. A
-// holder that is paused past its deadline does not know that. In both cases
-// only the token, checked by the resource, distinguishes them. If the resource
-// does not check it, this lock saves work but does not protect data. And
-// FLUSHALL or Break on a majority of nodes ends a lease for good.
+// Two weaknesses remain. When the clocks of a majority jump ahead, leases
+// expire too early, and two holders may believe in their leases at the same
+// time. A holder that is paused past its deadline does not know that it has
+// lost the lock. In both cases only the token tells the holders apart. If the
+// resource does not check tokens, this lock saves work but does not protect
+// data. And FLUSHALL or Break on a majority of nodes ends a lease for good.
 //
-// A new set of nodes is in quarantine too. "lockplugin-redlock init" lets it vote
-// at once. It refuses when only some nodes vote, or with another MaxTTL.
+// A new set of nodes is in quarantine too. "lockplugin-redlock init" lets it vote at
+// once. It refuses when only some nodes vote, or when they vote with another MaxTTL.
 //
 // # Waiting
 //
@@ -66,8 +66,8 @@
 //
 // # Cost
 //
-// For N nodes, each operation sends one script to each; a batch sends one
-// script for up to 64 operations.
+// Each operation sends one script to every node; a batch sends one script for
+// up to 64 operations.
 //
 //	acquire    1 round; 2 when another host has just minted a higher token;
 //	           2 when others wait for the lock; 1 more to undo a failed attempt
@@ -80,7 +80,7 @@
 //
 // # Rights and settings
 //
-// Every node must be a master with maxmemory-policy noeviction; others are
+// Every node must be a master with maxmemory-policy noeviction; other nodes are
 // refused. An ACL user needs the commands of the redis backend, and the key
 // "~redlock" besides the prefix's keys. A node without appendonly loses its
 // part of every lease in a restart, and quarantine makes that safe. A node with
@@ -90,10 +90,10 @@
 //
 //   - acquire.go, renew.go, release.go, wait.go: the operations
 //   - inspect.go: who holds a lock, what is published, and what operators ask
-//   - operation.go: what all have in common; quorum.go: votes, and when they are a majority
-//   - node.go: one node, its queue, and what it is told again
-//   - connection.go: its connection, and the scripts, which are in lua
-//   - quarantine.go: whether it may vote
+//   - operation.go: what all operations share; quorum.go: votes, and when they are a majority
+//   - node.go: one node, its queue of requests, and requests sent to it again
+//   - connection.go: a node's connection, and the scripts, which are in lua
+//   - quarantine.go: whether a node may vote
 //   - backend.go: Open and Close; check.go: Check, Watch and Properties
 //   - options.go: the options and the Spec
 package redlock

@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// cutOff freezes nodes and returns when b has left them out, so that nothing
-// that b does next is on its way to them.
+// cutOff freezes nodes and returns when b leaves them out of its requests, so
+// that no later request of b is on its way to them.
 func cutOff(t testing.TB, b *Backend, nodes servers.Nodes) {
 	t.Helper()
 	for _, s := range nodes {
@@ -142,12 +142,12 @@ func TestThreeOfFiveStopped(t *testing.T) {
 func TestBlackHole(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
-	// The first refusal needs every vote: another owner holds the lock on two
-	// nodes, and one node does not answer.
+	// The first refusal needs every vote, because another owner holds the lock
+	// on two nodes and one node does not answer.
 	for _, s := range nodes[:2] {
 		must(t, plain(t, s).Set(ctx, "a", "somebody", 0).Err())
 	}
-	// A busy machine sometimes delays a call, but not in every try.
+	// A try may fail because a busy machine delays a call, but not every try.
 	const tries = 5
 	for try := 1; ; try++ {
 		must(t, nodes[4].Freeze())
@@ -198,8 +198,8 @@ func waitsForNode(t *testing.T, b *Backend, owner string) string {
 	return ""
 }
 
-// A node that was frozen executes its waiting requests when it resumes. If the
-// lock was released meanwhile, they leave nothing of it on that node.
+// A node that was frozen executes its waiting requests when it resumes. If the lock was
+// released in the meantime, the requests leave nothing of the lock on that node.
 func TestLateRequests(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	must(t, nodes[0].Freeze())
@@ -212,7 +212,7 @@ func TestLateRequests(t *testing.T) {
 	eventually(t, "every node has the next lock", func() bool { return keyCount(t, nodes, "a") == 5 })
 }
 
-// Nodes that missed a grant get the lock with the renewals, and then count.
+// Nodes that missed a grant get the lock after a renewal, and count at later renewals.
 func TestRepair(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -238,9 +238,9 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// Nodes that refused to write, one after another, once kept a released lease
-// each, until no owner got a majority. However a lease ends, a node that has
-// missed its end is told again.
+// A node that refuses to write keeps a released lease. If several nodes did
+// that, no owner could get a majority. So a node that misses the end of a
+// lease, of any kind, must be told again.
 func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	for how, end := range map[string]func(*Backend, driver.Request) error{
 		"release": func(b *Backend, r driver.Request) error { return b.Release(t.Context(), r) },
@@ -310,8 +310,8 @@ func TestCheckTriesToWrite(t *testing.T) {
 	}
 }
 
-// A node that has missed a Break does not keep the lease for as long as the
-// holder renews it, although only the holder tells the node again.
+// A node that has missed a Break loses the lease although the holder goes on
+// renewing. Only the holder's host is left to tell the node again.
 func TestMissedBreakIsNotProlonged(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -352,8 +352,8 @@ func TestRepairDoesNotResurrect(t *testing.T) {
 	gone(t, b.Renew(ctx, r))
 }
 
-// If a node of the only majority that has the lock is restarted without its
-// data, it would help to grant the lock again.
+// A node of the only majority that has the lock is restarted without its data.
+// It must not help to grant the lock again.
 func TestRestartWithoutData(t *testing.T) {
 	for _, quarantine := range []string{"on", "off"} {
 		t.Run("quarantine="+quarantine, func(t *testing.T) {
@@ -392,7 +392,7 @@ func TestRestartWithoutData(t *testing.T) {
 	}
 }
 
-// FLUSHALL has the same effect as a restart without data, but breaks no connection.
+// FLUSHALL on a node has the same effect as a restart without data, but breaks no connection.
 func TestFlush(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
 	cutOff(t, b, nodes[3:])
@@ -431,7 +431,7 @@ func TestTokenAfterWipe(t *testing.T) {
 	}
 }
 
-// A new set of nodes begins to vote by itself after max_ttl.
+// A new set of nodes begins to vote after max_ttl, without the command init.
 func TestFreshCluster(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Inspect returns who holds name by a majority; see driver.Lock.
+// Inspect returns the owner that holds name on a majority of nodes; see driver.Lock.
 func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	var h driver.Holder
 	err := b.do(ctx, b.inspect("inspect", name, &h))[0].Err
@@ -36,8 +36,8 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the holder of name according to votes: the owner that a
-// majority shows, or would show if all nodes without a vote had it too.
+// holder returns the holder of name according to votes: the owner that a majority
+// shows, or would show if all nodes without a vote showed that owner too.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
 		// A grant that has no token yet may still be undone.
@@ -54,7 +54,7 @@ func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	return h
 }
 
-// holders returns what each vote says about the holder of name, grouped by owner.
+// holders returns the holder of name in each vote, grouped by owner.
 func holders(name string, votes []vote) map[string][]driver.Holder {
 	by := map[string][]driver.Holder{}
 	for _, v := range votes {
@@ -88,8 +88,8 @@ func merge(hs []driver.Holder) (h driver.Holder) {
 	return h
 }
 
-// agree is like merge, but with the value that most nodes have, and the time
-// for which a majority of all nodes will still have the lease.
+// agree is like merge, but its result has the published value that most nodes have,
+// and the TTL for which a majority of all nodes will still have the lease.
 func (b *Backend) agree(hs []driver.Holder) driver.Holder {
 	h := merge(hs)
 	seen := map[string]int{}
@@ -117,10 +117,10 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 const observeEvery = 100 * time.Millisecond
 
 // Observe follows the holder of name; see driver.Observer. It asks all nodes
-// ten times a second, together with the host's other observers.
+// ten times a second, in one request for all observers of the host.
 //
-// Note: if nodes pushed changes, these would have to be counted by majority
-// too. One node's push says only that something may have changed.
+// Note: if nodes pushed changes, the pushes would have to be counted by majority
+// too, because one node's push says only that something may have changed.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }
@@ -156,8 +156,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return nil
 }
 
-// names returns every lock name that any node of a majority knows; they are
-// scanned at the same time. Every held lock is among them.
+// names returns every lock name that any node of a majority knows. It scans the nodes
+// at the same time. Every held lock is among the names, because a majority has it.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	names := map[string]struct{}{}
 	var mu sync.Mutex

@@ -32,8 +32,8 @@ func start(t testing.TB, count int, opts *redisserver.Options) servers.Nodes {
 	return nodes
 }
 
-// configOf returns the configuration of a host. Nodes get more time than by default,
-// because tests share their machine. If a test sets max_ttl, the default stays.
+// configOf returns the configuration of a host. Nodes get more time to vote than by default,
+// because tests share their machine. If more has max_ttl, the time stays the default.
 func configOf(nodes servers.Nodes, more driver.Config) driver.Config {
 	cfg := driver.Config{"address": nodes.Addr()}
 	if more["max_ttl"] == "" {
@@ -102,7 +102,7 @@ func acquire(t testing.TB, b *Backend, r driver.Request) driver.Request {
 	return r
 }
 
-// keyCount returns how many of the answering nodes have the lock's key.
+// keyCount returns how many of the nodes that answer have the lock's key.
 func keyCount(t testing.TB, nodes servers.Nodes, key string) int {
 	t.Helper()
 	count := 0

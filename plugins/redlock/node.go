@@ -24,15 +24,15 @@ const (
 	down // requests are refused at once; run goes on trying to connect
 )
 
-// node is one of the masters. All votes go over one connection, one script
-// after the other, so that the requests of one grant reach the node in order: a
-// late SET cannot follow its DEL. Requests that come while a script is under
-// way go into the next one.
+// node is one of the masters. All requests for votes go over one connection,
+// one script after the other, so that the requests of one grant reach the node
+// in order: a late SET cannot follow its DEL. Requests that come while a script
+// is under way go into the next script.
 //
-// Note: of a kit.Batcher only the queue fits here. The goroutine that sends
-// also connects and checks the server. So no lock guards the connection, and
-// one step both empties the queue and changes the node's state. A Batcher would
-// only replace the channel more, and would add a goroutine.
+// Note: this type uses only the queue of package kit and not kit.Batcher. Its
+// goroutine sends, connects and checks the server, so the connection needs no
+// lock, and one step empties the queue and changes the node's state. A Batcher
+// would replace only the channel more, and would add a goroutine.
 type node struct {
 	b      *Backend
 	index  int
@@ -41,10 +41,10 @@ type node struct {
 	store  *redisnode.Node // its queues of waiters, over other connections
 	links  *redisnode.Links
 
-	// ahead is the node's clock minus Backend.clock at the last reply, in microseconds.
-	// It is too small by the reply's travel time, and 0 before the first reply.
+	// ahead is the node's clock minus Backend.clock at the last reply, in microseconds. The
+	// difference is too small by the reply's travel time, and 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is the same difference, but too large by the request's travel time.
+	// maxAhead is like ahead, but too large by the request's travel time.
 	maxAhead atomic.Int64
 
 	// identity is a hash of the node's run id, the same on every host.
@@ -59,8 +59,8 @@ type node struct {
 	queue  kit.Queue[*quorumRequest]
 	server redisnode.Server
 	held   quarantine // only the goroutine of run changes it
-	// uncertain holds the owners whose grant may still arrive at the node over
-	// a broken connection.
+	// uncertain has the owners whose request for a grant may still arrive at
+	// the node over a broken connection.
 	uncertain kit.Recent[string, struct{}]
 	// retries are the requests to give up a lock that the node has missed, oldest first.
 	retries []*quorumRequest
@@ -91,11 +91,11 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// firstConnect is how many vote timeouts requests wait for the first
+// firstConnect times NodeTimeout is how long requests wait for the first
 // connection, which takes several round trips.
 const firstConnect = 5
 
-// start makes requests wait, up to timeout, for a connection that is being made.
+// start makes requests wait for a connection that is being made, at most as long as timeout.
 func (n *node) start(timeout time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +103,7 @@ func (n *node) start(timeout time.Duration) {
 	n.late = time.AfterFunc(timeout, func() { n.leave(starting, errConnecting) })
 }
 
-// enter makes the node ready for requests, which go to the server s.
+// enter makes the node ready for requests; they go to the server s.
 func (n *node) enter(s redisnode.Server) {
 	n.identity.Store(fnv1a(fnvStart, s.RunID))
 	n.mu.Lock()
@@ -115,8 +115,8 @@ func (n *node) enter(s redisnode.Server) {
 	n.b.log.Info("node votes or will soon", "node", n.addr)
 }
 
-// retry queues the requests to give up locks before all others. It is called
-// with mu held.
+// retry puts the requests to give up locks at the head of the node's queue. It
+// is called with mu held.
 func (n *node) retry() {
 	waiting := n.queue.Drain()
 	for _, b := range n.retries {
@@ -128,7 +128,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave makes the node refuse requests with cause, if its state is from.
+// leave makes the node refuse requests with the error cause, if its state is the state from.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {
@@ -154,7 +154,7 @@ func (n *node) status() (state, error) {
 	return n.state, n.cause
 }
 
-// connecting reports whether the node has not been tried yet.
+// connecting reports whether the first try to connect to the node is under way.
 func (n *node) connecting() bool {
 	_, cause := n.status()
 	return errors.Is(cause, errConnecting)
@@ -212,8 +212,8 @@ func (n *node) take() []*quorumRequest {
 	return taken
 }
 
-// fail delivers v, which stands for a vote that the node did not cast, and
-// remembers what the node must be told later.
+// fail delivers v in place of a vote, because the node did not vote on b, and
+// remembers b if the node must be told later.
 func (n *node) fail(b *quorumRequest, v vote) {
 	n.mu.Lock()
 	if v.answer == unknown && b.grantee != "" {
@@ -226,8 +226,8 @@ func (n *node) fail(b *quorumRequest, v vote) {
 	b.deliver(n.index, v)
 }
 
-// answered delivers a vote. If the node refused to give up a lock, it is told
-// again later.
+// answered delivers the vote v. If the node refused to give up a lock, the node
+// is told again later.
 func (n *node) answered(b *quorumRequest, v vote) {
 	if v.answer == unknown && b.givesUp() {
 		n.mu.Lock()
@@ -246,8 +246,8 @@ func (n *node) retryLater(b *quorumRequest) {
 	n.retries = append(n.retries, n.b.later(b))
 }
 
-// hurry makes the node send its retries now, and reports whether anything is,
-// or may be, left to send.
+// hurry makes the node send its retries now, and reports whether a retry is, or
+// may be, left to send.
 func (n *node) hurry() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -256,14 +256,14 @@ func (n *node) hurry() bool {
 	return len(n.retries) > 0 || n.asked || !n.queue.Empty()
 }
 
-// owed returns how many requests to give up a lock the node has yet to get.
+// owed returns how many requests to give up a lock still have to reach the node.
 func (n *node) owed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.retries)
 }
 
-// quarantine notes and logs what is known of the node's quarantine.
+// quarantine notes and logs q, the present state of the node's quarantine.
 func (n *node) quarantine(q quarantine) {
 	n.mu.Lock()
 	was := n.held.episode
@@ -281,7 +281,7 @@ func (n *node) quarantine(q quarantine) {
 	n.b.changed.Up()
 }
 
-// refuse notes why the server must not grant locks; nil means that it may.
+// refuse notes why the server must not grant locks; nil means that it may grant them.
 func (n *node) refuse(err error) {
 	was := n.store.Refusal()
 	n.store.Refuse(err)

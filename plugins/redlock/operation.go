@@ -10,16 +10,16 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// operation is one call of a caller: one request to the nodes, and further ones
-// until the call's result is known.
+// operation is one call of a caller. It makes one request to the nodes, and
+// further requests until the call's result is known.
 type operation struct {
 	b    *Backend
 	verb string
 	r    driver.Request
 	sent time.Time
 	now  *quorumRequest // the last request that was made
-	// next is called when now is decided. It either makes one more request, or
-	// reports that the result is known: err, and token for a grant.
+	// next is called when the request now is decided. It either makes one more
+	// request, or reports that the result is known: err, and token for a grant.
 	next  func() (more bool)
 	over  bool
 	token uint64
@@ -33,7 +33,7 @@ func (b *Backend) operation(verb string, r driver.Request, k kind, rest string) 
 	return o
 }
 
-// ask makes the next request of the operation, which a majority decides.
+// ask makes the next request of the operation. A majority of votes decides it.
 func (o *operation) ask(k kind, rest string) *quorumRequest {
 	o.now = &quorumRequest{
 		kind: k, key: o.b.keys.Lock(o.r.Name), owner: o.r.Owner,
@@ -42,7 +42,7 @@ func (o *operation) ask(k kind, rest string) *quorumRequest {
 	return o.now
 }
 
-// decided ends the operation after its first request, with the result of err.
+// decided lets the operation end after its first request, with the error that err returns.
 func (o *operation) decided(err func() error) *operation {
 	o.next = func() bool {
 		o.err = err()
@@ -79,8 +79,8 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return b.do(ctx, begun...)
 }
 
-// do carries out operations, sends each step of all of them together, and returns their
-// results. When ctx ends, do returns at once, and requests already sent continue.
+// do carries out operations and returns their results. It sends the requests of all operations
+// together, step by step. When ctx ends, do returns at once, and requests already sent continue.
 func (b *Backend) do(ctx context.Context, ops ...*operation) []driver.Result {
 	requests := make([]*quorumRequest, 0, len(ops))
 	for {
@@ -178,16 +178,16 @@ func (o *operation) tooLate() error {
 	return fmt.Errorf("%w: votes took %v of TTL %v", driver.ErrUnavailable, time.Since(o.sent), o.r.TTL)
 }
 
-// nothingLeft is a failure that has left nothing on any node: each node never
-// got the request, or has confirmed that it was undone. It wraps
-// driver.ErrNotSent, because to the caller both are the same.
+// nothingLeft is a failure that has left nothing on any node: each node either
+// never got the request or has confirmed its undo. The error wraps
+// driver.ErrNotSent, because to the caller both cases are the same.
 type nothingLeft struct{ err error }
 
 func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing is left of the attempt" }
 func (e *nothingLeft) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
 
-// unavailable returns the error for votes that are no majority for or against.
-// It says why too few nodes voted, and what is wrong with each.
+// unavailable returns the error for votes without a majority for or against the
+// request. The error says why too few nodes voted, and what is wrong with each node.
 func (b *Backend) unavailable(votes []vote) error {
 	voted, denied, fresh := 0, 0, false
 	var causes []string

@@ -16,22 +16,22 @@ import (
 // Connect are the settings of every connection to a node.
 type Connect = config.Connect
 
-// Options are the settings of the backend. Zero means the default; each field
-// is the configuration key in its tag.
+// Options are the settings of the backend. A zero field means its default. The
+// tag of a field names its configuration key.
 type Options struct {
 	// Address lists the nodes: 3, 5, 7 or 9 independent masters, each as
 	// host:port, redis://user:password@host:port/db or rediss://. Every host
 	// must list the same servers; their order does not matter.
 	Address []string `key:"address" required:"true" doc:"the nodes: 3, 5, 7 or 9 independent masters, each host:port, redis:// or rediss://"`
 	Connect
-	// PoolSize is how many connections carry requests, and so how many batches may be
-	// under way at once. More connections help only when the server is far away, because
-	// fewer connections make larger batches. Wake-ups use one more. Allowed are 1 to 1000.
+	// PoolSize is how many connections carry requests, and so how many batches may be under way
+	// at once. More connections help only when the server is far away, because fewer
+	// connections make larger batches. Wake-ups use one more connection. Allowed are 1 to 1000.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`
-	// Prefix goes before every key and channel. Open refuses braces, and
-	// prefixes with which the key "~redlock" begins.
+	// Prefix goes before every key and channel. Open refuses a prefix with
+	// braces, and a prefix with which the key "~redlock" begins.
 	Prefix string `key:"prefix" doc:"what goes before every key and channel, such as \"lock:\""`
 
 	// NodeTimeout is how long a node may take to vote. A node that takes longer
@@ -39,7 +39,7 @@ type Options struct {
 	// NodeTimeout.
 	NodeTimeout time.Duration `key:"node_timeout" default:"50ms" doc:"how long a node may take to vote; a TTL must be at least 20 times as long"`
 	// MaxTTL bounds every TTL, and is how long a node that has lost its data
-	// does not vote. It must be the same on every host. From 20 times
+	// does not vote. It must be the same on every host. Allowed are 20 times
 	// NodeTimeout to 24 hours.
 	MaxTTL time.Duration `key:"max_ttl" default:"60s" doc:"bound of every TTL, and how long a node that lost its data does not vote; the same on every host"`
 	// Quarantine is "on", or "off" for tests that show what goes wrong without it.
@@ -49,13 +49,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// leastTTL is the least ratio of a TTL to NodeTimeout. A grant takes up to two
-// rounds, and enough of the TTL must be left after them.
+// leastTTL is the lowest allowed ratio of a TTL to NodeTimeout. A grant takes
+// up to two rounds, and enough of the TTL must be left after them.
 const leastTTL = 20
 
 func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }
 
-// resolve checks what can be checked without a server, and returns the nodes.
+// resolve checks the options as far as that needs no server, and returns the nodes.
 func (o Options) resolve() ([]redisnode.Address, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func optionsOf(cfg driver.Config, log *slog.Logger) Options {
 
 // properties returns the claims of a backend with these options. It does not
 // claim FIFO, because the queue is on one node, and an owner that gets a
-// majority without that node overtakes.
+// majority without that node overtakes the waiters.
 func (o Options) properties() driver.Properties {
 	config.Fill(&o)
 	return driver.Properties{

@@ -22,7 +22,7 @@ import (
 const markerKey = "~redlock"
 
 // marker returns the text that a node must have to vote: the admitted run and
-// MaxTTL. "" means that none is needed.
+// MaxTTL. "" means that the node needs no marker.
 func (b *Backend) marker(runID string) string {
 	if b.opts.Quarantine == "off" {
 		return ""
@@ -35,8 +35,8 @@ func markerOf(runID string, maxTTL time.Duration) string {
 }
 
 // quarantine is what a host knows of one node's quarantine. It counts time by
-// episode, not by connection: an episode seen twice lasted all the time
-// between.
+// episode, which is one stretch of quarantine, and not by connection: an
+// episode that is seen twice has lasted all the time between.
 type quarantine struct {
 	episode string    // "" while the node votes
 	since   time.Time // when this host first saw the episode
@@ -44,12 +44,12 @@ type quarantine struct {
 	next    time.Time // when to ask the node again
 }
 
-// clocksEvery is how often a node in quarantine is asked while the clocks of
-// the other nodes are unknown.
+// clocksEvery is how often a host asks a node in quarantine while it does not
+// know the clocks of the other nodes.
 const clocksEvery = 100 * time.Millisecond
 
-// clocks returns bounds of the other nodes' clocks, or nil when the answering
-// nodes, including n, are no majority.
+// clocks returns bounds of the clocks of the nodes other than n, or nil when n
+// and the nodes that answer are not a majority.
 func (b *Backend) clocks(n *node) (earliest, latest any) {
 	var lowest, highest int64
 	known, clock := 1, b.clock()
@@ -79,8 +79,8 @@ type admission struct {
 	earliest, latest any // bounds of the other nodes' clocks; nil when not known
 }
 
-// send runs lua/admit.lua. It returns the node's marker, its episode, and how
-// long the episode still lasts by the clocks, or -1 when they are not known.
+// send runs lua/admit.lua. It returns the node's marker, its episode, and how long
+// the episode still lasts by the clocks, or -1 when the clocks are not known.
 func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode string, left time.Duration, err error) {
 	lasts := (a.lasts + a.lasts/100).Microseconds() // for clocks of different speed
 	args := []any{a.marker, a.watched, rand.Text(), lasts}
@@ -98,7 +98,7 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 	return f.Text(0), f.Text(1), time.Duration(f.Number(2)) * time.Microsecond, nil
 }
 
-// checkQuarantine asks about the node's quarantine, which ends when its time is over.
+// checkQuarantine asks about the node's quarantine, and ends it when its time is over.
 func (c *connection) checkQuarantine(ctx context.Context) error {
 	q, b := c.n.held, c.n.b
 	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
@@ -131,9 +131,9 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 	return nil
 }
 
-// initNodes is the command init, which lets every node vote at once. That is
-// safe only when no host holds a lock. So it refuses when only some nodes vote,
-// because the others have lost their data while the nodes were in use.
+// initNodes is the command init, which lets every node vote at once. That is safe
+// only when no host holds a lock. So init refuses when only some nodes vote,
+// because then the other nodes have lost their data while the set was in use.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {
 		return fmt.Errorf("redlock: init: %w", err)
@@ -141,8 +141,8 @@ func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	return nil
 }
 
-// initCommand returns the command line that the user can copy. Other settings,
-// such as passwords, have to be added as a file.
+// initCommand returns the command line of init, for the user to copy. The user
+// must add other settings, such as passwords, as a file.
 func (b *Backend) initCommand() string {
 	var addrs []string
 	for _, n := range b.nodes {

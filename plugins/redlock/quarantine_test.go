@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// New nodes begin to vote after max_ttl even if no process lives that long, and
-// a node that stalls now and then is admitted like any other.
+// New nodes begin to vote after max_ttl even if no host process lives that
+// long. A node that stalls now and then is admitted like any other node.
 func TestQuarantineEndsForShortLives(t *testing.T) {
 	nodes := start(t, 3, nil)
 	cfg := configOf(nodes, driver.Config{"max_ttl": "3s", "node_timeout": "100ms"})
@@ -58,9 +58,9 @@ func TestBrokenConnectionsDoNotProlongQuarantine(t *testing.T) {
 	}
 }
 
-// A single clock that jumps, as a machine's clock may after its start, ends no
-// quarantine. A new process sees by the other clocks that the quarantine has
-// not lasted long enough.
+// If one node's clock jumps, as a machine's clock may after its start, its
+// quarantine does not end. A new process sees by the other nodes' clocks that
+// the quarantine has not lasted long enough.
 func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	c := plain(t, nodes[0])
@@ -84,7 +84,7 @@ func TestClockJumpEndsNoQuarantine(t *testing.T) {
 	voting(t, connect(t, configOf(nodes, nil)), nodes[0])
 }
 
-// Nodes that begin to evict grant nothing more, but renew held leases.
+// Nodes that begin to evict keys grant no more locks, but renew held leases.
 func TestPolicyChangedOnNodes(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()

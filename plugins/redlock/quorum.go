@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/redisnode"
 )
 
-// kind is the kind of a request to a node; lua/vote.lua and lua/slowpath.lua carry them out.
+// kind says what a node is asked to do; lua/vote.lua and lua/slowpath.lua do it.
 type kind string
 
 const (
@@ -61,12 +61,12 @@ type vote struct {
 func (v vote) yes() bool { return v.answer == done || v.answer == freed || v.answer == pending }
 func (v vote) no() bool  { return v.answer == heldBy || v.answer == notHeld || v.answer == turn }
 
-// absent reports whether the node has not voted on the request and never will.
+// absent reports whether the node gives no vote on the request, now or later.
 func (v vote) absent() bool {
 	return v.answer == unsent || v.answer == unknown || v.answer == quarantined
 }
 
-// holder returns the holder of the lock name on the node, as far as the vote says.
+// holder returns the holder of the lock called name on the node, as far as the vote says.
 func (v vote) holder(name string) (h driver.Holder) {
 	switch v.answer {
 	case seen, heldBy, notHeld:
@@ -75,7 +75,7 @@ func (v vote) holder(name string) (h driver.Holder) {
 	return h
 }
 
-// quorumRequest is one request to the nodes and their votes.
+// quorumRequest is one request to the nodes, and their votes on it.
 type quorumRequest struct {
 	kind  kind
 	key   string
@@ -83,18 +83,18 @@ type quorumRequest struct {
 	ms    int64
 	token uint64
 	rest  string
-	// grantee is the owner to which the request may give the lock.
+	// grantee is the owner that may get the lock by this request.
 	grantee string
 	// targets are the nodes that are asked; nil means all.
 	targets []bool
-	// quorum is how many votes for the request decide it. Too many votes against
-	// it decide it too. Zero means to wait for every vote.
+	// quorum is how many votes for the request decide it. Too many votes
+	// against the request also decide it. Zero means to wait for every vote.
 	quorum int
-	// queue is the node whose vote a grant needs, because that node knows whose
-	// turn it is; -1 for none.
+	// queue is the node whose vote a grant needs, because that node knows which
+	// waiter's turn it is; -1 for none.
 	queue int
-	// until is when a node that missed the request no longer needs it. kept is
-	// when a lock that a release with Keep keeps taken becomes free.
+	// until is when a node that missed the request no longer needs it. After a
+	// release with Keep, kept is when the lock becomes free.
 	until, kept time.Time
 	// known is the queue node's vote when that node was asked first.
 	known *vote
@@ -109,13 +109,13 @@ type quorumRequest struct {
 	follow  func(node int, v vote)
 }
 
-// givesUp reports whether the request must reach the node at some time.
-// Otherwise a lock without a holder would remain.
+// givesUp reports whether the request must reach the node at some time, because
+// without it a lock without a holder would remain.
 func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease || b.kind == kindBreak
 }
 
-// text returns the script's argument that follows kind and milliseconds.
+// text returns the request's text, the script's argument after kind and milliseconds.
 func (b *quorumRequest) text() string {
 	switch b.kind {
 	case kindInspect, kindWake:
@@ -137,8 +137,8 @@ func (b *quorumRequest) text() string {
 	return redisnode.LeaseID(b.owner, b.token) + b.rest
 }
 
-// hints returns three arguments of lua/vote.lua about batch: the lowest and the highest
-// token that its acquires guess, and the last index of the other requests' texts.
+// hints returns three arguments of lua/vote.lua about batch: the lowest and the highest token
+// that its acquires guess, and the last index of the texts of requests that are not acquires.
 func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true
@@ -204,7 +204,7 @@ func (b *quorumRequest) deliver(node int, v vote) {
 	}
 }
 
-// complete reports whether no further vote can matter. It is called with mu held.
+// complete reports whether no more votes can change the outcome. It is called with mu held.
 func (b *quorumRequest) complete() bool {
 	if b.left == 0 {
 		return true
@@ -245,7 +245,7 @@ func (b *quorumRequest) result() []vote {
 	return append([]vote(nil), b.votes...)
 }
 
-// each calls f for every vote, those already delivered and later ones. f must not block.
+// each calls f for every vote, also for later votes as they come. f must not block.
 func (b *quorumRequest) each(f func(node int, v vote)) {
 	b.mu.Lock()
 	b.follow = f

@@ -14,23 +14,23 @@ import (
 // Release ends a lease on a majority; see driver.Lock.
 //
 // A node that cannot be reached, or that refuses to write, is told again until it
-// obeys, as long as this backend is open. Until then the lease remains on such
-// nodes for the rest of its TTL, but on less than a majority. The last 10,000
-// such requests of each node are remembered. If this backend is closed earlier
-// and the release had no Keep, other hosts end the lease; see lookForOver.
+// confirms or this backend closes. Until then the lease remains on that node for
+// the rest of its TTL, but less than a majority has the lease. The last 10,000 such
+// requests of each node are remembered. If this backend is closed earlier and the
+// release had no Keep, other hosts end the lease; see lookForOver.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.release(r))[0].Err
 }
 
-// Withdraw is confirmed once a majority refuses the owner. No majority can then
-// grant the lock to that owner, whatever is still on its way to the other nodes.
-// If fewer nodes confirm, the error wraps driver.ErrUnavailable. See driver.Lock.
+// Withdraw makes the nodes refuse an owner, and returns nil once a majority does. No majority
+// can then grant the lock to that owner, even if requests are still on their way to the other
+// nodes. If fewer nodes confirm, the error wraps driver.ErrUnavailable. See driver.Lock.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.do(ctx, b.withdraw(driver.Request{Name: name, Owner: owner}))[0].Err
 }
 
 // release makes an operation of one round that ends a lease. The next waiter is
-// woken once a majority is free.
+// woken once the lock is free on a majority.
 func (b *Backend) release(r driver.Request) *operation {
 	o := b.operation("release", r, kindRelease, "")
 	// ms is rounded up, so that the lock is not free too early.
@@ -54,8 +54,8 @@ func (b *Backend) withdraw(r driver.Request) *operation {
 }
 
 // ended returns the result of the votes on the end of a lease. It returns nil
-// if a majority has confirmed that the lease is gone or was not there, but no
-// majority says that it was lost before.
+// if a majority has ended the lease or does not have it, except when a majority
+// says that the lease was lost before.
 func (o *operation) ended() error {
 	votes := o.now.result()
 	switch no := count(votes, vote.no); {
@@ -75,8 +75,8 @@ func (o *operation) ended() error {
 }
 
 // remember leaves a tombstone for the owner of a released lease on all nodes
-// except the node missed. This process may end before that node has got the
-// release; see lookForOver.
+// except the node missed. The tombstone serves other hosts if this process ends
+// before the missed node has got the release; see lookForOver.
 func (b *Backend) remember(x *quorumRequest, missed int) {
 	if b.nodes[missed].owed() > maxRemembered {
 		return
@@ -91,9 +91,9 @@ func (b *Backend) remember(x *quorumRequest, missed int) {
 // maxRemembered is how many tombstones a host leaves on the other nodes, at most, while a node is away.
 const maxRemembered = 1000
 
-// lookForOver ends released leases on nodes that missed the release. Such a node
-// still shows the lock as held by an owner that has a tombstone elsewhere. If another
-// node is out of reach too, no owner could get a majority for the rest of the TTL.
+// lookForOver ends released leases on nodes that missed the release. A node that missed it
+// shows the lock as held by an owner that has a tombstone on another node. Without lookForOver,
+// one more unreachable node would keep all owners from a majority for the rest of the TTL.
 func (b *Backend) lookForOver(name string, votes []vote) {
 	if !slices.ContainsFunc(votes, vote.absent) {
 		return
@@ -131,24 +131,24 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the request for a node that x did not reach.
+// retryOf returns the request that is kept for a node that x did not reach.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := b.later(x)
 	y.open(len(b.nodes))
 	return y
 }
 
-// later returns that request before it is opened, because thousands may be kept for a
-// node that is away, and most of a request is the room for its votes. An owner that has
-// released or withdrawn gets a tombstone, because its grant may arrive later. An
-// owner that was only refused may ask again, so its undo concerns only that one
-// attempt. A release with Keep then keeps the lock for the rest of the Keep.
+// later returns the request of retryOf without room for votes, which open adds,
+// because thousands may be kept for a node that is away. An owner that has released
+// or withdrawn gets a tombstone, because its grant may arrive later. An owner that
+// was only refused may ask again, so its undo concerns only that one attempt. The
+// retry of a release with Keep keeps the lock only for the rest of the Keep.
 func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
 	if y.until.IsZero() {
-		// By then the lease and any late request for it are both over.
+		// After that time the lease and any late request for it are over.
 		y.until = time.Now().Add(max(redisnode.TombstoneFor, b.opts.MaxTTL))
 	}
 	switch left := time.Until(x.kept); {
@@ -161,8 +161,8 @@ func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	return y
 }
 
-// Break ends the lease that has token; see driver.Admin. It needs a majority,
-// and nodes that miss it are told again.
+// Break ends the lease of name that has this token; see driver.Admin. It needs
+// a majority. Nodes that miss the request are told again.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")
 	return b.do(ctx, o.decided(o.ended))[0].Err

@@ -16,10 +16,10 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.renew(r))[0].Err
 }
 
-// renew makes an operation of one round. Nodes without the lease do not count. Once a
-// majority has renewed the lease, these nodes get it back, and count from the next round on.
+// renew makes an operation of one round. Nodes without the lease count against it. Once a majority
+// has renewed the lease, the nodes without it get a copy, and count from the next round on.
 //
-// Note: repairing these nodes first would turn a minority into a majority, and
+// Note: copying the lease first would turn a minority into a majority, and
 // revive a lost lease with its old token.
 func (b *Backend) renew(r driver.Request) *operation {
 	o := b.operation("renew", r, kindRenew, "")
@@ -43,8 +43,8 @@ func (b *Backend) renew(r driver.Request) *operation {
 	})
 }
 
-// giveUp ends a lost lease on the nodes that may still have it. They missed its
-// end, and may just have renewed it.
+// giveUp ends a lost lease on the nodes that may still have it, because they
+// missed its end and may just have renewed it.
 func (o *operation) giveUp() {
 	b, key, r := o.b, o.now.key, o.r
 	b.sending.Lock()

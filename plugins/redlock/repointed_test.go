@@ -13,7 +13,7 @@ import (
 )
 
 // failover starts a replica of node and makes it the master without cutting a
-// connection. Later connections through address lead to it.
+// connection. Later connections through address lead to the new master.
 func failover(t *testing.T, node *servers.Server, address *inject.Proxy) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(node.Addr())
@@ -31,7 +31,7 @@ func failover(t *testing.T, node *servers.Server, address *inject.Proxy) {
 }
 
 // If nodes fail over behind their addresses without cutting a connection, hosts
-// connect to them again, and they vote after max_ttl.
+// connect to the new masters, which vote after max_ttl.
 func TestFailoverOfNodesThatCutsNothing(t *testing.T) {
 	nodes := start(t, 3, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	addresses := make([]*inject.Proxy, len(nodes))

@@ -13,9 +13,9 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// lateUndo is a proxy before a node that passes on everything except on one
-// connection. From the first undo of an attempt on, it holds back what the
-// client sends over that connection, even after the client has closed it.
+// lateUndo is a proxy before a node. On one connection, from the first undo of
+// an attempt on, it holds back what the client sends, even after the client has
+// closed the connection. It passes on everything else.
 type lateUndo struct {
 	to      string
 	once    sync.Once
@@ -49,8 +49,8 @@ func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	return p, listener.Addr().String()
 }
 
-// carry carries one connection until the client closes it. It carries held-back
-// data until the node has answered it.
+// carry forwards the data of one connection until the client closes it. It
+// forwards data that was held back until the node has answered.
 func (p *lateUndo) carry(client net.Conn) {
 	server, err := net.Dial("tcp", p.to)
 	if err != nil {
@@ -74,8 +74,8 @@ func (p *lateUndo) carry(client net.Conn) {
 	back.Wait()
 }
 
-// forward passes on what the client sends until the client closes the connection.
-// On the connection to be held back, it returns what was sent from the undo on.
+// forward passes on what the client sends until the client closes the connection. On the
+// connection to be held back, it does not pass on the data from the undo on, but returns it.
 func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -94,8 +94,8 @@ func (p *lateUndo) forward(client, server net.Conn) (held []byte) {
 	}
 }
 
-// A late undo, over a connection that its host gave up, meets the next grant of
-// the same owner, which has only just a majority, and must not delete it.
+// A late undo, over a connection that its host gave up, meets the next grant of the
+// same owner. That grant has only just a majority, and the undo must not delete it.
 func TestLateUndo(t *testing.T) {
 	ctx := t.Context()
 	nodes := start(t, 3, nil)
@@ -130,7 +130,7 @@ func TestLateUndo(t *testing.T) {
 	must(t, b.Renew(ctx, r))
 }
 
-// An undo deletes what its own attempt may have left, and nothing else.
+// An undo deletes what the undone attempt may have left, and nothing else.
 func TestUndoIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -171,8 +171,8 @@ func one(t testing.TB, b *Backend, x *quorumRequest) vote {
 	return x.result()[0]
 }
 
-// A token that is written late is not written into another attempt's copy.
-// Otherwise the undo that follows would delete that copy.
+// A late write of a token does not change the copy of the lock that another
+// attempt has made. If it did, the undo that follows would delete the copy.
 func TestTokenIsOfItsAttempt(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -192,8 +192,8 @@ func TestTokenIsOfItsAttempt(t *testing.T) {
 	}
 }
 
-// A node that refuses to undo an attempt is told again. Otherwise no other owner
-// gets it for as long as the attempt's TTL.
+// A node that refuses to undo an attempt is told again. Otherwise no other
+// owner would get the node during the attempt's TTL.
 func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()
@@ -229,7 +229,7 @@ func TestCloseTellsAgain(t *testing.T) {
 }
 
 // A release that a node has missed takes effect later even if the host that
-// made it is gone, and also if another node cannot be reached.
+// sent the release is gone, and even if another node cannot be reached.
 func TestMissedReleaseOutlivesTheHost(t *testing.T) {
 	ctx, nodes := t.Context(), start(t, 3, nil)
 	cfg := configOf(nodes, nil)
@@ -272,7 +272,7 @@ func TestCloseWaitsForWhatIsQueued(t *testing.T) {
 }
 
 // A request that a node has missed is remembered while the lease may still be
-// there, but there is a limit to how many are.
+// on the node, but the number of such requests is limited.
 func TestMissedReleaseIsRemembered(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "24h", "node_timeout": "500ms"})
 	r := acquire(t, b, lease("a", "o1"))

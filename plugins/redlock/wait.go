@@ -12,14 +12,14 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Wait queues r.Owner and returns when it should ask again; see driver.Waiter.
+// Wait queues r.Owner and returns when r.Owner should ask again; see driver.Waiter.
 //
 // One node has the queue of a name, because queues on several nodes would hand
-// nodes to different waiters, and none would get a majority. It is the first
-// voting node in an order given by name and nodes; see queueOf. Each node's
-// vote on a release says whether that node has a queue, so a waiter in another
-// node's queue is woken too. When the node goes away, its waiters ask again and
-// meet at the next node.
+// nodes to different waiters, and no waiter would get a majority. The node with
+// the queue is the first voting node in an order given by name and nodes; see
+// queueOf. Each node's vote on a release says whether that node has a queue, so
+// a waiter in another node's queue is woken too. When the node with the queue
+// is lost, its waiters ask again and queue at the next node.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
 	return driver.Grant{}, b.wait(ctx, r, most)
 }
@@ -33,7 +33,7 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 		}
 		b.contention.note(r.Name)
 		turn, _, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
-		b.contention.note(r.Name) // Wait may have outlasted the last note
+		b.contention.note(r.Name) // Wait may take longer than a note lasts
 		switch {
 		case err != nil:
 			return b.failed(ctx, r, err)
@@ -46,12 +46,12 @@ func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration
 	}
 }
 
-// queueOf returns the node where owner queues for name, or -1 when none votes.
-// It is the voting node with the highest hash of its identity and name (Thaler
-// and Ravishankar, "Using name-based mappings to increase hit rates", 1998).
-// Run ids identify nodes, because hosts may list them in any order and under
-// different addresses. A node without the lease that owner waits for is left
-// out: there the lock is free, and the lease's end wakes no waiter.
+// queueOf returns the node where owner queues for name, or -1 when no node votes.
+// It is the voting node with the highest hash of its identity and name (Thaler and
+// Ravishankar, "Using name-based mappings to increase hit rates", 1998). Run ids
+// identify nodes, because hosts may list them in any order and under different
+// addresses. A node without the lease that owner waits for is left out: there the
+// lock is free, and the end of the holder's lease wakes no waiter.
 func (b *Backend) queueOf(name, owner string) int {
 	queue, highest := -1, uint64(0)
 	for i, n := range b.nodes {
@@ -63,10 +63,10 @@ func (b *Backend) queueOf(name, owner string) int {
 	return queue
 }
 
-// fnvStart is the first hash to pass to [fnv1a].
+// fnvStart is the hash of the empty text, to start with in [fnv1a].
 const fnvStart = 14695981039346656037
 
-// fnv1a adds text to an FNV-1a hash, which is the same on every host.
+// fnv1a adds text to an FNV-1a hash and returns the new hash, which is the same on every host.
 func fnv1a(hash uint64, text string) uint64 {
 	for i := range len(text) {
 		hash = (hash ^ uint64(text[i])) * 1099511628211
@@ -75,8 +75,8 @@ func fnv1a(hash uint64, text string) uint64 {
 }
 
 // scatter spreads a difference in any bit of a hash over all bits
-// (MurmurHash3's finalizer). Without it the order of short names would depend
-// on the low bits only.
+// (MurmurHash3's finalizer). Without scatter, the order of nodes for short
+// names would depend on the low bits only.
 func scatter(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
@@ -90,7 +90,7 @@ func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, driver.ErrDenied):
-		// The other nodes work without this one, so the caller should ask them.
+		// The other nodes can grant without the node with the queue, so the caller should ask them.
 		err = fmt.Errorf("%w: %s", driver.ErrUnavailable, err.Error())
 	}
 	return fmt.Errorf("redlock: wait for %q: %w", r.Name, err)
@@ -108,13 +108,13 @@ func (b *Backend) leaveQueues(owner string) bool {
 	return true
 }
 
-// contendedFor is for how long, at least, a lock counts as contended after a
+// contendedFor is the least time for which a lock counts as contended after a
 // waiter was seen.
 const contendedFor = 2 * time.Second
 
 // contention remembers which locks have waiters, and which owners of this host
 // were told that it is their turn. Only the order in which nodes are asked
-// depends on it.
+// depends on contention.
 type contention struct {
 	known atomic.Bool // false: no lock has waiters, so the mutex is not needed
 	mu    sync.Mutex  // keeps known consistent with names
@@ -136,14 +136,14 @@ func (c *contention) note(name string) {
 }
 
 // noteRefusal notes that a majority refused owner, and which nodes lack the
-// holder's lease. These nodes had granted the lock to owner when the holder
-// asked, and get the lease with the holder's next renewal.
+// holder's lease. Those nodes had granted the lock to owner when the holder
+// asked. They get the lease with the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)
 }
 
-// lacksLease reports whether node lacks the lease because of which owner was refused.
+// lacksLease reports whether node lacks the holder's lease, for which owner was refused.
 func (c *contention) lacksLease(owner string, node int) bool {
 	if !c.known.Load() {
 		return false
@@ -152,8 +152,8 @@ func (c *contention) lacksLease(owner string, node int) bool {
 	return ok && nodes[node]
 }
 
-// outOfTurn reports whether others wait for name and it is not owner's turn. A turn
-// is valid for one attempt.
+// outOfTurn reports whether other owners wait for name and owner was not told
+// that it is its turn. A turn is valid for one attempt.
 func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false

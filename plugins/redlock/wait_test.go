@@ -36,9 +36,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that compete for one lock get it in turns, soon after each release: with a
-// second between two grants there would not be enough grants. A refused owner waits
-// for the slowest node, so a round in which a node did not run proves nothing.
+// Hosts that compete for one lock get it in turns, soon after each release, because
+// with a second between two grants there would not be enough grants. A refused owner
+// waits for the slowest node, so a round in which a node stood still does not count.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
@@ -63,8 +63,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// turns lets hosts compete for one lock until it was granted 120 times. It
-// returns how often each host got it, and how fair that is by Jain's index.
+// turns lets hosts compete for one lock until it was granted 120 times. It returns how
+// often each host got the lock, and the fairness of these counts by Jain's index.
 func turns(t *testing.T, cs []*core.Client) (counts []int, fairness float64) {
 	counts = make([]int, len(cs))
 	const enough = 120
@@ -163,7 +163,7 @@ func TestHostsMeetAtOneQueue(t *testing.T) {
 	}
 }
 
-// The node with the queue dies while hosts wait. They must meet at another node.
+// The node with the queue dies while hosts wait. They must all queue at one other node.
 func TestQueueMoves(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	r := acquire(t, b, lease("a", "holder"))
@@ -214,8 +214,8 @@ func TestQueueMoves(t *testing.T) {
 	work.Wait()
 }
 
-// The node with the queue lacks the lease, because the lock was taken there when the
-// holder asked. Waiters must wait at another node, where the lease's end is seen. The node
+// The node with the queue lacks the holder's lease, because another owner had the lock there when
+// the holder asked. Waiters must wait at another node, which sees the lease's end. The first node
 // gets the lease before a renewal, but not if the lease was released in the meantime.
 func TestQueueLacksTheLease(t *testing.T) {
 	nodes, b := cluster(t, nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/core"
 )
 
-// Storage is a [certmagic.Storage] that replaces the locks of another one. It
-// is also a TryLocker and a LockLeaseRenewer.
+// Storage is a [certmagic.Storage] that replaces the locks of another Storage.
+// It is also a TryLocker and a LockLeaseRenewer.
 //
 // certmagic cannot pass on a token, so a machine that was stopped past its
 // deadline may still write a certificate. certmagic expects this of its lockers
@@ -71,10 +71,10 @@ func (s *Storage) lock(ctx context.Context, name string, take func(*core.Lock, c
 	return nil
 }
 
-// Unlock implements certmagic.Locker. A lost lease needs no release. Only the
-// name says which lease is meant. If this process lost a lease and was granted
-// the lock again, the first Unlock counts for the first lease, so that no
-// caller ends another caller's lease.
+// Unlock implements certmagic.Locker. A lost lease needs no release. A caller
+// names only the lock, not its lease. If this process lost a lease and was
+// granted the lock again, the first Unlock counts for the first lease, so that
+// no caller ends another caller's lease.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	lease := s.pop(name)
 	if lease == nil {
@@ -99,8 +99,8 @@ func (s *Storage) pop(name string) *core.Lease {
 	return all[0]
 }
 
-// RenewLockLease implements certmagic.LockLeaseRenewer. The client renews the lease by
-// itself, with its own TTL, so RenewLockLease only reports whether the lease is still valid.
+// RenewLockLease implements certmagic.LockLeaseRenewer. The client renews the lease in the
+// background, with the lock's TTL, so RenewLockLease only reports whether the lease is still valid.
 func (s *Storage) RenewLockLease(_ context.Context, name string, _ time.Duration) error {
 	var lease *core.Lease
 	s.mu.Lock()

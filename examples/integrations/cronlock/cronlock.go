@@ -16,15 +16,15 @@ import (
 // in t has the token to write with.
 type Job func(ctx context.Context, t tick.Tick) error
 
-// Run implements cron.Job, for a chain without the wrapper. There, nothing
-// would exclude other machines, so Run only panics, which cron.Recover logs.
+// Run implements cron.Job. cron calls it only in a chain without [Once], where
+// nothing excludes other machines. So Run only panics; cron.Recover logs the panic.
 func (Job) Run() { panic("cronlock: this job must run in a chain with cronlock.Once") }
 
 // Once is a [cron.JobWrapper] that skips a tick if another machine runs it. job
 // must have the same schedule as the wrapped job. tick.New refuses @every,
-// which each machine counts from its own start: use tick.Every. ctx is the
-// parent of the jobs' contexts. failed, which may be nil, gets the error of a
-// tick that failed and that no other machine runs.
+// because each machine counts from its own start; use tick.Every. ctx is the
+// parent of the jobs' contexts. The function failed, which may be nil, gets the
+// error of a tick that failed and that no other machine runs.
 //
 // A plain cron.Job works too, but does not learn that its lock was lost. A [Job] does.
 func Once(ctx context.Context, job *tick.Job, failed func(error)) cron.JobWrapper {

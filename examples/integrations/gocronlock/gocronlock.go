@@ -1,5 +1,5 @@
-// Package gocronlock is for the schedulers of go-co-op/gocron/v2 on many
-// machines: only one of them runs each tick of a job, or only one leads.
+// Package gocronlock is for schedulers of go-co-op/gocron/v2 on many machines. Only
+// one machine runs each tick of a job, or only one leads and runs all jobs.
 //
 // The job's lock is renewed for as long as the job runs. So the TTL says how
 // soon a dead machine's lock is free, but does not limit how long a job may
@@ -34,17 +34,17 @@ type Locker struct {
 var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker whose locks are named prefix plus the job's name.
-// Name jobs with gocron.WithName: the default is the name of a function, which
-// two jobs may share. gocron does not say which tick it runs, so the Locker
-// must know the schedule of its jobs: tick.Every for a DurationJob, a Schedule
-// of robfig/cron for a CronJob. For jobs with another schedule, use another
-// Locker, by gocron.WithDistributedJobLocker.
+// Name jobs with gocron.WithName, because the default is the name of a
+// function, which two jobs may share. gocron does not say which tick it runs,
+// so the Locker must know the schedule of its jobs: tick.Every for a
+// DurationJob, a Schedule of robfig/cron for a CronJob. For jobs with another
+// schedule, use another Locker, by gocron.WithDistributedJobLocker.
 func NewLocker(client *core.Client, prefix string, schedule tick.Schedule, opts *tick.Options) *Locker {
 	return &Locker{client: client, prefix: prefix, schedule: schedule, opts: opts, held: map[string]*core.Lease{}}
 }
 
-// Lock implements gocron.Locker. If the previous run has not ended, it waits
-// until the tick's Late is over.
+// Lock implements gocron.Locker. If the job's previous run has not ended, Lock
+// waits for its end until the tick's Late is over.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	due, err := tick.New(l.client, l.prefix+job, l.schedule, l.opts)
 	if err != nil {
@@ -61,9 +61,9 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 }
 
 // Under returns a context for a job, which ends when the job's lock is lost,
-// and the token to write with. gocron has no way to pass these, and its own
-// context does not end. Call Under first in the job's function, with that
-// function's ctx, and call cancel at the end.
+// and the token to write with. gocron cannot pass these to a job, and the ctx
+// that it passes does not end with the lock. Call Under first in the job's
+// function, with that function's ctx, and call cancel at the end.
 func (l *Locker) Under(ctx context.Context, job string) (_ context.Context, token uint64, cancel context.CancelFunc, err error) {
 	l.mu.Lock()
 	lease := l.held[job]
@@ -94,9 +94,9 @@ func (h *held) Unlock(ctx context.Context) error {
 
 // Elector is a [gocron.Elector]: only one of all schedulers runs the jobs.
 //
-// gocron asks it when a job is due. If the leadership is lost while a job runs,
-// the job goes on beside those of the next leader, unless it uses the ctx of
-// Under. With a [Locker] for each job there is no such overlap.
+// gocron asks the Elector when a job is due. If the leadership is lost while a
+// job runs, the job goes on beside the next leader's jobs, unless it uses the
+// ctx of Under. A [Locker] for each job avoids this overlap.
 type Elector struct {
 	term  atomic.Pointer[core.Term]
 	ended chan struct{}
@@ -105,11 +105,11 @@ type Elector struct {
 
 var _ gocron.Elector = (*Elector)(nil)
 
-// errFollower tells a scheduler that another one runs the job.
+// errFollower tells a scheduler that another scheduler runs the job.
 var errFollower = errors.New("another scheduler leads")
 
-// NewElector campaigns until ctx ends, and then resigns. Call Wait to wait for
-// the resignation, after the scheduler's Shutdown has waited for the jobs.
+// NewElector campaigns until ctx ends, and then resigns. First call the scheduler's
+// Shutdown, which waits for the jobs, and then Wait, which waits for the resignation.
 func NewElector(ctx context.Context, election *core.Elector) *Elector {
 	e := &Elector{ended: make(chan struct{})}
 	go func() {
@@ -124,7 +124,7 @@ func NewElector(ctx context.Context, election *core.Elector) *Elector {
 }
 
 // IsLeader implements gocron.Elector. It answers without asking the store. A leader whose
-// machine was stopped past its deadline is not the leader, whatever the store says.
+// machine was stopped past its deadline is not the leader, even if the store still says so.
 func (e *Elector) IsLeader(context.Context) error {
 	if term := e.term.Load(); term == nil || !term.Valid() {
 		return errFollower

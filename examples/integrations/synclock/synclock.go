@@ -1,13 +1,13 @@
 // Package synclock is a distributed lock as a [sync.Locker], for code that
 // accepts only a sync.Locker.
 //
-// It is weaker than a lease, so core has no such type. Lock has no context, so
-// it waits for as long as the store is away. Lock returns no error, so it
-// panics when waiting cannot help. The holder of a sync.Locker never asks
-// whether it still holds it. If the lease is lost (the machine slept, the
-// network broke), the holder goes on working at the same time as the next
-// holder, and no token lets the resource distinguish their writes. The only
-// remedy is to end the process, which is what lost is for.
+// A sync.Locker is weaker than a lease, so core has no type like Mutex. Lock has no
+// context, so it waits for as long as the store is away. Lock returns no error, so
+// it panics when waiting cannot help. The holder of a sync.Locker never asks
+// whether it still holds the lock. If the lease is lost (the machine slept, the
+// network broke), the holder goes on working at the same time as the next holder,
+// and no token lets the resource distinguish their writes. The only remedy is to
+// end the process, which the function lost should do; see New.
 package synclock
 
 import (
@@ -31,9 +31,9 @@ type Mutex struct {
 
 var _ sync.Locker = (*Mutex)(nil)
 
-// New returns a Mutex over lock. lost is called, on a separate goroutine,
-// when the lease ends while the Mutex is locked. It must not be nil, and
-// should end the process.
+// New returns a Mutex over lock. The function lost is called, on a separate
+// goroutine, when the lease ends while the Mutex is locked. lost must not be
+// nil, and should end the process.
 func New(lock *core.Lock, lost func(cause error)) *Mutex {
 	if lost == nil {
 		panic("synclock: lost must not be nil")
@@ -66,7 +66,7 @@ func (m *Mutex) Lock() {
 }
 
 // Unlock releases the lock, and panics if it is not locked. If the store does not
-// confirm the release, Unlock's client retries in the background until the TTL is over.
+// confirm the release, the client retries it in the background until the TTL is over.
 func (m *Mutex) Unlock() {
 	m.mu.Lock()
 	lease, done := m.lease, m.done

@@ -133,7 +133,7 @@ func (f *Flags) name(n int) string {
 }
 
 // opener returns a function that opens a backend for one instance: a separate
-// plugin, or a connection to the one store in memory.
+// plugin, or a connection to the process's store in memory.
 func (f *Flags) opener() (func(context.Context) (driver.Backend, error), error) {
 	cfg, err := f.configuration()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/memory"
 )
 
-// TestDashboardAsksForWhatThereIs checks the queries of the dashboard. Every metric and
-// label in them must be on the metrics page of a process that has seen every kind of event.
+// TestDashboardAsksForWhatThereIs checks the queries of the dashboard. Every metric and label
+// in the queries must be on the metrics page of a process that has had every kind of event.
 func TestDashboardAsksForWhatThereIs(t *testing.T) {
 	recorder, handler, err := newMetrics()
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/lockbench/lockbench/core/drivertest"
 )
 
-// HarmToAWaiter harms the host process of the first waiter, its plugin or both,
-// just before b releases. The second waiter must get the lock within the first
-// span, and then the first waiter must, if it lives. With LOCKBENCH_LONG=1 each
-// case runs a hundred times, and the limit is the first span and 100 ms.
+// HarmToAWaiter harms the host process of the first waiter, its plugin or both, just
+// before b releases the lock. The second waiter must get the lock within the first
+// span. After it, the first waiter must get the lock if it lives. With LOCKBENCH_LONG=1
+// each case runs a hundred times, and the limit is 100 ms more than the first span.
 func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 	long, span := os.Getenv("LOCKBENCH_LONG") == "1", b.Properties().FirstSpan
 	// The host may have killed its frozen plugin by then, so the error is ignored.

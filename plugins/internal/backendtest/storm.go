@@ -24,7 +24,7 @@ type judge struct {
 }
 
 // begin notes that r's owner holds the lock until the given time. It fails the test if another
-// owner still believes that it holds the lock, or if r's token is not above every earlier one.
+// owner still believes that it holds the lock, or if r's token is not above every earlier token.
 func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -45,7 +45,7 @@ func (j *judge) begin(r driver.Request, until time.Time, pushed bool) {
 	}
 }
 
-// set changes until when r's owner believes that it holds the lock; before a release that is now.
+// set changes the end of the time in which r's owner believes that it holds the lock.
 func (j *judge) set(r driver.Request, until time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -54,10 +54,10 @@ func (j *judge) set(r driver.Request, until time.Time) {
 	}
 }
 
-// Storm lets 32 processes, each a backend from open, compete for one lock for a
-// while. They stop asking or end at random moments, without a release. No two may
-// hold the lock at a time, and tokens must rise. A holder whose process ends still
-// counts as believing in its lease, like a host that is cut off from the store.
+// Storm lets 32 simulated processes, each with a backend from open, compete for one lock
+// for a while. They stop asking or end at random moments, without a release. No two may
+// hold the lock at a time, and tokens must rise. A holder whose process ends still counts
+// as believing in its lease, as a host that is cut off from the store would.
 func Storm(t *testing.T, open func() (driver.Backend, error), lasting time.Duration, ttl func() time.Duration) {
 	j := &judge{t: t}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,9 +12,9 @@ type BatcherOptions[T any] struct {
 	Limits[T]
 	// Senders is the most batches that may be under way at a time.
 	Senders int
-	// Send sends a batch, which is not empty, and answers its operations. If
-	// Send takes long, it may call handOn, from any goroutine but before it
-	// returns. Another sender then takes its place. A second call does nothing.
+	// Send sends a batch of at least one operation and answers its operations. If
+	// Send takes long, it may call handOn, on any goroutine but before it returns.
+	// Another sender then replaces this sender. A second call does nothing.
 	Send func(batch []T, handOn func())
 }
 
@@ -56,8 +56,8 @@ func (b *Batcher[T]) Add(ops ...T) bool {
 	return true
 }
 
-// start wakes or starts one sender for each batch that waits, but has no more
-// than Senders of them. The caller holds mu.
+// start wakes or starts one sender for each batch that waits, but never has
+// more than Senders senders. The caller holds mu.
 func (b *Batcher[T]) start() {
 	for wanted := b.queue.batches(); wanted > 0; wanted-- {
 		last := len(b.idle) - 1
@@ -76,8 +76,8 @@ func (b *Batcher[T]) start() {
 
 // send runs one sender until Close or until it is replaced.
 //
-// Note: a goroutine for each batch would grow its stack each time, through the
-// client and the system call. That took an eighth of a plugin's processor time.
+// Note: a goroutine for each batch would grow its stack each time, through the client
+// and the system call. Growing it took an eighth of a plugin's processor time.
 func (b *Batcher[T]) send() {
 	wake := make(chan struct{}, 1)
 	replaced := false // guarded by mu
@@ -105,9 +105,9 @@ func (b *Batcher[T]) send() {
 	}
 }
 
-// take returns the next batch, or nil if there is none, and then the sender
-// must wait for wake. over reports that the sender was replaced or, after
-// Close, has nothing left to send.
+// take returns the next batch. If there is no batch, it returns nil, and the
+// sender must wait for wake. over reports that the sender was replaced or,
+// after Close, has nothing left to send.
 func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,7 @@ func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over b
 	return nil, false
 }
 
-// Close makes Add refuse operations, and returns when all queued operations are
+// Close makes Add refuse operations. It returns when all queued operations are
 // answered.
 func (b *Batcher[T]) Close() {
 	b.mu.Lock()
@@ -147,13 +147,13 @@ type Limits[T any] struct {
 	Size func(op T) int
 	Room func() int
 	// Name returns the name of op's lock. No batch contains a name twice.
-	// Operations may overtake one that does not fit, but never one of the same
-	// name. Without Name no operation overtakes another.
+	// Operations may overtake an operation that does not fit, but never one
+	// with the same lock. Without Name no operation overtakes another.
 	Name func(op T) string
 	// Joins reports whether op may be in a batch that begins with first.
 	Joins func(first, op T) bool
-	// Claim is called last, and reports whether op is to be sent. Even an operation
-	// that is not sent leaves the queue. Claim must not call the Batcher.
+	// Claim is called after the other fields. It reports whether op is to be sent. Even
+	// an operation that is not sent leaves the queue. Claim must not call the Batcher.
 	Claim func(op T) bool
 }
 
@@ -238,9 +238,9 @@ func (q *Queue[T]) Take() (batch []T) {
 	return batch
 }
 
-// Ticket is shared by the caller of an operation and its sender. The first of
-// the two to act decides whether the operation is sent. The operation embeds
-// its Ticket, which must not be copied.
+// Ticket is shared by an operation's caller, who may give it up, and its
+// sender, who claims it. The first of these two decides whether the operation
+// is sent. The operation embeds its Ticket, which must not be copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}
@@ -255,14 +255,14 @@ const (
 // Open makes the Ticket ready for Wait.
 func (t *Ticket) Open() { t.done = make(chan struct{}) }
 
-// Claim is called by the sender, and reports whether the operation is still
-// wanted. A claimed operation counts as sent.
+// Claim is called by the sender. It reports whether the caller still wants the
+// operation. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
 // Unclaim takes a Claim back after nothing was sent, or nothing was done.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
-// GiveUp gives up an unclaimed operation, and reports whether it did. No Claim then succeeds.
+// GiveUp gives up an unclaimed operation, and reports whether it did. Claim then fails.
 func (t *Ticket) GiveUp() bool { return t.state.CompareAndSwap(queued, givenUp) }
 
 // GivenUp reports whether GiveUp was successful.
@@ -271,7 +271,7 @@ func (t *Ticket) GivenUp() bool { return t.state.Load() == givenUp }
 // End says that the operation is answered, which ends Wait. It must be called once.
 func (t *Ticket) End() { close(t.done) }
 
-// Outcome is what became of an operation until Wait returned.
+// Outcome is what had become of an operation when Wait returned.
 type Outcome int
 
 const (
@@ -279,12 +279,12 @@ const (
 	Answered Outcome = iota
 	// NotSent means that the operation was given up and will never be sent.
 	NotSent
-	// Unknown means that it was sent but not answered yet.
+	// Unknown means that the operation was sent but not answered yet.
 	Unknown
 )
 
-// Wait waits for End, or until ctx ends. In the second case it gives up the
-// operation if it still can.
+// Wait waits for End, or until ctx ends. When ctx ends, Wait gives up the
+// operation if it is not yet claimed.
 func (t *Ticket) Wait(ctx context.Context) Outcome {
 	select {
 	case <-t.done:

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// store answers a batch after takes, and records the batches that it got.
+// store answers a batch after the time takes, and records the batches that it got.
 type store struct {
 	mu      sync.Mutex
 	takes   time.Duration
@@ -64,8 +64,8 @@ func TestBatcher(t *testing.T) {
 	})
 }
 
-// TestBatcherWidth checks that operations added at once that are too many for
-// one batch are sent by several senders, but by no more than there are.
+// TestBatcherWidth adds more operations at once than fit into one batch.
+// Several senders must send them, but no more than Senders.
 func TestBatcherWidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -83,8 +83,8 @@ func TestBatcherWidth(t *testing.T) {
 	})
 }
 
-// TestBatcherHandOn checks that a long batch gives its place to another sender, once,
-// and that the next batches are not sent by more senders than there are places.
+// TestBatcherHandOn checks that the sender of a long batch is replaced by
+// another sender, once, and that no more than Senders send the next batches.
 func TestBatcherHandOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -116,8 +116,8 @@ func TestBatcherHandOn(t *testing.T) {
 	})
 }
 
-// TestBatcherClose checks that Close waits for the answers, that later operations
-// are refused, and that no goroutine is left; the synctest bubble checks the last.
+// TestBatcherClose checks that Close waits for the answers and that later
+// operations are refused. The synctest bubble checks that no goroutine is left.
 func TestBatcherClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}
@@ -142,7 +142,7 @@ type request struct {
 }
 
 // TestBatcherStorm checks that each request is answered exactly once or never
-// sent, whichever caller gives up when.
+// sent, although callers give up at random moments.
 func TestBatcherStorm(t *testing.T) {
 	b := NewBatcher(BatcherOptions[*request]{
 		Limits:  Limits[*request]{Count: count(7), Claim: (*request).Claim},

@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// FirstSpan is for how long a store that grants a lock to a near waiter by itself
-	// keeps it granted. LongestSpan is the longest such time for a distant waiter.
+	// FirstSpan is how long the store keeps a lock granted to a near waiter that has
+	// not used the grant. LongestSpan is the longest such time for a distant waiter.
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
-	// A waiter's sign of life is older than one round trip when its grant
-	// arrives. It is older by up to the time between two signs (200 ms or a
-	// round trip), and by its wait behind other requests. Two more round trips
-	// are what core wants to have left for the first renewal.
+	// When a grant arrives, the waiter's last sign of life is older than one
+	// round trip, by up to the time between two signs (200 ms or a round trip)
+	// and by its wait behind other requests. Core wants two more round trips
+	// left for the first renewal.
 	spanTrips, spanBeside, spanStep = 5, 200 * time.Millisecond, 100 * time.Millisecond
 )
 
@@ -30,7 +30,7 @@ func (d *Distance) Took(trip time.Duration) {
 	d.trip.Store(int64(trip))
 }
 
-// Trip returns how long a round trip takes, or zero when none is known.
+// Trip returns how long a round trip takes, or zero when that is not known.
 func (d *Distance) Trip() time.Duration { return time.Duration(d.trip.Load()) }
 
 // FirstSpan returns how long a grant that the store makes to a waiter of this process

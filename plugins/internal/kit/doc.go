@@ -2,14 +2,14 @@
 //
 // # Where is what
 //
-//   - identity.go: an address that leads to more than one server
+//   - identity.go: keeping a backend on one server when its address leads to several
 //   - batcher.go: which operations share a round trip
 //   - group.go: goroutines that end with the backend
-//   - observe.go: who holds a lock, and each change, for a backend that is told of
-//     changes and for one that polls
+//   - observe.go: following a lock's holder, for a backend that is told of
+//     changes or polls
 //   - feed.go: notices to the watchers of a backend
 //   - wake.go: waking goroutines that wait for a channel
-//   - recent.go: a map that forgets by itself
-//   - distance.go: for how long a store grants a lock to a waiter, by how far away it is
+//   - recent.go: a map that forgets old entries
+//   - distance.go: how far away a store is, and how long it grants a lock to a waiter
 //   - millis.go: durations in whole milliseconds
 package kit

@@ -6,7 +6,7 @@ import (
 )
 
 // Group is a context that lasts until a backend is closed, together with the goroutines
-// that end with it. Its methods may be called from any number of goroutines.
+// that end when the context ends. Its methods may be called from any number of goroutines.
 type Group struct {
 	context.Context
 	end  context.CancelFunc
@@ -21,7 +21,7 @@ func NewGroup() *Group {
 	return l
 }
 
-// Go runs f in a goroutine and returns true, or does nothing after End.
+// Go runs f in a goroutine and returns true. After End it only returns false.
 func (l *Group) Go(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,8 +44,8 @@ func (l *Group) End() bool {
 // Wait waits until all goroutines have returned. Call it after End.
 func (l *Group) Wait() { l.work.Wait() }
 
-// Close ends l, waits for its goroutines, and calls last. If ctx ends first,
-// Close returns ctx.Err() at once.
+// Close ends l, waits for its goroutines, and calls the function last. If ctx
+// ends first, Close returns ctx.Err() at once.
 func (l *Group) Close(ctx context.Context, last func()) error {
 	l.End()
 	done := make(chan struct{})

@@ -12,12 +12,12 @@ import (
 
 // Identity tracks which server an address leads to. Several servers may stand
 // behind one name: by a load balancer, two DNS records, or a failover that cut
-// no connection. Two that serve at the same time would grant every lock twice.
-// So all connections of one backend lead to one server, and other servers are
-// refused while that one serves.
+// no connection. If two of them served at the same time, a lock could be
+// granted twice. So all connections of one backend lead to one server, and
+// other servers are refused while that server serves.
 //
-// It sees only the connections of one process. Two hosts, each connected to
-// another server, do not notice each other.
+// An Identity sees only the connections of one process. If two hosts are
+// connected to different servers, neither host notices that.
 //
 // Its methods may be called from any goroutine.
 type Identity struct {
@@ -36,13 +36,13 @@ type Identity struct {
 const refusedFor = time.Minute
 
 // Admit decides about a new connection to server, a unique name that changes
-// with a restart. It admits an unknown server, "", and makes the first server
-// the current one. For another server it calls serves, which reports whether
-// the current server still serves, over an existing connection only. If it
-// does, the new connection must be closed, and the error wraps
-// driver.ErrUnavailable and driver.ErrNotSent. If it does not, the new server
-// becomes current. A connection to a server that is not [Identity.Current] must
-// not be used again.
+// with a restart. It admits the name "", an unknown server, and makes the first
+// named server the current one. For another server it calls serves, which asks
+// over an existing connection whether the current server still serves. If it
+// serves, the new connection must be closed, and the error wraps
+// driver.ErrUnavailable and driver.ErrNotSent. Otherwise the new server becomes
+// current. A connection to a server that is not [Identity.Current] must not be
+// used again.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
 		return nil
@@ -71,7 +71,7 @@ func (i *Identity) Admit(server string, serves func() bool) error {
 	return i.refuse
 }
 
-// Current returns the server whose connections may be used, or "" before the first.
+// Current returns the server whose connections may be used, or "" before the first server.
 func (i *Identity) Current() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// The server in use stays in use while it serves. After that another server takes its place.
+// The server in use stays in use while it serves. Then another server takes its place.
 func TestIdentity(t *testing.T) {
 	var logs bytes.Buffer
 	i := kit.Identity{Addr: "db:1", Log: slog.New(slog.NewTextHandler(&logs, nil))}
@@ -42,7 +42,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Of several servers that are new at the same time, one is admitted.
+// If first connections to several servers come at the same time, one is admitted.
 func TestIdentityAtOnce(t *testing.T) {
 	i := kit.Identity{Log: slog.New(slog.DiscardHandler)}
 	var refused sync.Map

@@ -9,10 +9,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Follow calls emit with the holder that look finds, and again after each change;
-// see driver.Observer. It calls look again when the channel that look returns is
-// filled or closed, at the interval every, and when the holder's TTL runs out. If
-// every is 0, it waits only for the channel. It returns when ctx ends or look fails.
+// Follow calls emit with the lock's holder, as look returns it, and again after each
+// change; see driver.Observer. It calls the function look again when the channel that look
+// returned is filled or closed, at the interval every, and when the holder's TTL runs out.
+// If every is 0, it waits only for the channel. It returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -24,8 +24,8 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 		if err != nil {
 			return err
 		}
-		// A replica that has become the master, or nodes that were out of reach,
-		// may still show an older holder.
+		// A replica that has become the master, or nodes that were out of
+		// reach, may still show a holder from earlier.
 		past := h.Token != 0 && h.Token < highest
 		if !past && (first || h.Owner != last.Owner || h.Token != last.Token || !bytes.Equal(h.Value, last.Value)) {
 			emit(h)
@@ -40,7 +40,7 @@ func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder
 	}
 }
 
-// after returns a channel that fires when h must be looked at again even without a change.
+// after returns a channel that fires when the lock must be read again without a change.
 func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	switch {
 	case every == 0:
@@ -52,10 +52,10 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 }
 
 // Poller follows locks for a backend that is not told of changes. It asks about all locks
-// together, at the interval Every, so that many locks need no more requests than one.
+// in one request, at the interval Every, so that many locks cost no more than one lock.
 type Poller struct {
 	Every time.Duration
-	// Look returns the holders of names. A name that it leaves out is not held.
+	// Look returns the holders of the locks names. A lock without an entry is not held.
 	Look func(names []string) map[string]Seen
 	// Go runs f in a goroutine, or returns false when the backend is closed.
 	Go func(f func()) bool

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestPollerAsksOnceForAll lets a hundred observers follow locks, some of them the same lock.
+// TestPollerAsksOnceForAll lets a hundred observers follow locks. Some follow the same lock.
 func TestPollerAsksOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // guards the variables below

@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// table returns the page's table: first keys of several backends, then those of each.
+// table returns the page's table: first keys of several backends, then the keys of each backend.
 func table() string {
 	type row struct{ backends, defaults []string }
 	rows := map[string]*row{}
@@ -122,7 +122,7 @@ func defaults(backends, of []string) string {
 	return strings.Join(each, "; ")
 }
 
-// describe returns a key's documentation, or that of each backend if they differ.
+// describe returns a key's documentation, or each backend's text if the texts differ.
 func describe(name, doc string) string {
 	if doc != "" {
 		return strings.ReplaceAll(doc, "|", `\|`)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Recent remembers the latest entries and forgets the others by itself. It keeps
-// the entries that were put within Age and are among the last Limit. It also
-// keeps some older ones: up to twice as old, or twice as many. The zero value
-// forgets nothing. Its methods may be called from any number of goroutines.
+// Recent is a map that remembers the latest entries and forgets older ones. It
+// remembers an entry that was put within Age and is among the last Limit entries.
+// It also keeps some older entries, up to twice as old, or twice as many. The zero
+// value forgets nothing. Its methods may be called from any number of goroutines.
 //
 // It rotates two maps, so that it never has to search for expired entries.
 type Recent[K comparable, V any] struct {
@@ -42,7 +42,7 @@ func (m *Recent[K, V]) Get(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// Has reports whether a value for k is remembered.
+// Has reports whether a value is remembered for k.
 func (m *Recent[K, V]) Has(k K) bool {
 	_, ok := m.Get(k)
 	return ok
@@ -71,7 +71,7 @@ func (m *Recent[K, V]) Len() int {
 	return len(m.recent) + len(m.older)
 }
 
-// turn makes recent the older map when it has reached Age or Limit. The caller holds mu.
+// turn makes recent the older map when recent has reached Age or Limit. The caller holds mu.
 func (m *Recent[K, V]) turn() {
 	var age time.Duration
 	if m.Age > 0 {

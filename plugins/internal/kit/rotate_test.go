@@ -34,8 +34,8 @@ import (
 
 const (
 	rounds = 2
-	// held is the number of leases, and shelfLife is for how long a client's
-	// certificate outlives the previous one.
+	// held is the number of leases. shelfLife is how much later a client's
+	// certificate expires than the previous certificate.
 	held      = 20
 	leaseTTL  = 6 * time.Second
 	shelfLife = 7 * time.Second
@@ -186,8 +186,8 @@ func securePostgres(t *testing.T, f *files) store {
 	}}
 }
 
-// etcdWithCertificates starts a server that knows all authorities, because it
-// reads them only once. It reads its own certificate for each connection.
+// etcdWithCertificates starts a server that knows all authorities, because it reads
+// them only once. The server reads its own certificate again for each connection.
 func etcdWithCertificates(t *testing.T, f *files) store {
 	p, _ := secureEtcd(t, f, f.path("all.pem"))
 	cfg := f.config(p.Addr())
@@ -249,8 +249,8 @@ func (p *path) cut(t *testing.T) {
 }
 
 // TestRotation changes certificates, authorities and passwords while leases are
-// held. The previous certificates have expired when the connections break. No
-// lease may be lost.
+// held. The old certificates have expired when the connections break. No lease
+// may be lost.
 func TestRotation(t *testing.T) {
 	for name, start := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -300,7 +300,7 @@ func hold(t *testing.T, s store) []*core.Lease {
 	return leases
 }
 
-// renewed waits until every lease has been renewed, so that its deadline is after the given one.
+// renewed waits until every lease has been renewed and its deadline is after the given deadline.
 func (f *files) renewed(leases []*core.Lease, deadline time.Time) {
 	f.t.Helper()
 	for i, l := range leases {

@@ -29,8 +29,8 @@ var others = map[string]func(net.Conn){
 }
 
 // TestNoStoreAnswers checks what Check reports if some other server, or none,
-// listens at the store's address. Within the time for a connection it must say that
-// no such server answers, what to check, and that nothing was executed.
+// listens at the store's address. Within the time for a connection, Check must say
+// that the store does not answer, what to check, and that nothing was executed.
 func TestNoStoreAnswers(t *testing.T) {
 	servers := map[string]string{"redis": "Redis server", "redlock": "Redis server", "mysql": "MySQL server", "postgres": "PostgreSQL server", "etcd": "etcd member"}
 	f := newFiles(t)
@@ -73,8 +73,8 @@ func unanswered(t *testing.T, s driver.Spec, cfg driver.Config, says string) {
 }
 
 // TestRefusedCertificates checks a server that refuses the client's
-// certificate, or requires one. The error must distinguish it from a server
-// that speaks another protocol, and name the key to look at.
+// certificate, or requires one. The error must distinguish such a server from a
+// server that speaks another protocol, and name the key to look at.
 func TestRefusedCertificates(t *testing.T) {
 	for name, start := range stores {
 		if name == "etcd with users" {

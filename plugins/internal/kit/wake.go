@@ -10,8 +10,8 @@ func Wake(c chan struct{}) {
 	}
 }
 
-// Broadcast wakes all goroutines that wait for its next change. Its methods may
-// be called from any number of goroutines.
+// Broadcast wakes all goroutines that wait for its next Up. Its methods may be
+// called from any number of goroutines.
 type Broadcast struct {
 	mu   sync.Mutex
 	next chan struct{} // nil while no caller waits

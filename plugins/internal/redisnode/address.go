@@ -25,8 +25,8 @@ type Address struct {
 
 // ParseAddress reads "host", "host:port", "redis://user:password@host:port/db",
 // the same with rediss for TLS, or "unix:///path?db=1". Its errors wrap
-// driver.ErrConfig and show no part of text, because any part of an unreadable
-// address may be a password.
+// driver.ErrConfig and show no part of the address, because any part of an
+// unreadable address may be a password.
 func ParseAddress(text string, defaultPort int) (Address, error) {
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "@") {
@@ -78,8 +78,8 @@ func fromURL(u *url.URL, defaultPort int) (a Address, err error) {
 var errHostPort = errors.New("it is not host:port")
 
 // isHost reports whether host can be a name or an IP address. Text with other
-// characters may be a setting (such as a password) in the wrong place, and a
-// failed dial's error would show it.
+// characters may be a password in the wrong place, and the error of a failed
+// dial would show it.
 func isHost(host string) bool {
 	return host != "" && !strings.ContainsFunc(host, func(r rune) bool {
 		return r < utf8.RuneSelf && !strings.ContainsRune("-._~:%", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)

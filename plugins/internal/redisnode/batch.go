@@ -57,7 +57,7 @@ func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {
 	return it.replies
 }
 
-// Start does one operation and hands the reply to finish, from any goroutine. Start
+// Start does one operation and calls finish with the reply, on any goroutine. Start
 // does not wait. An operation whose ctx ends before it was sent is never sent.
 func (n *Node) Start(ctx context.Context, o driver.Op, finish func(driver.Result)) {
 	it := newItem(1)
@@ -130,8 +130,8 @@ func (n *Node) parts(items []*item) []*part {
 	return parts
 }
 
-// perScript returns how many locks a script may name. In a Cluster it is one, because more keys
-// would have to share a slot, and be on one node while that slot moves.
+// perScript returns how many locks a script may name. In a Cluster it is one, because
+// several keys would need the same slot, and the same node while that slot moves.
 func (n *Node) perScript() int {
 	if n.opts.Keys.cluster {
 		return 1
@@ -147,14 +147,14 @@ func (p *part) add(it *item, i int, lock string) {
 	p.renewed = p.renewed || confirmed(kind)
 }
 
-// confirmed reports whether an operation counts only when replicas have it. A
-// release that a failover loses would leave the lock taken for the rest of its
-// TTL. A withdrawal belongs to a failed attempt, which often never reached the
-// replicas.
+// confirmed reports whether an operation of this kind counts only when replicas
+// have it. A release does, because a failover that loses it leaves the lock
+// taken. A withdrawal does not, because its failed acquire often never reached
+// the replicas.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver writes each reply to its item. If unsafe is not nil, it replaces the
-// replies that must not be believed until replicas have confirmed them.
+// deliver writes each reply to its item. The error unsafe, if not nil, replaces
+// the replies that must not be believed until replicas have confirmed them.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot reads a monotonic clock. The clock also counts the time while the machine
-// is suspended, if the system has one that does (clock_gettime(2), CLOCK_BOOTTIME).
+// sinceBoot reads a monotonic clock. The clock also counts the time while the
+// machine is suspended, if the system has CLOCK_BOOTTIME; see clock_gettime(2).
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

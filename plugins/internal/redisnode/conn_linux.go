@@ -10,7 +10,7 @@ import (
 // pollConn is a connection without TLS whose reads and writes skip the Go
 // runtime's bookkeeping of calls that might block. Go's sockets never block,
 // but after an idle moment the runtime would wake its monitor thread for each
-// call. At most one goroutine may read at a time, and one may write.
+// call. At a time, at most one goroutine may read and one may write.
 type pollConn struct {
 	net.Conn
 	raw      syscall.RawConn
@@ -21,7 +21,7 @@ type pollConn struct {
 	tryWrite func(fd uintptr) bool
 }
 
-// polled returns conn with cheaper reads and writes, or conn itself if that is impossible.
+// polled returns conn with cheaper reads and writes, or conn unchanged if that is impossible.
 func polled(conn net.Conn) net.Conn {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
@@ -82,7 +82,7 @@ func (c *pollConn) fail(op string, err error) error {
 // connection: has the server closed it, or sent something unasked?
 func (c *pollConn) SyscallConn() (syscall.RawConn, error) { return quiet{c.raw}, nil }
 
-// quiet skips the system call of that look when there is nothing to read.
+// quiet skips the system call of the client's look when there is nothing to read.
 type quiet struct{ syscall.RawConn }
 
 // Read implements syscall.RawConn.

@@ -24,8 +24,8 @@ import (
 // MaxPool is the most connections that a client may be allowed.
 const MaxPool = 1000
 
-// Take adds to c the settings that the address a gives besides host and port. It returns an error
-// if they contradict c.
+// Take adds to c the settings that the address a gives besides host and port.
+// It returns an error if these settings contradict c.
 func Take(c *config.Connect, a Address) error {
 	switch {
 	case a.Network == "unix" && c.Secure():
@@ -42,14 +42,14 @@ func Take(c *config.Connect, a Address) error {
 	return nil
 }
 
-// ClientOptions returns the options of every client. pool is how many connections carry requests,
-// and secure says that the address asks for TLS. Each new connection is passed to connected before
-// its first request. If connected fails, the connection is closed and the request fails, unsent,
-// with the same error. Each client needs Links of its own.
+// ClientOptions returns the options of every client. pool is how many connections carry
+// requests, and secure says that the address asks for TLS. Each new connection is passed to
+// connected before its first request. If connected fails, the connection is closed and the
+// request fails, unsent, with the same error. Two clients must not share links.
 //
-// The client never sends a request a second time, because the first sending may have been executed.
-// It uses RESP2, because RESP3 would make it look for push frames. Its log of failed connections is
-// dropped: it would go to the process's standard error, and callers get the same errors anyway.
+// The client never sends a request a second time, because the first sending may have
+// been executed. It uses RESP2, because RESP3 would make it look for push frames. Its
+// log would go to standard error and is dropped, because callers get the same errors.
 func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, links *Links,
 	connected func(context.Context, *goredis.Conn) error,
 ) (*goredis.UniversalOptions, error) {
@@ -79,8 +79,8 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 	}, nil
 }
 
-// closeWithContext marks a context whose end closes the connections that were opened with it. The
-// client itself does not look at a context while it reads.
+// closeWithContext marks a context whose end closes the connections that were
+// opened with it. The client does not look at a context while it reads.
 type closeWithContext struct{}
 
 // dialer returns a function that connects. Its errors distinguish a failed dial from a broken
@@ -107,9 +107,9 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 	}
 }
 
-// serverConn is a connection to what should be a Redis server. The first bytes received show
-// whether it is one. A TLS 1.3 server may also refuse a certificate only then, after the handshake.
-// These bytes answer the client's HELLO, so no request was sent before they came.
+// serverConn is a connection to what should be a Redis server. The first bytes received
+// show whether it is. A TLS 1.3 server may refuse a certificate only then, after the
+// handshake. The first bytes answer the client's HELLO, so no request was sent before.
 type serverConn struct {
 	net.Conn
 	addr    string
@@ -187,14 +187,14 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// Links are the connections of one client. The client keeps no list of them, and closes one only
-// when it breaks or the server answers READONLY outside of a script. But what one reply says about
-// a server is true of every connection to it. An address may long have led new connections to
-// another server without cutting the old ones.
+// Links are the connections of one client. The client keeps no list of them, and closes a
+// connection only when the connection breaks or the server answers READONLY outside of a script.
+// But what one reply says about a server is true of every connection to that server. By then, the
+// address may lead new connections to another server while the old connections live on.
 //
-// Leaving a connection marks it as not to be used again. The client closes it when it next looks
-// for an idle one. The one for wake-ups is never idle, so Links closes that at once. Replies under
-// way still arrive.
+// Leaving a connection marks it as not to be used again. The client closes it
+// when it next looks for an idle connection. The connection for wake-ups is
+// never idle, so Links closes it at once. Replies under way still arrive.
 type Links struct {
 	// Labels says that each connection notes its server's run id from the first INFO.
 	Labels bool
@@ -220,7 +220,7 @@ func (l *Links) Leave(before time.Time) {
 	l.Refused()
 }
 
-// Keep leaves all connections except those to the server whose run id is run.
+// Keep leaves all connections except the connections to the server whose run id is run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }
@@ -315,8 +315,8 @@ type link struct {
 // mostHead bounds the bytes searched for the run id, which some managed servers hide.
 const mostHead = 16 << 10
 
-// label finds the server's run id in the first bytes that it sends: the replies to the login and to
-// INFO, perhaps in several pieces.
+// label finds the server's run id in the first bytes that the server sends: the
+// replies to the login and to INFO, perhaps in several pieces.
 func (c *link) label(p []byte) {
 	if !c.links.Labels || c.labeled {
 		return
@@ -335,8 +335,8 @@ func (c *link) label(p []byte) {
 
 var errLeft = errors.New("the connection leads to a server that does not serve")
 
-// SyscallConn implements syscall.Conn. The client calls it to check an idle connection, and the
-// error keeps it from using one that was left.
+// SyscallConn implements syscall.Conn. The client calls it to check an idle
+// connection. The error keeps the client from using a connection that was left.
 func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	if c.left.Load() {
 		return nil, errLeft
@@ -347,7 +347,7 @@ func (c *serverConn) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque hides the descriptor of a connection with TLS, whose bytes tell the client nothing.
+// opaque hides the descriptor of a TLS connection, because encrypted bytes tell the client nothing.
 type opaque struct{ syscall.RawConn }
 
 // Read implements syscall.RawConn.
@@ -359,7 +359,7 @@ func (c *serverConn) Close() error {
 	return c.Conn.Close()
 }
 
-// silentServer reports whether err is a timeout, so that no reply came.
+// silentServer reports whether err is a timeout, which means that no reply came.
 func silentServer(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()

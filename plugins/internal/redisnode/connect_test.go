@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// A request whose time is over when the connection is made does not wait for
-// the answer of a silent server. Otherwise it would block a sender, and Close.
+// A request whose deadline has passed when the connection is made does not wait for
+// the answer of a silent server, because it would block a sender, and Close.
 func TestWriteTooLate(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -5,10 +5,10 @@
 //
 // All state is in Redis. A lock key is a plain string that expires, so that any
 // client that takes the same key with SET NX PX excludes us and is excluded by us.
-// Whatever else a lock needs is in the key's value. Beside the lock keys, a prefix
-// has one control string, one set of withdrawn owners, and one sign of life for
-// each process that waits. In a Cluster it has one of each for every slot in use.
-// A lock has a queue key as long as an owner waits for it.
+// The key's value has the lock's owner, token, label and published value. Beside
+// the lock keys, a prefix has one control string, one set of withdrawn owners, and
+// one sign of life for each process that waits. In a Cluster it has all of these
+// for every slot in use. A lock has a queue key as long as an owner waits for it.
 //
 // # Where is what
 //

@@ -67,8 +67,8 @@ const (
 	needsCommand  = "this store lacks a command; Redis from 6.0 on and Valkey have all"
 )
 
-// nevers are texts, in lower case, of error replies without a code. Such a
-// reply is repeated until an operator changes a setting or the store.
+// nevers are texts, in lower case, of error replies without a code. The server
+// repeats such a reply until an operator changes a setting or the store.
 var nevers = []struct{ text, advice string }{
 	{"acl failure in script", needsRights},         // Redis from 7.2 on, Valkey
 	{"the user executing the script", needsRights}, // Redis 7.0
@@ -122,9 +122,9 @@ func Explain(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// Astray reports whether err says that its connection leads to a server that does
-// not serve, while a new connection may lead to one that does. The server is now
-// a replica, has not loaded its data, or has lost its master.
+// Astray reports whether err says that its connection leads to a server that
+// does not serve, while a new connection may lead to a server that does. The
+// server is now a replica, has not loaded its data, or has lost its master.
 func Astray(err error) bool {
 	var reply goredis.Error
 	if !errors.As(err, &reply) {

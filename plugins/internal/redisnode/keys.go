@@ -9,21 +9,21 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Keys says how the lock names of one prefix become keys.
+// Keys says how the lock names of one prefix become Redis keys.
 //
-// A plain name becomes a key by putting the prefix before it. A name that starts with
-// "~" or contains braces becomes "~n:" and the name, with "{", "}" and "%" written as
-// %7B, %7D and %25. So no lock key has braces and every side key has them, and the
-// two never collide, whatever the prefixes (K6). A side key of one lock has the
-// lock's whole key between its braces, and therefore the lock's Cluster slot.
+// The key of a plain name is the prefix and the name. A name that starts with "~" or
+// contains braces becomes "~n:" and the name, with "{", "}" and "%" written as %7B, %7D and
+// %25. So no lock key has braces, and every side key (a queue's, for example) has braces. A
+// lock key is never equal to a side key, even of another prefix (K6). A side key of one
+// lock has the lock's whole key between its braces, and so is in the lock's Cluster slot.
 type Keys struct {
 	prefix  string
 	cluster bool
 }
 
 // NewKeys returns the keys of prefix, or an error wrapping driver.ErrConfig
-// when prefix has braces, which would decide the slot. In a Cluster, each slot
-// has its own copy of what locks share.
+// when prefix has braces, because braces decide a key's Cluster slot. In a
+// Cluster, each slot has a copy of the keys that locks share.
 func NewKeys(prefix string, cluster bool) (Keys, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return Keys{}, fmt.Errorf("%w: prefix has braces, which would decide about the Cluster slot", driver.ErrConfig)
@@ -78,7 +78,7 @@ func (k Keys) control(lock string) string    { return k.side() + "s:{" + k.tag(l
 func (k Keys) tombstones(lock string) string { return k.side() + "b:{" + k.tag(lock) + "}" }
 
 // Head returns the first arguments of every script; see lua/head.lua. Outside a
-// Cluster, lock has no effect.
+// Cluster, the argument lock has no effect.
 func (k Keys) Head(lock string) []any {
 	cluster := "0"
 	if k.cluster {
@@ -87,7 +87,7 @@ func (k Keys) Head(lock string) []any {
 	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
-// tag is the part of a side key that puts the key in the slot of lock. Outside a
+// tag is the part of a side key that puts it in the Cluster slot of the key lock. Outside a
 // Cluster the tag is empty, so that all locks of the prefix share their side keys.
 func (k Keys) tag(lock string) string {
 	if !k.cluster {
@@ -119,8 +119,8 @@ func slot(key string) uint16 {
 // slotTag returns a short string whose hash slot is s.
 func slotTag(s uint16) string { return slotTags()[s] }
 
-// slotTags has one tag for each slot: the first number in base 36 that hashes to
-// that slot. Finding them takes some ten milliseconds, once, and only in a Cluster.
+// slotTags has one tag for each slot: the first number in base 36 that hashes to that slot.
+// Finding all tags takes some ten milliseconds, once in a process, and only with a Cluster.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

@@ -17,7 +17,7 @@ import (
 )
 
 // TombstoneFor is how long the store refuses a withdrawn owner. The kernel may
-// still send the data of a closed connection, but not for that long.
+// still send a closed connection's data, but not for that long.
 const TombstoneFor = 110 * time.Second
 
 // Options are the settings of a [Node].
@@ -26,8 +26,8 @@ type Options struct {
 	// ID is the name under which the store wakes this instance: random letters
 	// and digits.
 	ID string
-	// Turns is the script by which a waiter enters a queue in which the caller decides
-	// whose turn it is. Nil means the queue of this package, which grants locks to waiters.
+	// Turns is the script by which a waiter enters a queue that grants no locks but tells a waiter
+	// when it is its turn. Nil means the queue of this package, which grants locks to waiters.
 	Turns *Script
 	// Batches is how many batches of requests may be under way at once.
 	Batches int
@@ -35,15 +35,15 @@ type Options struct {
 	// before it counts; WaitTimeout bounds the wait for them.
 	WaitReplicas int
 	WaitTimeout  time.Duration
-	// Links are the client's connections. They are left when a reply says that
-	// their server does not serve. Nil in a Cluster, where a server that no
-	// longer serves a key names the one that does.
+	// Links are the client's connections. They are used no longer when a reply
+	// says that their server does not serve. Nil in a Cluster, where a server
+	// that does not serve a key names the server that does.
 	Links *Links
-	// Silence is how long a server may be silent before it is treated as one
+	// Silence is how long a server may be silent before it counts as a server
 	// that does not serve.
 	Silence time.Duration
-	// PingEvery is how often a silent connection for wake-ups is pinged; values
-	// below pingEvery count as pingEvery.
+	// PingEvery is how often a silent connection for wake-ups is pinged; a
+	// value below pingEvery counts as pingEvery.
 	PingEvery time.Duration
 }
 
@@ -55,10 +55,10 @@ type Node struct {
 	requests *kit.Batcher[*item]
 	distance kit.Distance
 
-	// Wakeups is what the instance's waiters and observers listen to.
+	// Wakeups receives the store's messages to this process's waiters and observers.
 	Wakeups *Wakeups
 
-	// Turned wakes when Refusal begins or ends.
+	// Turned wakes its listeners when acquires begin or cease to be refused.
 	Turned   kit.Broadcast
 	refusing sync.Mutex            // lets one Refuse run at a time
 	refusal  atomic.Pointer[error] // nil until the first Refuse
@@ -165,8 +165,8 @@ func (n *Node) inspectOne(ctx context.Context, name, observe string) (driver.Hol
 	return holders[0], nil
 }
 
-// InspectAll calls emit with the holder of each of names that is held, until
-// emit returns false. It does not read all of them at the same instant.
+// InspectAll calls emit with the holder of each held lock in names, until emit
+// returns false. It does not read all locks at the same instant.
 func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.Holder) bool) error {
 	for chunk := range slices.Chunk(names, n.perScript()) {
 		holders, err := n.inspect(ctx, chunk, "0")
@@ -182,8 +182,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// inspect returns who holds each of names. With observe "1" it also makes the
-// scripts publish changes of every lock of the prefix for the next seconds.
+// inspect returns the holder of each lock in names. If observe is "1", the
+// scripts publish the changes of every lock of the prefix for the next seconds.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {

@@ -24,7 +24,7 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 }
 
 // listen returns a channel that is filled whenever a message arrives on the channel name, when
-// the subscription begins, and when the connection breaks. The returned function ends it.
+// the subscription begins, and when the connection breaks. The returned function stops that.
 func (w *Wakeups) listen(ctx context.Context, name string) (<-chan struct{}, func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,8 +69,8 @@ func (w *Wakeups) wakeObservers(name string) {
 const scanCount = 500
 
 // Names returns the names of all locks that start with prefix. It scans the
-// keys of the database without blocking the server, and may outlast a cancelled
-// ctx.
+// keys of the database without blocking the server, and may return only after
+// ctx has ended.
 func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	var mu sync.Mutex
 	names := map[string]struct{}{} // SCAN may return a key twice

@@ -10,8 +10,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// TestRefuseOnRedis6 checks that an error, which Redis 6 raises as a string, is
-// not mistaken for the text of a queue in which the place was kept.
+// TestRefuseOnRedis6 checks that the script does not take an error for the text
+// of a queue. Redis 6 raises errors as strings.
 func TestRefuseOnRedis6(t *testing.T) {
 	s, err := redisserver.Start(t.Context(), nil)
 	servers.Keep(t, "redis", s, err)

@@ -52,8 +52,8 @@ func (it *item) end() {
 // do queues the item and waits until it is answered or ctx ends.
 //
 // Requests do not run on their caller's goroutine, so that simultaneous
-// requests share scripts and round trips. A caller can also leave when its ctx
-// is cancelled, which a read from a socket cannot do.
+// requests share scripts and round trips. A caller can also return when its ctx
+// is cancelled, but a read from a socket would not.
 func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
 		return unsent(ctx)
@@ -142,8 +142,8 @@ func (n *Node) roundTrip(items []*item) {
 	}
 }
 
-// tripContext ends at the last deadline of the callers. If a caller has no
-// deadline, only the connections' own read timeout applies.
+// tripContext returns a context that ends at the last deadline of the callers.
+// If a caller has no deadline, only the connections' own read timeout applies.
 func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, it := range items {
@@ -157,10 +157,10 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), last)
 }
 
-// exec sends calls, and sends those whose script the server does not know once
-// more with the whole text. Calls whose reply says that the server does not
-// serve, which therefore did nothing, are sent once more over other connections.
-// The returned error is only about the replicas; each call has its own.
+// exec sends calls. It sends a call once more with the whole text if the server
+// does not know its script, and over another connection if the reply says that
+// the server does not serve. Such a call has done nothing. The returned error
+// is only about the replicas; each call has its own error.
 func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
 	var before error // the replicas' error for the calls that are not repeated
 	for again := false; ; again = true {
@@ -251,7 +251,7 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 }
 
 // flush sends a pipeline. If the client gets no connection, it returns that
-// error but does not set it in the calls, so flush does.
+// error but does not set it in the calls, so flush sets it.
 func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
 	_, err := pipe.Exec(ctx)
 	for _, c := range calls {

@@ -40,7 +40,7 @@ var Rights = lua("rights")
 // Script is the text of a script and the digest by which the server knows it.
 type Script struct{ Text, SHA string }
 
-// newScript makes a script of the library and files. Each call defines all their functions.
+// newScript makes a script of the library and files. Each run defines all their functions.
 func newScript(files ...string) *Script {
 	text := lua("lease")
 	for _, name := range files {
@@ -49,8 +49,8 @@ func newScript(files ...string) *Script {
 	return QueueScript("", lua("queue"), text)
 }
 
-// QueueScript makes a script with the functions of queue, those of the state,
-// and body.
+// QueueScript makes a script with the functions of queue, the functions of the
+// state, and body.
 func QueueScript(head, queue, body string) *Script {
 	return wholeScript(lua("head") + head + "local " + known + "\n" + queue + lua("read") + lua("state") + body)
 }
@@ -58,9 +58,9 @@ func QueueScript(head, queue, body string) *Script {
 // known are the variables that lua/read.lua sets.
 const known = "now, last, tombstones_until, queued, observed"
 
-// NewScript makes a script that defines no Lua functions in a usual run. The rest is in its
-// function library, which gets what is known of the state. The library returns what slowPath returns,
-// or with queue_only those functions of queue that handoff names. All parts may use head.
+// NewScript makes a script that defines no Lua functions in a usual run. Unusual runs load a
+// library of functions, which gets the variables in known. The library returns what slowPath
+// returns, or, with queue_only, the functions of queue that handoff names. All parts may use head.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +
@@ -69,7 +69,7 @@ func NewScript(head, queue, handoff, slowPath, body string) *Script {
 }
 
 // wholeScript makes a script with its digest. The server names scripts by SHA-1.
-// It protects nothing here, so it is used even where only FIPS 140 is allowed.
+// SHA-1 protects nothing here, so it is used even where only FIPS 140 is allowed.
 func wholeScript(text string) *Script {
 	var sum [sha1.Size]byte
 	fips140.WithoutEnforcement(func() { sum = sha1.Sum([]byte(text)) })

@@ -50,8 +50,8 @@ type Conn interface {
 }
 
 // ReadServer asks the server of a new connection about itself, in one round
-// trip. It reads all from INFO except the sync policy, because managed servers
-// hide CONFIG.
+// trip. It reads CONFIG only for the sync policy and INFO for all else, because
+// managed servers hide CONFIG.
 func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer(ctx, c, nil, false) }
 
 // Probe is like ReadServer, but fails when this client lacks a right that it
@@ -60,8 +60,8 @@ func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
 
-// Check is like Probe, over any connection of the client. It tries a new connection
-// if the first leads to a server that does not serve. It may outlast a cancelled ctx.
+// Check is like Probe, over any connection of the client. It tries a new connection if the
+// first leads to a server that does not serve. It may return only after ctx has ended.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)
@@ -109,10 +109,10 @@ func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Ser
 	return s, nil
 }
 
-// Replicates returns an error when the server has fewer replicas than must
-// confirm a grant. spare reports whether it has more than that. Without a spare
-// replica, a failover leaves grants unconfirmed until the old master is back as
-// a replica. With Sentinel that takes longer than most leases last.
+// Replicates returns an error when the server has fewer replicas than must confirm a
+// grant. spare reports whether it has more replicas than must confirm. Without a spare
+// replica, a failover leaves grants unconfirmed until the old master is back as a
+// replica. With Sentinel, the old master's return takes longer than most leases last.
 func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
 	if s.replicas < wanted {
 		err = fmt.Errorf("%w: %w: %s has %d replicas and wait_replicas is %d, so nothing is granted; have %d, or a failover ends every lease",
@@ -160,9 +160,9 @@ func durability(aof, fsync string) string {
 }
 
 // Unsafe returns why locks must not be kept on this server, or nil. In a
-// Cluster, replicas are accepted because they are asked only for the slots.
-// served says that a master was here before. A replica then means a failover
-// under way and not a wrong address.
+// Cluster, replicas are accepted because the client asks them only where the
+// slots are. served says that a master answered here before; a replica then
+// means a failover under way and not a wrong address.
 func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
 	case s.Sentinel && how == Sentinels:
@@ -184,9 +184,9 @@ func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	return nil
 }
 
-// Evicts returns an error when the server may delete a held lock, so that it
-// must not grant any. Held leases can still be renewed, but a deleted lease is
-// lost.
+// Evicts returns an error when the server may delete the key of a held lock, so
+// it must not grant locks. Held leases can still be renewed, but a deleted
+// lease is lost.
 func (s Server) Evicts(addr string) error {
 	if s.policy == "" || s.policy == "noeviction" {
 		return nil
@@ -213,15 +213,15 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 // PolicyEvery is how often callers call [Server.ReadAgain].
 const PolicyEvery = time.Second
 
-// policies has the servers of a store on which no lock must be granted.
+// policies notes which servers of a store must not grant locks.
 type policies struct {
 	looking  sync.Mutex // keeps an older answer from overwriting a newer one
 	mu       sync.Mutex
 	verdicts map[string]error // by server, as its clients and connections call themselves
 }
 
-// Judge notes why no lock must be granted on the server of a client or a
-// connection; nil means that it may grant. While one server has such a reason,
+// Judge notes why server (a client or a connection) must not grant locks; the
+// verdict nil means that it may. While any server must not grant locks, all
 // acquires are refused. A verdict that does not wrap driver.ErrDenied says
 // nothing about the server, and changes nothing.
 func (n *Node) Judge(server fmt.Stringer, verdict error) {
@@ -253,14 +253,14 @@ func (n *Node) refuseAsJudged() {
 	n.Refuse(n.policies.verdicts[servers[0]]) // each error names the whole store, so one is enough
 }
 
-// LookAgain refuses grants while a master may delete a held lock; errors call
-// the store addr. It leaves the connections to a server that is no longer a
-// master. If a master does not answer, its last answer counts until it is no
-// longer a master. So an unreachable master neither hides what another one says
-// nor prolongs a refusal that came from another.
+// LookAgain refuses grants while a master may delete a held lock; its errors
+// name the store by addr. It ends the use of connections to a server that is no
+// longer a master. If a master does not answer, its last answer counts as long
+// as it is a master. So an unreachable master neither hides another master's
+// answer nor prolongs a refusal that another master caused.
 //
 // Note: the last answer of an unreachable master must count. A master that was
-// only frozen later executes the requests already sent to it.
+// only frozen executes requests already sent to it when it resumes.
 func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
 	n.policies.looking.Lock()
 	defer n.policies.looking.Unlock()

@@ -16,10 +16,10 @@ import (
 //
 //	OWNER " " TOKEN " " LENGTH-OF-LABEL ":" LABEL VALUE
 //
-// so that one comparison of its head shows whether a lease is still there, and
-// everything about a lock is granted and lost in one step. If the store has
-// granted the lease to a waiter that has not used it yet, a "+" stands in place
-// of the second space.
+// so that one comparison of OWNER and TOKEN shows whether a lease still exists,
+// and all four parts are written and deleted in one step. While a waiter has
+// not yet used the lease that the store granted to it, a "+" stands in place of
+// the second space.
 
 // LeaseID returns the head of a lease's value.
 func LeaseID(owner string, token uint64) string {
@@ -37,9 +37,9 @@ func ValueTail(label string, value []byte) string {
 	return b.String()
 }
 
-// parseHolder reads a lock key's value. A value that we did not write is a
-// foreign holder: its owner is the value itself, as far as it is printable, and
-// it has no token. ms is a reply of PTTL: -2 means that there is no such key.
+// parseHolder reads a lock key's value. A value that another program wrote means a
+// foreign holder: its owner is the printable part of the value, and it has no
+// token. ms is a reply of PTTL, where -2 means that the key does not exist.
 func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	if ms == -2 {
 		return driver.Holder{}
@@ -53,7 +53,7 @@ func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 }
 
 // ttl turns a PTTL reply into a Holder's TTL. A reply of zero means less than a
-// millisecond; one beyond the 292 years of time.Duration means no end.
+// millisecond. A reply beyond 292 years, the longest time.Duration, means no end.
 func ttl(ms int64) time.Duration {
 	if ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) {
 		return -1
@@ -117,8 +117,8 @@ func printable(raw string) string {
 	return b.String()
 }
 
-// ParseVote reads one redlock node's value for the lock name. Such a value may
-// have the token 0, for a grant whose token is not written yet. ms is a reply
+// ParseVote reads the value that one redlock node has for the lock called name.
+// Its token is 0 while the token of the grant is not written yet. ms is a reply
 // of PTTL.
 func ParseVote(name, raw string, ms int64) driver.Holder {
 	owner, rest, ok := strings.Cut(raw, " 0 ")
@@ -131,7 +131,7 @@ func ParseVote(name, raw string, ms int64) driver.Holder {
 	return parseHolder(name, raw, ms, -1)
 }
 
-// The codes that a refusal starts with, as in lua/head.lua.
+// A refusal in a reply starts with one of these codes; see lua/head.lua.
 const (
 	CodeHeld = iota + 1
 	CodeNotHeld
@@ -140,7 +140,7 @@ const (
 	CodeRefused
 )
 
-// Refusal is an error that a command inside a script got. The script continued after it.
+// Refusal is the error reply to a command inside a script. The script continued after the error.
 type Refusal string
 
 func (e Refusal) Error() string { return string(e) }
@@ -196,8 +196,8 @@ func decode(name string, reply any) driver.Result {
 // refusing returns the holder that the refusal f names.
 func refusing(name string, f Fields) driver.Holder {
 	h := parseHolder(name, f.Text(1), f.Number(2), -1)
-	// The refusal has only the beginning of the key's value, and a cut
-	// published value is worse than none.
+	// The refusal has only the beginning of the key's value, so the published
+	// value may be cut off.
 	h.Value = nil
 	return h
 }

@@ -62,8 +62,8 @@ func FuzzValue(f *testing.F) {
 // unused matches the head of a value that has the mark of an unused grant.
 var unused = regexp.MustCompile(`^(\S+ [0-9]+)\+`)
 
-// FuzzForeign checks that any text in a key is read as one of our leases only if
-// we would have written it so. Any other text is a holder that can be printed.
+// FuzzForeign checks that a text in a key is read as one of our leases only if we would have
+// written exactly that text. Any other text must be read as a holder that can be printed.
 func FuzzForeign(f *testing.F) {
 	f.Add("o-1 7 2:lbv", int64(5))
 	f.Add("o 07 00:", int64(-1))
@@ -95,8 +95,8 @@ func FuzzForeign(f *testing.F) {
 	})
 }
 
-// FuzzReply checks that any reply of the server gives a result, and a grant
-// only if it is a token.
+// FuzzReply checks that every reply of the server gives a result, and that only
+// a token gives a grant.
 func FuzzReply(f *testing.F) {
 	f.Add(int64(7), "o 7 0:", int64(100), byte(0), byte(4))
 	f.Add(int64(CodeHeld), "o 7 0:", int64(100), byte(1), byte(4))

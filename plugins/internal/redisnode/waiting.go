@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// refreshEvery is how long an instance trusts that it is in the queue without
-	// asking the store. The scripts keep the place for longer.
+	// refreshEvery is how long a waiter counts as queued without asking the
+	// store. The scripts keep a waiter's place for longer than that.
 	refreshEvery = time.Second
 
-	// lostAfter is when an instance forgets a waiter whose owner was neither
-	// granted the lock nor withdrawn.
+	// lostAfter is after how long an instance forgets a waiter whose owner was
+	// neither granted the lock nor withdrawn.
 	lostAfter = 10 * time.Second
 
 	// maxEntryValue is the longest published value, in bytes, that the queue
@@ -43,13 +43,13 @@ type pushed struct {
 	span  time.Duration
 }
 
-// Wait queues r.Owner and returns when the store has granted it the lock or
-// when it should ask again. woken reports whether a push was the reason. Wait
-// also returns after most, or when moved is closed.
+// Wait queues r.Owner. It returns when the store has granted r.Owner the lock,
+// when r.Owner should ask again, after the time most, or when moved is closed.
+// woken reports whether a push, a message from the store, was the reason.
 //
 // The queue is in the store. A push is lost when its connection breaks, so a
-// break wakes every waiter. A push is also lost when the store loses the queue,
-// so waiters enter the queue again after refreshEvery.
+// broken connection wakes every waiter. A push is also lost when the store
+// loses the queue, so waiters enter the queue again after refreshEvery.
 func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, moved <-chan struct{}) (woken bool, g driver.Grant, err error) {
 	over := time.Now().Add(most)
 	end := time.NewTimer(most)
@@ -79,9 +79,9 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	}
 }
 
-// enqueue enters r.Owner into the queue of r.Name. free reports whether the lock is free
-// and it is r.Owner's turn; it is always false where releases grant the lock to waiters,
-// because a push says so there. left is the rest of the holder's lease, or zero if unknown.
+// enqueue enters r.Owner into the queue of r.Name. free reports whether the lock is free and it
+// is r.Owner's turn; it is always false where a release grants the lock to a waiter, because a
+// push then tells the waiter. left is the rest of the holder's lease, or zero if unknown.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -108,10 +108,10 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 	return n.opts.Turns != nil && number == 1, left, nil
 }
 
-// entry returns the text that follows r.Owner in the queue; see lua/queue.lua. r.TTL
-// is for how long the store may grant the lock. A value that is too long is sent with
-// the owner's first request instead, so the owner then has to ask before it may use
-// the grant.
+// entry returns the text that follows r.Owner in the queue; see lua/queue.lua.
+// r.TTL is the longest time of a grant by the store. A published value that is
+// too long for the queue is sent with the owner's first request, so the owner
+// has to ask before it may use the grant.
 func entry(process string, r driver.Request) string {
 	value := r.Value
 	if len(value) > maxEntryValue {
@@ -178,8 +178,8 @@ func (w *Wakeups) forget(owner string) {
 	delete(w.waiters, owner)
 }
 
-// refused notes that a request of owner found the lock taken. The request left
-// at the instant sent, and queued says whether owner was in the queue.
+// refused notes that a request of owner found the lock taken. The request was
+// sent at the instant sent; queued says whether owner was in the queue.
 func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,8 +196,8 @@ func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	}
 }
 
-// entered notes that a request, sent at the instant sent, has entered owner
-// into the queue. epoch is the epoch of the connection that brings its pushes.
+// entered notes that a request, which left at the instant sent, has put owner into
+// the queue. epoch is the epoch of the connection that brings owner's pushes.
 func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -206,9 +206,9 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	}
 }
 
-// inQueue reports whether an owner is surely still in the queue: the store said
-// so lately, and the connection that would bring its push is still up. The wait
-// then needs no request, because a grant would have been pushed.
+// inQueue reports whether the owner of wt is surely in the queue: the store
+// said so lately, and the connection for its pushes is still up. Its wait then
+// needs no request, because a grant would be pushed.
 func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,9 +226,9 @@ func (w *Wakeups) forgetLost() {
 	}
 }
 
-// push delivers the store's message to one waiter. "OWNER" says that it should
-// ask, "OWNER MS" that it should ask after MS milliseconds, and "OWNER TOKEN SIGN
-// MS" that it was granted the lock. push is called with mu held.
+// push delivers the store's message to one waiter. "OWNER" says that the owner
+// should ask, "OWNER MS" that it should ask after MS milliseconds, and "OWNER
+// TOKEN SIGN MS" that it was granted the lock. push is called with mu held.
 func (w *Wakeups) push(text string) {
 	f := strings.Fields(text)
 	if len(f) == 0 || w.waiters[f[0]] == nil {
@@ -255,15 +255,15 @@ func (w *Wakeups) push(text string) {
 }
 
 const (
-	// signEvery is how often a process with waiters sends a sign of life, unless
-	// a round trip takes longer. A sign is valid for signFor, because travel
-	// times vary. It is valid for longer where the store may grant a lock for
-	// more than the usual first span.
+	// signEvery is how often a process with waiters sends a sign of life,
+	// unless a round trip takes longer. A sign is valid for signFor, which is
+	// longer because travel times vary, and for even longer where the store may
+	// grant a lock for more than the usual first span.
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 
-	// signsGoOn is for how long after an owner's last wait or request signs
-	// still protect its place.
+	// signsGoOn is how long signs of life protect an owner's place after its
+	// last wait or request.
 	signsGoOn = 2 * time.Second
 )
 
@@ -280,7 +280,7 @@ func (n *Node) sign() []any {
 
 // signs sends signs of life while this process has waiters, one for each control
 // string; a Cluster has one control string for each slot. It sends a sign without
-// waiting for the reply to the last one, but never more often than a round trip takes.
+// waiting for the reply to the last sign, but never more often than a round trip takes.
 func (n *Node) signs() {
 	w := n.Wakeups
 	for {
@@ -316,7 +316,7 @@ func (n *Node) waitedFor() map[string]string {
 }
 
 // giveSign sends one sign of life. If the previous sign had expired, waiters
-// may have lost their places, and are woken to find out.
+// may have lost their places, so giveSign wakes them to find out.
 func (n *Node) giveSign(lock string) {
 	w := n.Wakeups
 	ctx, cancel := context.WithTimeout(w.background, kit.LongestSpan)

@@ -20,11 +20,11 @@ import (
 const pingEvery = 2 * time.Second
 
 // Wakeups is the one pub/sub connection of a backend, opened by its first use.
-// One channel belongs to the instance: its messages name a waiting owner, and
-// say that it has the lock or should ask. Each observed lock has one more
-// channel, for its changes.
+// One channel belongs to the instance: a message names a waiting owner, and
+// says that the owner has the lock or should ask. Each observed lock has one
+// more channel, for the lock's changes.
 //
-// When the connection breaks, every waiter and observer is woken: a push may be lost.
+// When the connection breaks, every waiter and observer is woken, because a push may be lost.
 type Wakeups struct {
 	client    goredis.UniversalClient
 	channel   string

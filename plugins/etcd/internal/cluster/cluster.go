@@ -26,14 +26,14 @@ type Options struct {
 }
 
 // Cluster is the connection of a process to a cluster. All its requests and streams
-// go to one member. They move to another member at once when the first reports a
-// failure, or when it does not answer a read that another member answers.
+// go to one member. They move to another member at once when that member reports a
+// failure, or does not answer a read that another member answers.
 //
 // Its methods may be called from any number of goroutines.
 //
-// Note: the client library's own balancer takes turns among all connected
-// members. A member that stalls, or has lost its peers, stays connected for 13 s
-// and more. With one request in three going there, it would stop every caller.
+// Note: the client library's own balancer takes turns among all connected members.
+// A member that stalls, or has lost its peers, stays connected for 13 s and more.
+// If one request in three went to that member, every caller would soon wait for it.
 type Cluster struct {
 	opts   Options
 	health health
@@ -64,11 +64,11 @@ func New(o Options) *Cluster {
 // and returns false.
 func (c *Cluster) Go(f func()) bool { return c.background.Go(f) }
 
-// Context ends when Close is called.
+// Context returns a context that ends when Close is called.
 func (c *Cluster) Context() context.Context { return c.background }
 
-// Close ends the work under way, waits for the goroutines of Go, calls last,
-// and closes all connections. If ctx ends first, it returns ctx.Err().
+// Close cancels all requests, waits for the goroutines that method Go has started, calls the
+// function last, and closes all connections. If ctx ends first, Close returns ctx.Err().
 func (c *Cluster) Close(ctx context.Context, last func()) error {
 	return c.background.Close(ctx, func() {
 		last()
@@ -94,5 +94,5 @@ func (c *Cluster) answered() bool {
 	return c.term > 0
 }
 
-// addresses returns the names of the servers for errors.
+// addresses returns the addresses of all members, for errors.
 func (c *Cluster) addresses() string { return strings.Join(c.opts.Address, ",") }

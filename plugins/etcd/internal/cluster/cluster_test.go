@@ -21,8 +21,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// member answers transactions and reads with err, but not before answered is
-// closed.
+// member answers transactions and reads with err, but only when the channel
+// answered is closed.
 type member struct {
 	pb.UnimplementedKVServer
 	err      error
@@ -51,7 +51,7 @@ func (m *member) Range(ctx context.Context, _ *pb.RangeRequest) (*pb.RangeRespon
 	return &pb.RangeResponse{Header: &pb.ResponseHeader{}}, m.wait(ctx)
 }
 
-// of returns a Cluster that uses the member ill, and may change to well.
+// of returns a Cluster that uses the member ill, and may change to the member well.
 func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	t.Helper()
 	var addrs []string
@@ -65,8 +65,8 @@ func of(t *testing.T, ill, well *member) *cluster.Cluster {
 	return c
 }
 
-// TestDeclined checks that a request that a member cannot begin goes to another
-// member, even if it must not be done twice, and so do all later requests.
+// TestDeclined checks that a request that a member cannot begin goes to another member,
+// even if it must not be done twice. All later requests must go to that other member too.
 func TestDeclined(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoLeader}, &member{}
 	c := of(t, ill, well)
@@ -90,8 +90,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOutOfSpace checks a member without space, which may have done the request.
-// That is an answer, so no other member is asked.
+// TestOutOfSpace checks a member without space, which may have done the
+// request. Its error is an answer, so no other member is asked.
 func TestOutOfSpace(t *testing.T) {
 	ill, well := &member{err: rpctypes.ErrGRPCNoSpace}, &member{}
 	c := of(t, ill, well)
@@ -110,8 +110,8 @@ func TestOutOfSpace(t *testing.T) {
 	}
 }
 
-// TestWithoutAnswer checks that a member that does not answer a request that another
-// member answers is left, and that a repeatable request then goes to the other member.
+// TestWithoutAnswer checks that the Cluster leaves a member that does not answer when
+// another member does, and that a repeatable request then goes to the other member.
 func TestWithoutAnswer(t *testing.T) {
 	for _, twice := range []bool{false, true} {
 		ill, well := &member{answered: make(chan struct{})}, &member{}
@@ -153,8 +153,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestAttempts checks that a member that was away is found soon after it is back,
-// even after a long time. With grpc's own pauses there would be only five attempts.
+// TestAttempts checks that a member that was away is found soon after it is back, even
+// after a long time. With grpc's default pauses there would be only five attempts.
 func TestAttempts(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	backendtest.Must(t, err)
@@ -189,7 +189,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestStopped checks that a closed Cluster starts nothing, and says so.
+// TestStopped checks that a closed Cluster starts no request, and reports that it is closed.
 func TestStopped(t *testing.T) {
 	c := of(t, &member{}, &member{})
 	backendtest.Must(t, c.Close(t.Context(), func() {}))

@@ -22,14 +22,14 @@ import (
 // conn is a connection to one member, logged in once.
 //
 // Note: requests use the generated clients on the connection of clientv3, and
-// not its KV, Lease and Watch. Those wait for a member to come back instead of
-// failing fast (K8), repeat reads a hundred times, open a stream for each
-// keepalive, and run a goroutine for each watch. Only endpoints and TLS remain
-// of clientv3.
+// not its KV, Lease and Watch. KV, Lease and Watch wait for a member to come
+// back instead of failing fast (K8), repeat reads a hundred times, open a
+// stream for each keepalive, and run a goroutine for each watch. This package
+// uses clientv3 only for endpoints and TLS.
 //
-// Note: clientv3 does not log in again here either when its token has expired.
-// Servers before 3.5 refuse even a login that carries an expired token, and
-// then clientv3 logs in from within its login until memory runs out.
+// Note: clientv3 must not log in again when its token has expired. Servers
+// before 3.5 refuse even a login that carries an expired token, and then
+// clientv3 logs in from within its login until memory runs out.
 type conn struct {
 	member *member
 	client *clientv3.Client
@@ -46,21 +46,21 @@ type conn struct {
 	leader atomic.Pointer[leader]
 }
 
-// leader is the time of one leader of the cluster, as seen on a connection.
+// leader is the reign of one leader of the cluster, as a connection sees it.
 type leader struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// renew begins the time of another leader. It returns the earlier leader's,
-// which lasts until it is cancelled.
+// renew begins the reign of a new leader. It returns the reign of the earlier
+// leader, which the caller must cancel.
 func (c *conn) renew() *leader {
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	return c.leader.Swap(&leader{ctx, cancel})
 }
 
 // session returns the member in use and the connection to it. The first caller
-// makes the connection.
+// has to wait for the connection.
 func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
 	m, conn := c.at, c.at.conn
@@ -109,8 +109,8 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	return conn, nil
 }
 
-// login returns a token for the user, got over a connection that has none, or
-// "" if there are no users.
+// login returns a token for the user, or "" if there are no users. It asks for
+// the token over a connection without a token.
 func (c *Cluster) login(ctx context.Context, m *member) (string, error) {
 	if c.opts.Username == "" {
 		return "", nil
@@ -140,11 +140,11 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{m.endpoint}, TLS: c.opts.Source.LastingTLSConfig(hostOf(m.endpoint)), Token: token,
 		// Pings find a connection that is black-holed while no request is made.
-		// grpc allows no shorter interval. See redial.
+		// grpc allows no shorter interval than 10 s. See redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		// One try only: if the server itself reports a cancelled context, the
-		// client would send a write again, although the first may have been done.
-		// If a write is repeated anyway, the repetition finds the owner's own key.
+		// One try only, because after a server has reported a cancelled context,
+		// the client would repeat a write that may have been done. If a write is
+		// repeated anyway, the repetition finds the owner's key and does nothing.
 		MaxUnaryRetries: 1,
 		DialOptions:     options,
 		Context:         c.background, Logger: zap.NewNop(),
@@ -163,18 +163,18 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	return made, nil
 }
 
-// attempts says how grpc connects to a member that is away. Its default pauses
-// grow to two minutes. A long attempt is not cut short, because grpc's error says
-// less about an attempt that grpc itself has ended; redial begins another attempt.
+// attempts says how grpc connects to a member that is away. grpc's default pauses
+// between attempts grow to two minutes. grpc does not cut an attempt short here,
+// because its error would then say less; redial begins another attempt.
 //
-// Note: ResetConnectBackoff would end a pause, but it reads a map that another
-// goroutine of grpc 1.85 may be writing to, which crashes the process.
+// Note: ResetConnectBackoff would end a pause, but it crashes the process if
+// another goroutine of grpc 1.85 writes to the map that it reads.
 var attempts = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: downPause / 4, Multiplier: 1.6, Jitter: 0.2, MaxDelay: downPause},
 	MinConnectTimeout: 20 * time.Second,
 }
 
-// hostOf returns the name of a member that its certificate may have, or nil.
+// hostOf returns the host name in endpoint, which the member's certificate may have, or nil.
 func hostOf(endpoint string) []string {
 	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "unix" {
 		return []string{u.Hostname()}
@@ -187,8 +187,8 @@ func (c *conn) close() {
 	_ = c.client.Close() // its error says only that it was cancelled
 }
 
-// expired reports whether err says that conn's login has expired, and drops conn if so.
-// The next session logs in again. The request then had no effect, and must be repeated.
+// expired reports whether err says that conn's login has expired. If so, it drops conn,
+// and the next session logs in again. The request had no effect, and must be repeated.
 func (c *Cluster) expired(conn *conn, err error) bool {
 	over := Is(err, rpctypes.ErrInvalidAuthToken) || Is(err, rpctypes.ErrAuthOldRevision) || Is(err, rpctypes.ErrUserEmpty)
 	if !over || c.opts.Username == "" {
@@ -216,13 +216,13 @@ func (c *Cluster) forsake(conn *conn) {
 	}
 }
 
-// nextAddress is how long one address of a name may take to connect before the
-// next one is also tried, as in RFC 8305.
+// nextAddress is how long dial waits for one address of a name before it also
+// tries the next address, as in RFC 8305.
 const nextAddress = 250 * time.Millisecond
 
-// dial connects to a host:port whose host may be a name with several addresses,
-// some of them dead. The net package tries the addresses of one family one after
-// another, and gives each a part of the time that may be longer than a lease.
+// dial connects to a host:port whose host may be a name with several addresses, some of
+// them dead. Package net would try the addresses of one family (IPv4 or IPv6) one after
+// another, and might give one dead address more time than a lease lasts.
 func dial(ctx context.Context, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -238,8 +238,8 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 	return dialAny(ctx, ips)
 }
 
-// dialAny connects to the first of addrs that answers. If none does, it returns
-// the error of the first one.
+// dialAny connects to the first of addrs that answers. If no address does, it
+// returns the error of the first.
 func dialAny(ctx context.Context, addrs []string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

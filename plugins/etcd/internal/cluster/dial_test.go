@@ -9,7 +9,7 @@ import (
 )
 
 // TestDeadAddress checks a name whose first address is dead. The second address
-// must be used before the connection to the first would be given up.
+// must be used before the attempt to connect to the first times out.
 func TestDeadAddress(t *testing.T) {
 	dead, alive := silent(t), listening(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the default of dial_timeout
@@ -24,7 +24,7 @@ func TestDeadAddress(t *testing.T) {
 	}
 }
 
-// TestNoAddress checks that if no address can be connected to, the error says why.
+// TestNoAddress checks that the error says why no address can be connected to.
 func TestNoAddress(t *testing.T) {
 	if _, err := dialAny(t.Context(), []string{"127.0.0.1:1", "127.0.0.1:1"}); err == nil {
 		t.Error("connected to nothing")
@@ -44,8 +44,8 @@ func listening(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// silent returns an address whose packets are dropped: that of a socket whose
-// accept queue is full.
+// silent returns an address at which packets are dropped, because the accept
+// queue of its socket is full.
 func silent(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)

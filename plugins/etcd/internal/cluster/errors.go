@@ -17,15 +17,15 @@ import (
 // ended with the store's data, and that the request had no effect.
 var ErrDataLost = errors.New("etcd: the store has lost its data")
 
-// refusals are answers by which the server refuses a whole Txn, of which it has
-// done nothing. For ErrNoSpace see [OutOfSpace].
+// refusals are answers by which the server refuses a whole Txn and does nothing
+// of it. ErrNoSpace is not among them; see [OutOfSpace].
 var refusals = []error{
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
 	rpctypes.ErrKeyNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrUserEmpty,
 	rpctypes.ErrAuthFailed, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision, rpctypes.ErrInvalidAuthMgmt,
 }
 
-// declines are errors of a member that cannot begin a request; another member may.
+// declines are errors of a member that cannot begin a request that another member may do.
 var declines = []error{
 	rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrCorrupt, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner),
 }
@@ -33,12 +33,12 @@ var declines = []error{
 // Refused reports whether the server answered and did nothing of the request.
 func Refused(err error) bool { return isOneOf(err, refusals) }
 
-// OutOfSpace reports whether the server answered that its database is full. It
-// says so of two kinds of requests: those that it refuses while the alarm is
-// raised, and those that it has done before the alarm was raised. (The quota's
-// applier, etcdserver/apply/quota.go, checks first, does the request, and then
-// answers with the error.) So the outcome is unknown but final: nothing of the
-// request is still under way.
+// OutOfSpace reports whether the server answered that its database is full. The
+// server says that of two kinds of requests: requests that it refuses while the
+// alarm is raised, and requests that it has done just before it raised the
+// alarm. (The quota's applier, etcdserver/apply/quota.go, checks first, does
+// the request, and then answers with the error.) So the outcome is unknown but
+// final: nothing of the request is still under way.
 func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 
 // isAnswer reports whether err, which may be nil, shows that the store answers.
@@ -67,9 +67,9 @@ func isOneOf(err error, targets []error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return Is(native, t) })
 }
 
-// Is reports whether err is target, as errors.Is does. It also compares what the
-// client library makes of the server's errors. Those are struct values, which
-// errors.Is finds only by equality. err may be one of ours that wraps such a value.
+// Is reports whether err is target, as errors.Is does. It also finds the struct values
+// that the client library makes of the server's errors, although errors.Is finds those
+// only by equality. err may be an error of this package that wraps such a value.
 func Is(err, target error) bool {
 	return err != nil && (errors.Is(err, target) || errors.Is(rpctypes.Error(err), target))
 }
@@ -115,8 +115,8 @@ func (c *Cluster) Wrap(err error) error {
 }
 
 // ended reports whether a server that has never answered has reset a connection.
-// With TLS 1.3 it refuses the client's certificate only after the client has
-// begun to send. Its alert may then be lost with the connection.
+// With TLS 1.3, a server refuses the client's certificate only after the client has
+// begun to send, and the server's alert may be lost with the connection.
 func (c *Cluster) ended(text string) bool {
 	return !c.answered() && (strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe"))
 }
@@ -130,7 +130,7 @@ func unanswered(text string) bool {
 	}, func(said string) bool { return strings.Contains(text, said) })
 }
 
-// denied returns the error of a request that the server refused because of this client's rights.
+// denied returns the error for a request that the server refused because this client lacks a right.
 func (c *Cluster) denied(native error, advice string) error {
 	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", c.addresses(), driver.ErrDenied, driver.ErrNotSent, native, advice)
 }

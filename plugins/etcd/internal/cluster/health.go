@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// quiet is how long the store may be silent before health asks it.
+	// quiet is how long no answer may come from the store before health asks it.
 	quiet = time.Second
-	// timeout is how long the answer may take before the store counts as down.
+	// timeout is how long the store may take to answer health before it counts as down.
 	timeout = time.Second
 	// downPause is the pause between two checks of a store that is down.
 	downPause = 200 * time.Millisecond
 )
 
-// health knows whether the store answers. Errors of requests only make it ask
-// the store at once; the answer to a read through the consensus decides.
+// health knows whether the store answers. An error of a request only makes it ask
+// the store at once, by a read through the consensus, and that answer decides.
 type health struct {
 	wake chan struct{}
 	late atomic.Int32 // counts requests whose answer is overdue
@@ -71,8 +71,8 @@ func (c *Cluster) State() (changes int, down error) {
 	return h.changes, h.down
 }
 
-// Follow makes each change signal ch until stop is called. The store is asked
-// regularly only while there is a follower.
+// Follow sends to ch at each change between up and down, until stop is called.
+// The store is asked regularly only while there is a follower.
 func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 	h := &c.health
 	h.mu.Lock()
@@ -148,8 +148,8 @@ func (c *Cluster) ask() {
 	silent()
 }
 
-// overdue makes the members be compared repeatedly once an answer is overdue,
-// until stop is called.
+// overdue is called when a request begins. If no answer comes in time, the
+// members are compared repeatedly until stop is called.
 func (c *Cluster) overdue() (stop func()) {
 	if !c.several() {
 		return func() {}

@@ -14,12 +14,12 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// lookEvery is for how long the result of looking at all members counts. It is
-// less than the time for which kit.Identity reports a refusal.
+// lookEvery is how long the result of asking all members counts. It is less
+// than the time for which kit.Identity reports a refusal.
 const lookEvery = 30 * time.Second
 
 // identity records which cluster the answers come from, and whether the addresses
-// lead to others too, because two clusters would both grant every lock.
+// lead to a second cluster, because two clusters could both grant a lock.
 type identity struct {
 	kit.Identity
 	looking chan struct{} // holds one value during a look
@@ -31,8 +31,8 @@ type identity struct {
 // header is implemented by every answer of a member.
 type header interface{ GetHeader() *pb.ResponseHeader }
 
-// admit compares the cluster of an answer that came over conn with the one in use.
-// After an error the answer must not be used, nor conn again. The request has then
+// admit compares the cluster that answered over conn with the cluster in use.
+// After an error, the answer and conn must not be used. The request has then
 // changed no lock of the cluster in use.
 func (c *Cluster) admit(conn *conn, h header) error {
 	id := h.GetHeader().GetClusterId()
@@ -49,8 +49,8 @@ func (c *Cluster) admit(conn *conn, h header) error {
 
 func clusterName(id uint64) string { return "cluster " + strconv.FormatUint(id, 16) }
 
-// serves reports whether the cluster in use may still serve, that is, whether a connection to
-// one of its members is open. So a cluster that is only slow does not give way to another one.
+// serves reports whether the cluster in use may still serve, that is, whether a connection to one
+// of its members is open. So a cluster that is only slow does not give way to another cluster.
 func (c *Cluster) serves() bool {
 	current := c.identity.Current()
 	c.mu.Lock()
@@ -92,8 +92,8 @@ func (c *Cluster) question() *pb.RangeRequest {
 	return &pb.RangeRequest{Key: []byte(c.opts.Probe), KeysOnly: true}
 }
 
-// Looked reports whether locks may be granted, as far as known without looking
-// at the members again.
+// Looked reports whether locks may be granted, as far as is known without
+// asking the members again.
 func (c *Cluster) Looked() bool {
 	c.identity.mu.Lock()
 	defer c.identity.mu.Unlock()
@@ -101,9 +101,9 @@ func (c *Cluster) Looked() bool {
 }
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all
-// members over new connections, because a load balancer or a name may lead these
-// elsewhere. It asks once, and then at most every 30 s: while there are two clusters, or
-// if anew. It sees neither a member that is down nor the connections of another process.
+// members over new connections, because a load balancer or a name may lead new connections
+// elsewhere. It asks once, and then at most every 30 s while there are two clusters, or if anew
+// is true. It sees neither a member that is down nor the connections of another process.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {
@@ -117,7 +117,7 @@ func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	return c.identity.Err()
 }
 
-// look compares the clusters of all members, unless it did so within lookEvery.
+// look compares the clusters of all members, unless it did so less than lookEvery ago.
 func (c *Cluster) look(ctx context.Context) {
 	c.identity.mu.Lock()
 	looked := c.identity.looked

@@ -15,9 +15,9 @@ const (
 	// slowAfter is how long a request may go unanswered before its member is
 	// compared with the others.
 	slowAfter = 250 * time.Millisecond
-	// askNext is how long such a comparison waits for one member's answer
-	// before it also asks the next. sickAfter is how long a member has to
-	// answer when another one did.
+	// askNext is how long a comparison of members waits for one member's answer
+	// before it also asks the next. sickAfter is how long a member may still
+	// take when another member has answered.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
 	// electedGrace is how long requests sent before a change of leader may still
@@ -25,7 +25,7 @@ const (
 	electedGrace = 300 * time.Millisecond
 )
 
-// These are reasons why a request ended before its answer, so that it may have been done.
+// These are reasons why a request ended before its answer, although it may have been done.
 var (
 	errSick     = errors.New("etcd: this member did not answer, and another one did")
 	errSilent   = errors.New("etcd: nothing comes over this connection")
@@ -42,8 +42,8 @@ type member struct {
 	failed   time.Time     // when it last failed
 }
 
-// Prefer makes the member at endpoint be used until it fails, which tests need.
-// It reports whether there is such a member.
+// Prefer is for tests. It makes the cluster use the member at endpoint until
+// that member fails, and reports whether there is such a member.
 func (c *Cluster) Prefer(endpoint string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,9 +66,9 @@ func (c *Cluster) avoid(m *member) {
 	}
 }
 
-// order returns the member in use, and then the others in the order in which
-// they are to be tried: first those that never failed, at random, then those
-// whose failure is longest ago. The caller holds mu.
+// order returns the member in use, and then the others in the order in which to
+// try them: first, at random, the members that never failed, then the members
+// that failed, the longest ago first. The caller holds mu.
 func (c *Cluster) order() []*member {
 	order := []*member{c.at}
 	for _, i := range rand.Perm(len(c.all)) {
@@ -80,7 +80,7 @@ func (c *Cluster) order() []*member {
 	return order
 }
 
-// leave replaces old by next, and gives up all requests under way on old.
+// leave makes next the member in use in place of old, and gives up all requests under way on old.
 func (c *Cluster) leave(old, next *member, why error) {
 	c.mu.Lock()
 	old.failed = time.Now()
@@ -96,7 +96,7 @@ func (c *Cluster) leave(old, next *member, why error) {
 	}
 }
 
-// drop ends all requests on a connection that is no longer in use.
+// drop ends all requests on conn, which is no longer in use.
 func (c *Cluster) drop(conn *conn, why error) {
 	conn.cancel(why)
 	if !c.Go(conn.close) {
@@ -104,13 +104,12 @@ func (c *Cluster) drop(conn *conn, why error) {
 	}
 }
 
-// redial connects to m anew if a new connection may lead to a member that serves.
-// There are two cases. First, the answer over the old connection says that the
-// member has no leader or is a learner, and a load balancer may be at that address.
-// Second, even what a member knows by itself does not come over it. A firewall that
-// has forgotten a connection drops its packets, and a machine that vanished resets
-// nothing. grpc's pings need 13 s to notice, longer than a lease lasts. err is what
-// m has answered; nil if nothing.
+// redial connects to m anew if a new connection may lead to a member that
+// serves. There are two cases. First, the member answers that it has no leader
+// or is a learner, and a load balancer may be at that address. Second, nothing
+// at all comes over the old connection, because a firewall drops its packets or
+// the machine has vanished. grpc's pings need 13 s to notice that, longer than
+// a lease lasts. err is what m has answered; nil if nothing.
 func (c *Cluster) redial(m *member, err error) {
 	c.mu.Lock()
 	conn := m.conn
@@ -140,9 +139,9 @@ func (c *Cluster) redial(m *member, err error) {
 	}
 }
 
-// astray takes conn out of use after a member has said over it why it cannot
-// serve. Requests under way on it get electedGrace, as after a change of
-// leader, because there may be an election. Watches on it stay a while longer.
+// astray takes conn out of use after its member has answered why it cannot serve.
+// Requests under way on conn have the time electedGrace to end, as after a change
+// of leader, because there may be an election. Watches on conn stay a while longer.
 func (c *Cluster) astray(conn *conn, why error) {
 	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
 	c.forsake(conn)
@@ -161,8 +160,8 @@ func (c *Cluster) detach(conn *conn) bool {
 }
 
 // seeTerm notes the leader's term in an answer. If the term has changed,
-// requests proposed to the earlier leader may be lost, and the server may say
-// nothing for seven seconds. So these requests are given up after electedGrace.
+// requests that the earlier leader got may be lost, and the server may not say
+// so for seven seconds. So these requests are given up after electedGrace.
 func (c *Cluster) seeTerm(term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

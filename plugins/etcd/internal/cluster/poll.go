@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// poll reads through the consensus, by the member in use and, if that takes long,
-// by the others. The first member that answers is used from then on. If none
-// answers, members that are silent or cannot serve are connected to anew. The
-// error is that of the member in use.
+// poll sends a read through the consensus to the member in use and, if that
+// takes long, to the others. The first member that answers is used from then
+// on. If no member answers, poll connects anew to the members that are silent
+// or cannot serve. Its error is the error of the member in use.
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -49,8 +49,8 @@ func (c *Cluster) poll(ctx context.Context) error {
 	return failed
 }
 
-// redial makes new connections to those of the asked members that need one, and
-// returns when that is decided.
+// redial makes new connections to the asked members that need one. It returns
+// when it has decided which members do.
 func (p *poll) redial() {
 	var work sync.WaitGroup
 	for _, m := range p.order[:p.asked] {
@@ -84,7 +84,7 @@ func (p *poll) next(ctx context.Context) {
 	p.c.Go(func() { p.answers <- answer{m, p.c.probe(ctx, m)} })
 }
 
-// compare leaves the member in use for winner, unless the member in use answers too.
+// compare makes winner the member in use, unless the member in use answers too.
 func (p *poll) compare(ctx context.Context, winner *member) {
 	old := p.order[0]
 	late := time.NewTimer(time.Until(p.began.Add(sickAfter)))
@@ -108,7 +108,7 @@ func (p *poll) compare(ctx context.Context, winner *member) {
 	}
 }
 
-// probe reads through the consensus by the member m. A refusal counts as an answer.
+// probe sends a read through the consensus to the member m. A refusal counts as an answer.
 func (c *Cluster) probe(ctx context.Context, m *member) error {
 	conn, err := c.join(ctx, m)
 	if err == nil {

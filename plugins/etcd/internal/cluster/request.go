@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Txn does req; repeatable says whether req may be done twice. Its error, like
-// those of all requests, is one of the client library: see [Cluster.Wrap].
+// Txn does req; repeatable says whether req may be done twice. Like every
+// request here, it returns an error of the client library; see [Cluster.Wrap].
 func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) (*pb.TxnResponse, error) {
 	resp, err := call(c, ctx, repeatable, func(ctx context.Context, on *conn) (*pb.TxnResponse, error) { return on.kv.Txn(ctx, req) })
 	if err == nil {
@@ -20,7 +20,7 @@ func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) 
 	return resp, err
 }
 
-// Grant makes a lease with the TTL ttl, in whole seconds. The server may grant a longer one.
+// Grant makes a lease with the TTL ttl, in whole seconds. The server may grant a longer TTL.
 func (c *Cluster) Grant(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseGrantResponse, error) {
 		return on.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
@@ -51,9 +51,9 @@ func (c *Cluster) Status(ctx context.Context) (*pb.StatusResponse, error) {
 	})
 }
 
-// call makes one request, and again after a new login, and reports its outcome
-// to health. It goes to another member if one could not begin the request. If
-// the request is repeatable, it does so also if a member did not answer.
+// call makes one request, repeats it after a new login if necessary, and
+// reports its outcome to health. It goes to another member if a member could
+// not begin the request, or did not answer a repeatable request.
 func call[T header](c *Cluster, ctx context.Context, repeatable bool, request func(context.Context, *conn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.RequestTimeout)
 	defer cancel()
@@ -80,8 +80,8 @@ func call[T header](c *Cluster, ctx context.Context, repeatable bool, request fu
 	}
 }
 
-// try makes one request on a connection, for as long as the connection is in
-// use and has the same leader.
+// try makes one request on a connection. It gives up when the connection is no
+// longer in use or the cluster has another leader.
 func try[T header](c *Cluster, ctx context.Context, on *conn, request func(context.Context, *conn) (T, error)) (T, error) {
 	leader := on.leader.Load()
 	bounded, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -98,7 +98,7 @@ func try[T header](c *Cluster, ctx context.Context, on *conn, request func(conte
 	return resp, err
 }
 
-// Stream lets the user of a stream to one member report what happens to it.
+// Stream lets the user of a stream to one member report what happens to the stream.
 type Stream struct {
 	c  *Cluster
 	on *conn
@@ -128,7 +128,7 @@ func (c *Cluster) Watch() (pb.Watch_WatchClient, *Stream, error) {
 }
 
 // open opens a stream by calling request. The stream ends, at the latest, with
-// the context that lifetime returns.
+// the context that the function lifetime returns.
 func open[T any](c *Cluster, lifetime func(*conn) context.Context, request func(context.Context, *conn) (T, error)) (T, *Stream, error) {
 	defer c.overdue()()
 	var none T
@@ -154,21 +154,21 @@ func (s *Stream) Ended(err error) {
 	}
 }
 
-// Admit compares the cluster of an answer with the one in use. After an error
-// the answer must not be used, and the stream must be given up.
+// Admit compares the cluster that gave an answer with the cluster in use. After
+// an error the answer must not be used, and the stream must be given up.
 func (s *Stream) Admit(answer header) error { return s.c.admit(s.on, answer) }
 
-// LoginExpired must be called when the answers say so. The next stream and
-// request then log in again.
+// LoginExpired must be called when an answer says that the login has expired.
+// The next stream or request then logs in again.
 func (s *Stream) LoginExpired() {
 	if s.c.opts.Username != "" {
 		s.c.forsake(s.on)
 	}
 }
 
-// Late must be called when an answer is overdue by since. It makes the members
-// be compared, or reports that the stream must be given up; the next stream
-// then goes to another member.
+// Late must be called when an answer has been awaited for the time since. It
+// starts a comparison of the members, or reports that the stream must be given
+// up. Then the next stream goes to another member.
 func (s *Stream) Late(since time.Duration) (giveUp bool) {
 	switch {
 	case since >= s.c.opts.RequestTimeout:

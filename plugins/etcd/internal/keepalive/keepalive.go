@@ -17,8 +17,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// ErrGone is the answer to a keepalive when the server does not, or no longer,
-// know the lease.
+// ErrGone is the answer to a keepalive of a lease that the server does not
+// know, or knows no longer.
 var ErrGone = errors.New("etcd: lease has expired or was revoked")
 
 // Keepalive is one keepalive under way. Sent and Err are valid once Done is
@@ -51,15 +51,15 @@ type stream struct {
 	sent []*Keepalive // not answered yet; guarded by Sender.mu
 }
 
-// New returns a Sender, which works until c is closed.
+// New returns a Sender that sends keepalives until c is closed.
 func New(c *cluster.Cluster) *Sender {
 	s := &Sender{cluster: c, wake: make(chan struct{}, 1), byID: map[int64]*Keepalive{}}
 	c.Go(s.run)
 	return s
 }
 
-// Send queues a keepalive of the lease id that is sent after now. Calls before
-// it is sent share it.
+// Send queues a keepalive of the lease id and returns at once. Further calls
+// share the keepalive until it is sent.
 func (s *Sender) Send(id int64) *Keepalive {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Sender) fail(on *stream, err error) {
 	}
 }
 
-// drain ends, with err, the keepalives that were not sent.
+// drain answers the keepalives that were not sent with the error err.
 func (s *Sender) drain(err error) {
 	s.mu.Lock()
 	waiting := s.queue

@@ -75,8 +75,8 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// TestShared checks that calls before a keepalive is sent share it, and that
-// later calls do not.
+// TestShared checks that calls share a keepalive that is not sent yet, and that
+// later calls get another keepalive.
 func TestShared(t *testing.T) {
 	s := &Sender{cluster: on(t, echo), wake: make(chan struct{}, 1), byID: map[int64]*Keepalive{}}
 	first := s.Send(1)
@@ -92,8 +92,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestBrokenStream checks that keepalives that a broken stream has not answered
-// are sent once more, but only once.
+// TestBrokenStream checks that keepalives that a broken stream has left
+// unanswered are sent exactly once more.
 func TestBrokenStream(t *testing.T) {
 	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
 		if nth == 0 || nth > 1 {
@@ -118,7 +118,7 @@ func TestBrokenStream(t *testing.T) {
 	}
 }
 
-// TestOutOfOrder checks that a stream that answers another lease than the oldest is given up.
+// TestOutOfOrder checks that a stream that answers for another lease than the oldest is given up.
 func TestOutOfOrder(t *testing.T) {
 	s := New(on(t, func(stream pb.Lease_LeaseKeepAliveServer, nth int) error {
 		if nth > 0 {

@@ -16,8 +16,8 @@ func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 	return req
 }
 
-// single makes a request without nested transactions, because those are slower.
-// If the request fails, its other branch also reads whether holds was the reason.
+// single makes a request without nested transactions, because nested ones are slower. If the
+// request's compares fail, its other branch also reads whether the compare holds was the reason.
 func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: slices.Concat(r.Compare, []*pb.Compare{holds}),
@@ -27,8 +27,8 @@ func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 }
 
 // lookAfter reads, for the refused steps of a shared Txn, what a single step
-// reads in its other branch. Under load refusals are rare, and those branches
-// would be most of the shared Txn.
+// reads in its Failure branch. A shared Txn has no such branches, because
+// refusals are rare under load and the branches would be most of the Txn.
 func (w *Writer) lookAfter(batch []*Step) {
 	var refused []*Step
 	var reads [][]*pb.RequestOp
@@ -46,16 +46,16 @@ func (w *Writer) lookAfter(batch []*Step) {
 	}
 }
 
-// Found is what a group of reads has found.
+// Found is the answer to one group of reads.
 type Found struct {
 	Ops        []*pb.ResponseOp
 	Rev        int64       // the store's revision at that time
 	Generation *Generation // the generation in which Rev counts
 }
 
-// ReadEach does groups of reads, each group at one revision, and as many groups in one Txn
-// as the server allows. It passes what each group has found to found, in order, and returns
-// for how many groups. If that is not all, it also returns an error of the client library.
+// ReadEach does groups of reads, each group at one revision, and as many groups in one Txn as the
+// server allows. It calls found with the answer to each group, in order, and returns for how many
+// groups it did. If it did not for all, it also returns an error of the client library.
 func (w *Writer) ReadEach(ctx context.Context, groups [][]*pb.RequestOp, found func(int, Found)) (n int, err error) {
 	for n < len(groups) {
 		var ops []*pb.RequestOp

@@ -26,7 +26,7 @@ func (d *dice) below(n int) int {
 	return int(b) % n
 }
 
-// shaped is a copy of some keys, on which a step is done either alone or among others.
+// shaped is one copy of a set of keys, on which a step is done either alone or among other steps.
 type shaped struct {
 	w    *Writer
 	name string           // prefix of the keys
@@ -38,7 +38,7 @@ func (s *shaped) keys() []string {
 	return []string{s.name + "h", s.name + "w1", s.name + "w2", s.name + "b1", s.name + "b2"}
 }
 
-// under returns the read of the keys that begin with prefix.
+// under returns a read of the keys that begin with prefix.
 func under(prefix string, limit int64) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(prefix), RangeEnd: Beyond(prefix), Limit: limit, SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE})
 }
@@ -60,7 +60,7 @@ func (s *shaped) fill(t *testing.T, d *dice) {
 	}
 }
 
-// step draws a step at random: compares, operations, and the reads if the compares fail.
+// step makes a random step: compares, operations, and the reads for failed compares.
 func (s *shaped) step(d *dice) *Step {
 	st := &Step{Name: s.name, Req: &pb.TxnRequest{}}
 	keys := s.keys()
@@ -90,8 +90,8 @@ func (s *shaped) step(d *dice) *Step {
 	return st
 }
 
-// outcome returns what a step's answer says, and what is in the store after it,
-// but leaves out what differs between two copies.
+// outcome describes a step's answer and the keys in the store after the step,
+// without the parts that always differ between two copies.
 func (s *shaped) outcome(t *testing.T, st *Step) string {
 	var out strings.Builder
 	say := func(kvs []*mvccpb.KeyValue) {
@@ -119,8 +119,8 @@ func (s *shaped) outcome(t *testing.T, st *Step) string {
 	return out.String()
 }
 
-// FuzzShapes does any step alone and among others, on equal keys. The answers,
-// and the keys after it, must be the same.
+// FuzzShapes does a random step alone and among other steps, on equal keys. The
+// answers, and the keys after the step, must be the same.
 func FuzzShapes(f *testing.F) {
 	random := rand.NewChaCha8([32]byte{})
 	for i := range 300 { // seeds, so that plain go test runs these too

@@ -16,20 +16,20 @@ import (
 
 // Generation is the life of a namespace from its first use to the loss of its
 // data. A token is the create revision of the lock's key plus the generation's
-// base. Revisions rise through crashes and changes of leader, but a cluster that
-// was set up anew starts at 1 again. A resource that remembers the highest token
-// would then refuse its holders or, worse, let an old holder in.
+// base. Revisions rise through crashes and changes of leader, but a cluster
+// that was set up anew starts at 1 again. A resource that remembers the highest
+// token would then refuse the new holders or, worse, accept an old holder.
 //
 // A generation is identified by its base, which is stored in the value of its
-// key. The key's revision would not do: if two clusters were set up one after
-// the other, the first key of each has the same revision.
+// key. The revision of that key cannot identify it, because the first key of
+// every new cluster has the same revision.
 type Generation struct {
 	Base uint64 // when the generation began, in microseconds since 1970
 }
 
-// format begins the value of the generation's key. Releases in which locks and queue
-// entries were two kinds of key had no such text. They cannot read this value, so
-// they refuse everything, and the keys that they have left end with their leases.
+// format begins the value of the generation's key. Old releases of this package, in which
+// locks and queue entries were two kinds of key, wrote no such text. They cannot read this
+// value, so they refuse everything, and the keys that they have left end with their leases.
 const format = "2:"
 
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }
@@ -37,11 +37,11 @@ func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), 
 // Token returns the token of a lock whose key was created at rev.
 func (g *Generation) Token(rev int64) uint64 { return g.Base + uint64(rev) }
 
-// Same reports whether revisions in g and in other can be compared.
+// Same reports whether revisions in g can be compared with revisions in other.
 func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base }
 
-// generations keeps the present generation. Every Txn compares it, so that a
-// process that outlives its store's data cannot mix two generations.
+// generations keeps the present generation. Every Txn compares the generation,
+// so that a process that outlives its store's data cannot mix two generations.
 //
 // Note: etcd has no clock that can be read, so the first user of an empty
 // namespace sets the base from its own clock. That clock orders only
@@ -62,8 +62,8 @@ func (gs *generations) load(ctx context.Context) (*Generation, error) {
 	return gs.fetch(ctx, 0)
 }
 
-// fetch reads the generation, or begins one whose base is not below least. It
-// first only reads, because a store without space refuses a Txn that might write.
+// fetch reads the generation, or begins a generation whose base is not below least. It first
+// sends a Txn that only reads, because a store without space refuses a Txn that might write.
 func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, error) {
 	look := []*pb.RequestOp{Range(&pb.RangeRequest{Key: []byte(gs.key)})}
 	g := &Generation{Base: max(least, uint64(max(0, time.Now().UnixMicro())))}
@@ -100,14 +100,14 @@ func (gs *generations) fetch(ctx context.Context, least uint64) (*Generation, er
 func (gs *generations) holds(g *Generation) *pb.Compare { return HasValue(gs.key, g.value()) }
 
 // goesOn reports whether g was still the generation when ops were done. The
-// last of ops reads its key.
+// last of ops must be a read of the generation's key.
 func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
 	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
 	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
 }
 
-// over is called when g has turned out to be ended. The next generation is
-// above g, whatever this machine's clock says.
+// over is called when the generation g has turned out to be over. The next
+// generation's base is above g's, even if this machine's clock is behind.
 func (gs *generations) over(ctx context.Context, g *Generation) error {
 	if gs.present.CompareAndSwap(g, nil) {
 		gs.ended()

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 
 var must = backendtest.Must
 
-// at returns a Writer on the server at addr, which need not exist.
+// at returns a Writer on the server at addr. The server need not exist.
 func at(t testing.TB, addr string) *Writer {
 	t.Helper()
 	w := New(clustertest.At(t, addr), "generation", func() {})

@@ -1,5 +1,5 @@
-// Package txn sends transactions to etcd. The waiting operations of many callers
-// share one transaction, and no operation is done on other data than it was made for.
+// Package txn sends transactions to etcd. The waiting operations of many callers share one
+// transaction, and no operation is done in a later generation of the data than it was made for.
 package txn
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Step is one operation of the store with its own compares, and its outcome.
-// The fields below Until are valid once it is answered.
+// Step is one operation of the store, with its compares and its outcome. The
+// fields below Until are valid once the step is answered.
 type Step struct {
 	kit.Ticket
 	Name string         // the lock's name: no two steps of one Txn share it
@@ -21,21 +21,21 @@ type Step struct {
 	In   *Generation    // where Req's revisions count; nil when it has none
 	Size int            // bytes of values in request or answer
 
-	// Alongside, unless nil, runs when the step is sent. It may start work for
-	// which Then waits too. It returns a channel that is closed when that work
-	// is done, or nil.
+	// Alongside, unless nil, runs when the step is sent. It may start work that
+	// must end before Then runs. It returns a channel that is closed when that
+	// work is done, or nil.
 	Alongside func() <-chan struct{}
 	// Repeatable reports whether a repetition does no harm, even if the first
 	// sending arrives late. Such a step is sent once more if no answer comes.
 	Repeatable bool
-	// Done is called when the compares do not hold, or the answer does not say whether
-	// they did. It reports whether an earlier try has done the step; see Doubt. It may
-	// read Ops, those of Failure, and correct Rev. If it is nil, that cannot be known.
+	// Done is called when the compares do not hold, or the answer does not say whether they
+	// did. It reports whether an earlier try has done the step; see Doubt. It may read Ops,
+	// the answers of Failure, and correct Rev. Without Done, an earlier try stays in doubt.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()
 	// Then runs after OnAnswer, for a caller that does not wait. A step that is
-	// not sent yet is given up when Until ends.
+	// not sent when the context Until ends is given up.
 	Then  func()
 	Until context.Context
 
@@ -86,7 +86,7 @@ func NoneBefore(prefix string, rev int64) *pb.Compare {
 // At returns a compare that holds when key exists and was created at rev.
 func At(key string, rev int64) *pb.Compare { return created(key, nil, pb.Compare_EQUAL, rev) }
 
-// HasValue returns a compare that holds when key exists with that value.
+// HasValue returns a compare that holds when key exists and has that value.
 func HasValue(key string, value []byte) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_VALUE,
@@ -94,7 +94,7 @@ func HasValue(key string, value []byte) *pb.Compare {
 	}
 }
 
-// OnLease returns a compare that holds when key exists and is on lease, 0 for none.
+// OnLease returns a compare that holds when key exists and is on lease, where 0 means no lease.
 func OnLease(key string, lease int64) *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_LEASE,
@@ -109,7 +109,7 @@ func created(key string, end []byte, result pb.Compare_CompareResult, rev int64)
 	}
 }
 
-// Put puts key with value on lease, 0 for none.
+// Put puts key with value on the lease with the id lease, where 0 means no lease.
 func Put(key string, value []byte, lease int64) *pb.RequestOp {
 	return opPut(&pb.PutRequest{Key: []byte(key), Value: value, Lease: lease})
 }
@@ -150,7 +150,7 @@ func puts(ops []*pb.RequestOp) bool {
 	})
 }
 
-// When does op if c holds. The rest of the Txn does not depend on c.
+// When returns an operation that does op if c holds. The rest of the Txn does not depend on c.
 func When(c *pb.Compare, op *pb.RequestOp) *pb.RequestOp {
 	return nest(&pb.TxnRequest{Compare: []*pb.Compare{c}, Success: []*pb.RequestOp{op}})
 }
@@ -164,8 +164,8 @@ func Exists(key string) *pb.RequestOp {
 	return Range(&pb.RangeRequest{Key: []byte(key), KeysOnly: true})
 }
 
-// Beyond returns the end of the range of keys that begin with prefix, which must
-// contain a byte below 0xff.
+// Beyond returns the end of the range of keys that begin with prefix. The
+// prefix must contain a byte below 0xff.
 func Beyond(prefix string) []byte {
 	end := []byte(prefix)
 	for i := len(end) - 1; ; i-- {

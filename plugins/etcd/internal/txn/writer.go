@@ -18,18 +18,18 @@ import (
 
 const (
 	// maxBatch is how many operations may share a Txn. The servers' default
-	// limit is 128, and a nested operation needs up to four more of that.
+	// limit is 128, and nesting takes up to four of these.
 	maxBatch = 120
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
 	// answer well below the client's limit of 4 MB.
 	maxBatchBytes = 512 << 10
 	// maxInFlight is how many Txns may be under way at a time. Operations that
-	// come in the meantime share the next one.
+	// come in the meantime share the next Txn.
 	maxInFlight = 2
 )
 
-// Writer sends steps. All that are waiting, up to a limit, share one Txn. Its
-// methods may be called from any number of goroutines.
+// Writer sends steps. All steps that are waiting, up to a limit, share one Txn.
+// Its methods may be called from any number of goroutines.
 type Writer struct {
 	cluster     *cluster.Cluster
 	generations generations
@@ -37,8 +37,8 @@ type Writer struct {
 	limit       atomic.Int32 // most steps, or reads, in a Txn; see tooMany
 }
 
-// New returns a Writer. The value of key has the base of tokens. ended is
-// called when a generation has ended, before anything is done in the next one.
+// New returns a Writer. The value of key has the base of tokens. The function ended is
+// called when a generation has ended, before anything is done in the next generation.
 func New(c *cluster.Cluster, key string, ended func()) *Writer {
 	w := &Writer{cluster: c, generations: generations{cluster: c, key: key, ended: ended}}
 	w.limit.Store(maxBatch)
@@ -56,8 +56,8 @@ func New(c *cluster.Cluster, key string, ended func()) *Writer {
 func (w *Writer) most() int { return int(w.limit.Load()) }
 
 // tooMany reports whether the server has refused a Txn of n steps, or reads,
-// because there are too many. If so, later Txns have at most half as many:
-// servers do not report their --max-txn-ops in any other way.
+// because n is too many. If so, later Txns have at most n/2, because servers do
+// not report their --max-txn-ops in any other way.
 func (w *Writer) tooMany(err error, n int) bool {
 	if !cluster.Is(err, rpctypes.ErrTooManyOps) {
 		return false
@@ -72,11 +72,11 @@ func (w *Writer) tooMany(err error, n int) bool {
 // the store. After an error no lock has been changed.
 func (w *Writer) Generation(ctx context.Context) (*Generation, error) { return w.generations.load(ctx) }
 
-// Known returns the present generation, or nil if it must be read first.
+// Known returns the present generation, or nil if it must first be read from the store.
 func (w *Writer) Known() *Generation { return w.generations.present.Load() }
 
 // Read does ops, which only read, in one Txn. It also returns the generation in
-// which the answer's revisions count. Its error is one of the client library.
+// which the answer's revisions count. Its error is an error of the client library.
 func (w *Writer) Read(ctx context.Context, ops ...*pb.RequestOp) (*pb.TxnResponse, *Generation, error) {
 	return w.generations.read(ctx, ops...)
 }
@@ -137,8 +137,8 @@ func (w *Writer) serve(batch []*Step, _ func()) {
 	w.deliver(batch)
 }
 
-// do sends batch as one Txn. If the server refuses the whole Txn because of one step,
-// do sends each step alone. If it refuses so many steps, do sends the batch in halves.
+// do sends batch as one Txn. If the server refuses the whole Txn because of one step, do sends each
+// step alone. If it refuses the Txn because it has too many steps, do sends the batch in halves.
 func (w *Writer) do(batch []*Step) {
 	g, err := w.Generation(w.cluster.Context())
 	var answers []*pb.TxnResponse
@@ -189,9 +189,9 @@ func (w *Writer) do(batch []*Step) {
 	}
 }
 
-// settle finds out what became of batch, sent in g, after the server has answered that
-// it has no space: it has either refused the batch or done it. Steps that put nothing
-// are sent again, because alone they are not refused. A read finds out about the others.
+// settle finds out whether the server has done or refused batch, sent in g, after it
+// has answered that it has no space. Steps that put nothing are sent again, because
+// without puts they are not refused. A read finds out about the other steps.
 func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	var free, rest []*Step
 	for _, s := range batch {
@@ -228,8 +228,8 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	}
 }
 
-// again sends those steps of batch once more that may be done twice and whose
-// time is not over, and returns the others.
+// again sends the steps of batch once more that may be done twice and whose
+// time is not over. It returns the other steps.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {
@@ -245,10 +245,10 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	return rest
 }
 
-// current finishes the steps whose revisions are of a generation before g, and
-// returns the others. Another client may have created a key of g at such a
-// revision. The generation's own compare would not notice that, because the
-// sender has learned of g since the step was prepared.
+// current ends the steps whose revisions are of a generation before g, and
+// returns the other steps. Another client may have created a key of g at the
+// same revision. The generation's own compare would not notice that, because
+// the sender has learned of g since the step was prepared.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {
@@ -301,8 +301,8 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	return answers, resp.Header.Revision, err
 }
 
-// deliver runs the Then functions of batch. Granted locks may have to wait for
-// work that is shared beside them, and refused ones for further reads.
+// deliver runs the Then functions of batch. Granted steps may have to wait for
+// the work that Alongside has started, and refused steps for further reads.
 func (w *Writer) deliver(batch []*Step) {
 	var granted []*Step
 	for _, s := range batch {
@@ -326,8 +326,8 @@ func (w *Writer) deliver(batch []*Step) {
 	})
 }
 
-// apart calls f in a goroutine, or directly if the cluster is closed, because
-// nothing waits any more then.
+// apart calls f in a goroutine. If the cluster is closed, it calls f directly,
+// because then f has nothing to wait for.
 func (w *Writer) apart(f func()) {
 	if !w.cluster.Go(f) {
 		f()

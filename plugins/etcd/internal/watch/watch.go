@@ -12,18 +12,18 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Event is what a watch reports. An Event is only a reason to ask the store,
-// except that the delete of a key is certain for its earlier owner. A member
-// that is behind opens a watch at its own, older revision, and then reports
-// changes that are known already.
+// Event is what a watch reports. An Event is only a reason to ask the store.
+// Only a delete proves something: the key's earlier owner has lost the key. A
+// member that is behind the others opens a watch at an older revision, and then
+// reports changes that are known already.
 //
-// The zero Event says that the stream is broken and nothing is seen until an
+// The zero Event says that the stream is broken. No change is seen until an
 // Event with Opened.
 type Event struct {
 	Opened  int64 // not 0: from now on, changes after this revision are seen
 	Changed int64 // not 0: the revision of the last change
-	// Created and Version are those of the key that this change has deleted, or 0
-	// when they are not known.
+	// Created and Version are the deleted key's create revision and version, or
+	// 0 when they are not known.
 	Created, Version int64
 }
 
@@ -39,10 +39,10 @@ type Watch struct {
 	changed int64 // as in Event
 }
 
-// Mux carries watches on one stream. It opens them at the present revision,
-// because the server brings watches with an older one up to date only every 100
-// ms. The user of a watch must read what happened before it was opened, or while
-// the stream was broken, at Event.Opened. So compaction cannot harm a watch. The
+// Mux carries watches on one stream. It opens them at the present revision, because
+// the server serves watches with an older revision only every 100 ms. After an
+// Event with Opened, the user of a watch must read what happened before the watch
+// was opened or while the stream was broken. So compaction cannot harm a watch. The
 // methods of Mux may be called from any number of goroutines.
 type Mux struct {
 	cluster *cluster.Cluster
@@ -53,9 +53,9 @@ type Mux struct {
 	stream  *stream // nil when there is none
 }
 
-// spareFor is for how long a dropped watch stays open, for the next watch of its
-// key. A caller that waits for a lock again and again mostly follows the same
-// key. Without this, each of its turns would end a watch and begin a new one.
+// spareFor is how long a dropped watch stays open, for the next watch of its key. A
+// caller that waits for a lock again and again mostly follows the same key. Without
+// spareFor, each of its turns would end a watch and begin a new watch.
 const spareFor = time.Second
 
 // stream is one stream of watches. The fields after wake are guarded by Mux.mu.
@@ -69,8 +69,8 @@ type stream struct {
 	out   []*pb.WatchRequest
 }
 
-// New returns a Mux, which works until c is closed. The Mux gives up its stream
-// when the store is silent.
+// New returns a Mux, which reports changes until c is closed. The Mux gives up
+// its stream when the store is silent.
 func New(c *cluster.Cluster) *Mux {
 	m := &Mux{cluster: c, wake: make(chan struct{}, 1), watches: map[*Watch]struct{}{}}
 	c.OnSilence(m.Reset)
@@ -88,8 +88,8 @@ func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	return w
 }
 
-// Deletes starts to watch for deletes of key after revision; see [Mux.Changes]. It reports
-// no Event with Opened if a dropped watch of the key has been open since revision.
+// Deletes starts to watch for deletes of key after revision; see [Mux.Changes]. If a dropped watch
+// of the key has been open since revision, it is used again, and no Event with Opened comes.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	w := &Watch{key: key, deletes: true, notify: notify}
 	m.mu.Lock()
@@ -133,8 +133,8 @@ func (m *Mux) Drop(w *Watch) {
 
 // Covers reports whether w, which may be nil, has reported every delete after revision that
 // the stream has brought. The events on one stream come in the order of revisions. So a
-// delete that another watch reports is later than those that w has yet to report. The
-// exception is a server that could not send for so long that it holds back 128 reports.
+// delete that another watch reports is earlier than the deletes that w has yet to report.
+// The exception is a server that could not send for so long that it holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +151,7 @@ func (m *Mux) expire(on *stream, w *Watch) {
 	}
 }
 
-// Reset gives up the present stream, so that a new one is opened.
+// Reset gives up the present stream, so that a new stream is opened.
 func (m *Mux) Reset() {
 	m.mu.Lock()
 	on := m.stream
@@ -177,8 +177,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts w in the place of a spare watch that would have reported every delete after
-// revision, and has none left to report. It returns false if there is no such watch.
+// reuse puts w in the place of a spare watch that has been open since revision and
+// has no delete left to report. It returns false if there is no spare watch to use.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {
@@ -311,8 +311,8 @@ func (m *Mux) receive(on *stream, resp *pb.WatchResponse) error {
 	return nil
 }
 
-// note records what one message says of a watch. It returns the watch and the
-// Event to report, or nil if there is nothing to report.
+// note records what the message resp says about a watch. It returns the watch
+// and the Event to report, or nil if there is nothing to report.
 func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -344,7 +344,7 @@ func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 	return w, e
 }
 
-// broken reports to every watch that nothing is seen now.
+// broken reports the broken stream to every watch.
 func (m *Mux) broken() {
 	m.mu.Lock()
 	all := make([]*Watch, 0, len(m.watches))

@@ -52,7 +52,7 @@ func (w *watcher) next(t *testing.T) *serving {
 	return s
 }
 
-// created answers the next request, which must create a watch, and returns it.
+// created answers the next request, which must create a watch, and returns the request.
 func (s *serving) created(rev int64) *pb.WatchCreateRequest {
 	s.t.Helper()
 	r, err := s.Recv()
@@ -81,7 +81,7 @@ func receive[T any](t *testing.T, c <-chan T) (v T) {
 	return v
 }
 
-// expect fails the test unless it receives these events, in this order.
+// expect fails the test unless it receives the events want, in this order.
 func expect(t *testing.T, c <-chan Event, want ...Event) {
 	t.Helper()
 	for _, w := range want {
@@ -95,7 +95,7 @@ func changed(id, rev int64) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: id, Events: []*mvccpb.Event{{Kv: &mvccpb.KeyValue{ModRevision: rev}}}}
 }
 
-// TestOneStream checks that all watches share a stream, and each gets only its own events.
+// TestOneStream checks that all watches share a stream, and each watch gets only events of its key.
 func TestOneStream(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
@@ -141,8 +141,8 @@ func TestReopened(t *testing.T) {
 	expect(t, events, Event{}, Event{Opened: 11})
 }
 
-// TestCancelledByServer checks that a watch that the server ends begins again on
-// the same stream, and that one that the server refuses ends the stream.
+// TestCancelledByServer checks that a watch that the server ends begins again
+// on the same stream, and that a watch that the server refuses ends the stream.
 func TestCancelledByServer(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
@@ -160,8 +160,8 @@ func TestCancelledByServer(t *testing.T) {
 	expect(t, events, Event{}, Event{Opened: 9})
 }
 
-// TestDroppedWatchIsTakenUp checks that the next watch of a key reuses one dropped
-// a moment ago, unless that one may have missed a delete, or has seen one.
+// TestDroppedWatchIsTakenUp checks that the next watch of a key reuses a watch dropped a
+// moment ago, unless the dropped watch may have missed a delete, or has seen a delete.
 func TestDroppedWatchIsTakenUp(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)

@@ -75,11 +75,11 @@ type outage struct {
 	hint    string
 }
 
-// outages has the numbers by which a server says that it currently serves no
-// client, or not this one. A failover is under way, or a limit is reached.
+// outages has the error numbers by which a server says that it currently does
+// not serve this client, because of a failover or a limit, for example.
 //
-// Note: 1047 may be the error of a text's second statement, after the first one
-// was carried out.
+// Note: 1047 may be the error of the second statement in a text whose first
+// statement was carried out.
 var outages = map[uint16]outage{
 	ErNotReady:           {closes: true, hint: "the node is not part of a primary component of its Galera cluster"},
 	ErServerShutdown:     {closes: true, hint: "the server shuts down"},
@@ -110,9 +110,9 @@ func Unserved(err error) bool {
 	return outages[n].closes && (outages[n].unbegun || n == ErNotReady)
 }
 
-// RolledBack reports whether err says that the server has rolled a statement back,
-// because others were in its way or because it was killed to make way for the rest of
-// a batch. The statement may be sent again: an acquire is identified by its nonce.
+// RolledBack reports whether err says that the server has rolled a statement back, because
+// others were in its way or because it was killed to make way for the rest of a batch. The
+// statement may be sent again, because an acquire is identified by its nonce.
 func RolledBack(err error) bool {
 	switch Number(err) {
 	case ErLockDeadlock, ErLockWaitTimeout, ErCheckRead, ErQueryInterrupted, ErRolledBackByPlugin:
@@ -156,8 +156,8 @@ func ReadOnlyError(server string) error {
 	return NotSent(fmt.Errorf("%s: %s", server, readOnlyHint))
 }
 
-// DialError classifies an error from the set-up of a connection. Whatever the
-// error is, nothing of the request has been sent yet.
+// DialError classifies an error from the set-up of a connection. After any such
+// error, nothing of the request has been sent yet.
 func DialError(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrNotSent) {
 		return err
@@ -179,7 +179,7 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// deniedBy returns advice if err refuses the client, or "" if it does not.
+// deniedBy returns advice for the user if err refuses the client, else "".
 func deniedBy(err error) string {
 	if hint := advice(Number(err)); hint != "" {
 		return " (" + hint + ")"
@@ -198,7 +198,7 @@ func deniedBy(err error) string {
 }
 
 // StatementError classifies an error of a statement on an open connection. It
-// returns answers and classified errors unchanged.
+// returns errors that are classified already unchanged.
 func StatementError(what, name string, err error) error {
 	switch {
 	case Definite(err), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable):

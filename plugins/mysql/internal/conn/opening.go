@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver/config"
 )
 
-// Dial connects to addr. If ctx comes from [Open], Open also learns the connection below TLS.
+// Dial connects to addr. If ctx comes from [Open], Dial also gives Open the connection below TLS.
 func Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, addr)
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok && err == nil {
@@ -36,7 +36,7 @@ type openingKey struct{}
 // badConnection is the text of the driver's error after a failed write.
 const badConnection = "bad connection"
 
-// Logger returns a logger that keeps what the driver says about the connection
+// Logger returns a logger that keeps the driver's message about the connection
 // that [Open] makes with ctx. It returns nil if ctx is not from Open.
 func Logger(ctx context.Context) mysqldriver.Logger {
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
@@ -64,10 +64,10 @@ func (o *opening) Print(v ...any) {
 	}
 }
 
-// explain classifies an error of the driver's Connect. If a server does not greet as
-// MySQL does, the driver says only that the connection is bad or a packet malformed. A
-// server may also refuse a certificate after the client has finished its part of the
-// handshake. Its alert is lost if the client then writes.
+// explain classifies an error of the driver's Connect. If a server does not greet
+// as MySQL does, the driver says only that the connection is bad or a packet
+// malformed. A server may also refuse a certificate after the client has finished
+// its part of the handshake. The server's alert is lost if the client then writes.
 func (o *opening) explain(ctx context.Context, err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -36,8 +36,8 @@ func greeting() io.Reader {
 	return strings.NewReader(string([]byte{byte(len(said)), 0, 0, 0}) + said)
 }
 
-// TestEndedWhileSetUp checks a server that is gone before the driver writes. The
-// driver's error is only "bad connection"; with TLS the reason may be a refusal.
+// TestEndedWhileSetUp checks a server that ends the connection before the driver writes. The
+// driver's error is only "bad connection". With TLS the server may have refused the client.
 func TestEndedWhileSetUp(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		cfg := mysqldriver.NewConfig()

@@ -14,14 +14,14 @@ import (
 )
 
 // Pool keeps connections between two statements. This package does not use
-// database/sql because it needs three more things. It must know for certain
-// that a statement was never sent. It needs the id of a connection, to kill
-// what runs on it. And statements that free others need reserved connections.
+// database/sql, which lacks three things. A caller must know for certain that a
+// statement was never sent, must know a connection's id to kill its statement,
+// and needs reserved connections for statements that free others.
 type Pool struct {
-	// Dial makes a connection. It runs to its end in a goroutine of spawn. A
-	// server counts an aborted handshake as an error of this machine, and after
-	// some of them (max_connect_errors) it blocks the machine for all its
-	// programs.
+	// Dial makes a connection. It runs to its end in a goroutine of spawn,
+	// because a server counts an aborted handshake as an error of this machine,
+	// and after max_connect_errors of them it blocks all programs on the
+	// machine.
 	Dial  func() (*Session, error)
 	spawn func(func()) bool
 	// Stale reports whether a connection leads to a server that is no longer used.
@@ -42,17 +42,17 @@ type Pool struct {
 
 const (
 	// spareConnections are reserved for withdrawals, because all other
-	// connections may wait for the very lock to be withdrawn.
+	// connections may wait for the lock that a withdrawal frees.
 	spareConnections = 2
-	// killConnections are reserved for statements that kill others.
+	// killConnections are reserved for statements that kill other statements.
 	killConnections = 2
-	// answersWithin is how long a connection that is asked whether it works may
-	// take to answer. changedLately is for how long an answer shows that the
-	// server serves. It is longer than a statement waits for a row.
+	// answersWithin is how long a connection may take to answer whether it
+	// works. changedLately is how long an answer shows that the server serves.
+	// It is longer than a statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
-	// restsFor is how long a connection may have been silent before it is checked
-	// before use. answersSoon is how long its caller then waits. A firewall or a
-	// load balancer may have dropped the connection without a word.
+	// A connection that was silent for longer than restsFor is checked before
+	// use. answersSoon is how long its caller then waits. A firewall or a load
+	// balancer may have dropped the connection without a word.
 	restsFor, answersSoon = time.Second, 250 * time.Millisecond
 	// redialFrom and redialTo bound the pauses after failed dials.
 	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
@@ -75,7 +75,7 @@ func (p *Pool) Get(ctx context.Context) (*Session, error) { return p.within(ctx,
 // GetSpare is like Get, with the connections for withdrawals.
 func (p *Pool) GetSpare(ctx context.Context) (*Session, error) { return p.within(ctx, p.spare) }
 
-// GetKill is like Get, with the connections for statements that kill others.
+// GetKill is like Get, with the connections for statements that kill other statements.
 func (p *Pool) GetKill(ctx context.Context) (*Session, error) { return p.within(ctx, p.kills) }
 
 // within returns a connection after waiting for a place in slots.
@@ -96,7 +96,7 @@ func enter(ctx context.Context, slots chan struct{}) error {
 }
 
 // TryGet is like Get, for callers that have something else to do when all
-// connections are busy. It then returns nil and no error.
+// connections are busy. If all are busy, it returns nil and no error.
 func (p *Pool) TryGet(ctx context.Context) (*Session, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -131,9 +131,9 @@ func (p *Pool) take(ctx context.Context, slots chan struct{}) (*Session, error) 
 	return s, nil
 }
 
-// answers asks s, which the pool has given out, whether it would serve. It
-// returns false unless s soon answers that it would. After false the pool takes
-// s back, and keeps it if the answer comes late.
+// answers asks the server over s, which the pool has given out, whether it
+// would serve. It returns false unless the server soon says yes. After false,
+// the pool takes s back, and keeps it if a late answer says yes.
 func (p *Pool) answers(ctx context.Context, s *Session) bool {
 	answered, gone := make(chan error), make(chan struct{})
 	ends := time.NewTimer(answersSoon)
@@ -175,8 +175,8 @@ func (p *Pool) putBack(s *Session) {
 	}
 }
 
-// pop returns the usable connection that was used last. When all are in use, it returns
-// a channel that is closed when one is put back.
+// pop returns the usable connection that was used last. When no connection is
+// usable, it returns a channel that is closed when one is put back.
 func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,9 +194,9 @@ func (p *Pool) pop() (s *Session, back <-chan struct{}, err error) {
 	return nil, p.returns(), nil
 }
 
-// connect makes a connection, unless another one is put back earlier. If by
-// then the caller has another one, or its ctx has ended, the new connection is
-// for the next caller. Until then it keeps its place in slots.
+// connect dials a new connection, and returns it or a connection that is put
+// back earlier. If the caller does not take the new connection, the next caller
+// gets it. Until it is in the pool, it keeps its place in slots.
 func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan struct{}) (*Session, error) {
 	type result struct {
 		s   *Session
@@ -243,8 +243,8 @@ func (p *Pool) connect(ctx context.Context, slots chan struct{}, back <-chan str
 	}
 }
 
-// takeBack returns a connection that was put back, if slots has a second place
-// for it, because the dial keeps the caller's place.
+// takeBack returns a connection that was put back, if slots has a second place.
+// It needs a second place, because the dial keeps the caller's place.
 func (p *Pool) takeBack(slots chan struct{}) (s *Session, back <-chan struct{}, err error) {
 	select {
 	case slots <- struct{}{}:
@@ -288,8 +288,8 @@ func (p *Pool) dial() (*Session, error) {
 	return s, err
 }
 
-// Put takes a connection back, and closes it if it has failed. If it went silent, or its
-// server currently serves no client, Put also checks the idle connections that are as old.
+// Put takes a connection back, and closes it if it has failed. If it went silent,
+// or its server serves no client, Put also checks idle connections as old.
 func (p *Pool) Put(s *Session) {
 	slots := s.slots
 	s.slots = nil
@@ -306,8 +306,8 @@ func (p *Pool) Put(s *Session) {
 	}
 }
 
-// keep adds a connection to the idle ones, or closes it. It returns a channel
-// to be closed when a caller can have the connection.
+// keep adds a connection to the idle connections, or closes it. It returns the
+// channel that Put must close when a caller can have the connection.
 func (p *Pool) keep(s *Session) (back chan struct{}) {
 	p.mu.Lock()
 	if s.changed.After(p.changed) && !p.Stale(s) {
@@ -325,11 +325,11 @@ func (p *Pool) keep(s *Session) (back chan struct{}) {
 	return back
 }
 
-// Question asks all idle connections that were not heard since the given instant
-// whether they would serve, all at the same time, and keeps those that say yes.
-// While they are asked, callers get other connections. So a connection that has
-// died silently is not handed out after another one that died with it. Question
-// returns a function that waits for the end and returns how many were kept.
+// Question tests all idle connections over which no answer has come since the given
+// instant, at the same time, and keeps the connections that work. During the test,
+// callers get other connections. So when one connection has died silently, a caller
+// does not get another that has died with it. Question returns a function that
+// waits for the end of the test and returns how many were kept.
 func (p *Pool) Question(since time.Time) (kept func() int) {
 	var old []*Session
 	p.mu.Lock()
@@ -367,8 +367,8 @@ func (p *Pool) Question(since time.Time) (kept func() int) {
 	}
 }
 
-// Serves reports whether the server to which the connections lead serves. It does
-// if an idle connection says so, or if a connection in use was answered lately.
+// Serves reports whether the server to which the connections lead serves, as an
+// idle connection or a recent answer on a connection in use shows.
 func (p *Pool) Serves() bool {
 	if p.Question(time.Now())() > 0 {
 		return true
@@ -378,15 +378,15 @@ func (p *Pool) Serves() bool {
 	return p.busy > 0 && time.Since(p.changed) < changedLately
 }
 
-// Warm dials one connection before it is needed. It ignores a failure, because
-// the next caller that needs a connection gets the error.
+// Warm dials one connection before it is needed. It ignores a failed dial,
+// because the next caller that needs a connection gets the error.
 func (p *Pool) Warm(ctx context.Context) {
 	if s, err := p.TryGet(ctx); err == nil && s != nil {
 		p.Put(s)
 	}
 }
 
-// Trim closes idle connections unused for longer than age, but leaves keep of them.
+// Trim closes connections that were idle for longer than age, but leaves keep idle ones.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0

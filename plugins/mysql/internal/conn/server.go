@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Server is what a new connection learns about its server.
+// Server is what is learned about the server of a new connection.
 type Server struct {
 	Version  string
 	MariaDB  bool
@@ -24,8 +24,8 @@ type Server struct {
 	NoLocks  error // why GET_LOCK is refused; nil when it is not
 }
 
-// supported returns an error if the server lacks SKIP LOCKED, or defaults that
-// are expressions.
+// supported returns an error if the server lacks SKIP LOCKED, or lacks column
+// defaults that are expressions.
 func (s *Server) supported() error {
 	least, product := [3]int{8, 0, 13}, "MySQL 8.0.13"
 	if s.MariaDB {

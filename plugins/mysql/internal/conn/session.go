@@ -1,6 +1,6 @@
-// Package conn has reliable connections to MySQL and MariaDB. The caller knows
-// whether a statement was sent, and can kill what runs on a connection. No
-// setting of the server changes what a statement means.
+// Package conn has reliable connections to MySQL and MariaDB. A caller knows
+// whether its statement was sent, and can kill a statement that runs on a
+// connection. No setting of the server changes what a statement means.
 package conn
 
 import (
@@ -41,26 +41,26 @@ func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36)
 
 // Kill returns the statement that ends the work on the session that has wakeID.
 //
-// Note: KILL QUERY with the server's number of the session would not do. Through an
-// address that leads to several servers it may reach another server, where a statement
-// of the application has that number. The lock of a random name is held only by that
-// session, on its own server, and no longer than the session lives.
+// Note: KILL QUERY with the server's number of the session would be wrong. If the
+// address leads to several servers, the statement may reach another server, where a
+// session of the application may have that number. But only the wanted session holds
+// the user lock of a random name, only on its server, and only while the session lives.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
 // Setup returns a text that prepares a connection and asks the server about itself,
 // in one round trip. The server's settings and its init_connect may have changed
-// anything in the session. So each setting that changes what our statements mean,
-// or whether they are carried out, gets its value here, and a transaction or table
-// locks already begun end. The character set comes first, because in UTF-16 or
+// anything in the session. So the text sets each setting that changes what our
+// statements mean or whether they are carried out. It also ends a transaction or
+// table locks that have begun. The character set comes first, because in UTF-16 or
 // UTF-32 MySQL does not understand the texts after it. completion_type comes before
 // ROLLBACK, because it could make ROLLBACK begin another transaction.
 //
 // READ COMMITTED takes no gap locks, which would deadlock concurrent first
 // inserts. One second is the shortest lock wait that MySQL knows. UTF-8 is
-// needed for LOWER, which does not change binary strings.
+// needed because LOWER does not change binary strings.
 //
-// Note: DEFAULT means the server's global value, so it will not do, except for
-// timestamp, which has no global value.
+// Note: DEFAULT must not be used, because it means the server's global value;
+// only timestamp has no global value.
 func Setup(database string) string {
 	return "SET NAMES utf8mb4;SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',completion_type=0,timestamp=DEFAULT;" +
 		"UNLOCK TABLES;ROLLBACK;USE `" + strings.ReplaceAll(database, "`", "``") + "`;" +
@@ -87,7 +87,7 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	id := rand.Uint64()>>1 | 2 // never 0 or 1, which mean that there is no wake id
 	err = s.setUp(ctx, setup, "GET_LOCK('"+WakeName(id)+"',0)")
 	if refusal := err; Number(err) != 0 && !s.Broken {
-		// Perhaps the server refuses only GET_LOCK, so try without it.
+		// Perhaps the server refuses only GET_LOCK, so try without GET_LOCK.
 		if err = s.setUp(ctx, setup, "1"); err == nil {
 			id, s.Server.NoLocks = 0, refusal
 		}
@@ -110,7 +110,7 @@ func Open(ctx context.Context, dial sqldriver.Connector, setup string) (*Session
 	return s, nil
 }
 
-// setUp runs setup, and with it the expression lock, which is 1 if GET_LOCK succeeds.
+// setUp runs the texts setup and lock, an SQL expression that is 1 if GET_LOCK succeeds.
 func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	cluster := ""
 	return s.Query(ctx, setup+","+lock, func(row []sqldriver.Value) error {
@@ -138,7 +138,7 @@ func (s *Session) setUp(ctx context.Context, setup, lock string) error {
 	})
 }
 
-// On reads the value of a switch as MySQL (0, 1) and MariaDB (also words) show it.
+// On reads the value of a switch. MySQL shows it as 0 or 1, and MariaDB sometimes as a word.
 func On(v string) bool { return v != "0" && v != "" && !strings.EqualFold(v, "off") }
 
 // Ask asks whether the server would serve a statement that changes something.
@@ -169,8 +169,8 @@ var ErrTooLong = errors.New("statement is too long")
 // begin refuses a text so long that the server would end the connection. Until
 // done is called, the end of ctx interrupts the session's waiting.
 //
-// Note: for a context that can end, the driver would do that itself, with a
-// goroutine per connection that is woken twice for each statement.
+// Note: the driver could interrupt the waiting for a context that can end, but
+// by a goroutine per connection that wakes twice for each statement.
 func (s *Session) begin(ctx context.Context, text string) (bare context.Context, done func(), err error) {
 	if most := s.Server.Packet; most > 0 && len(text)+1 > most {
 		return nil, nil, fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d", ErrTooLong, len(text)+1, most)
@@ -210,7 +210,7 @@ func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uin
 	return affected, uint64(last), nil
 }
 
-// Query runs the statements in text, and calls each with the rows of all of them.
+// Query runs the statements in text, and calls the function each with every row of their replies.
 func (s *Session) Query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
 	bare, done, err := s.begin(ctx, text)
 	if err != nil {
@@ -248,7 +248,7 @@ func (s *Session) Query(ctx context.Context, text string, each func(row []sqldri
 	return nil
 }
 
-// failed notes whether the connection is still usable after err, and returns err with its cause.
+// failed notes in s whether it is still usable after err, and returns err with its cause.
 func (s *Session) failed(ctx context.Context, err error) error {
 	if Number(err) == 0 || outages[Number(err)].closes {
 		s.Broken = true

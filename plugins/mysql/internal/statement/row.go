@@ -45,7 +45,7 @@ func (r Row) Holder() driver.Holder {
 
 func (r Row) waiters() int { return strings.Count(r.Queue, ",") }
 
-// Details reads the column of [Acquire]'s reply that has the details of a refused row.
+// Details reads into r the details of a refused row, a column of [Acquire]'s reply.
 func (r *Row) Details(text string) {
 	parts := strings.Split(text, " ")
 	if len(parts) != 6 {
@@ -58,9 +58,9 @@ func (r *Row) Details(text string) {
 	r.Tombstones, r.Label, r.Owner, r.Queue = parts[2] == "1", string(label), parts[4], parts[5]
 }
 
-// Granted reports whether r is a's grant. The owner alone is proof only if an
-// earlier statement for the same request may have been carried out and the grant is
-// not the store's own.
+// Granted reports whether r shows the grant that a asked for. a's owner in the
+// row is proof only if an earlier statement for the same request may have been
+// carried out, and the store did not make the grant in the queue.
 func (r Row) Granted(a Operation) bool {
 	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner && r.Attempt != StoreGrant
 }

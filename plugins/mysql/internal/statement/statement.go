@@ -22,29 +22,29 @@ import (
 // Within one statement its value does not change.
 const Now = "UTC_TIMESTAMP(6)"
 
-// micros is the server's clock as a token: microseconds since 1970. Because no
-// new token is below it, rows can be purged, and even tables be lost.
+// micros is the server's clock as a token: microseconds since 1970. Tokens rise although
+// rows are purged or the table is lost, because no new token is below the clock.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
 // A queue is a text of entries, in the order of arrival. Tombstones are a text
-// ",owner," with one comma between two owners. Both are in the row of their lock,
-// so that the row lock makes every step on them atomic, and no statement locks
-// rows of names other than its own.
+// ",owner," with one comma between two owners. Both are in the row of their
+// lock, so that the row lock makes every step on them atomic, and a statement
+// locks no rows except those of its names.
 //
-// An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and
-// value in hexadecimal, and "-" for no value. This is all that a grant needs. The
-// statement that frees a lock, or finds it free, grants it to the first waiter.
-// The wake id comes last, because the previous release looks for it there.
+// An entry is ",owner.process.sign.span_us.label.value.wakeid", with label and value in
+// hexadecimal, and "-" for no value. An entry has all that a grant needs. The statement
+// that frees a lock, or finds it free, grants it to the first waiter. The wake id comes
+// last, because the previous version of this program looks for it there.
 const (
-	// Free is the condition that a row is free. Such a row has no owner, and its
-	// expires_at says since when. A lease that ended without a release is free too.
+	// Free is the condition that a row is free. A row without an owner is free
+	// since its expires_at. A row whose lease ended without a release is free too.
 	Free = "(owner='' OR expires_at<=" + Now + ")"
 	held = "owner<>'' AND expires_at>" + Now
-	// head is the first entry of the queue, and headWakeID the wake id in it.
+	// head is the first entry of the queue, and headWakeID is the wake id in that entry.
 	head       = "SUBSTRING_INDEX(SUBSTRING(queue,2),',',1)"
 	headWakeID = "CAST(SUBSTRING_INDEX(" + head + ",'.',-1) AS UNSIGNED)"
-	// replyWakeID makes the reply to an UPDATE carry headWakeID, or 0 when the queue
-	// is empty, as the "last insert id". The value of the expression is always 1.
+	// replyWakeID puts headWakeID into the reply to an UPDATE, as the "last insert
+	// id", or 0 when the queue is empty. The value of the expression is always 1.
 	replyWakeID = "IF(LAST_INSERT_ID(IF(queue='',0," + headWakeID + "))>=0,1,1)"
 	// replyLook makes the reply [Look] if a row among many has a waiter.
 	replyLook = "IF(queue='',1,IF(LAST_INSERT_ID(2)=2,1,1))"
@@ -56,14 +56,14 @@ const (
 	Look     = 2 // a waiter exists that was not granted the lock
 )
 
-// StoreGrant is in the column attempt while a grant that the store itself made
-// is neither confirmed nor used.
+// StoreGrant is in the column attempt while a grant that the store made to a
+// waiter is neither confirmed nor used.
 const StoreGrant = 1
 
-// SignEvery is how often a waiting process gives a sign of life: a user lock named after
-// the process and the present part of the server's time. A sign is valid in its part and
-// in the next two, that is, for two to three times SignEvery. The first sign of a
-// process is its queue entry, which then contains the part; other entries contain 0.
+// SignEvery is how often a waiting process gives a sign of life: a user lock named
+// after the process and the present part of the server's time. A part is as long as
+// SignEvery. A sign is valid in its part and in the next two. The first sign of a
+// process is its queue entry, which contains the part; other entries contain 0.
 const SignEvery = 200 * time.Millisecond
 
 // part is the number of the present part of the server's time.
@@ -76,12 +76,12 @@ type Process struct {
 	Ahead uint64 // for how many more parts than usual its signs are valid
 }
 
-// Signed is a sign of life that was given: its part, or zero for none, and for how
-// many more parts than usual it is valid.
+// Signed is a sign of life that was given: its part, or zero for no sign, and
+// how many parts longer than usual it is valid.
 type Signed struct{ Part, Ahead uint64 }
 
-// Sign gives a sign of life for process that is valid for ahead more parts than usual,
-// by locks of every third part to come, and ends the last sign. The reply is its part.
+// Sign gives a sign of life for process, by user locks named after every third part to come,
+// that is valid ahead parts longer than usual, and ends the sign last. The reply is its part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -94,7 +94,7 @@ func Sign(process string, ahead uint64, last Signed) string {
 	return t.String()
 }
 
-// signParts is the number of parts in which a usual sign is valid.
+// signParts is the number of parts in which a sign is valid when ahead is 0.
 const signParts = 3
 
 // alive returns the condition that the first process in the queue has given a sign of life lately.
@@ -108,10 +108,10 @@ func field(number string) string {
 	return "SUBSTRING_INDEX(SUBSTRING_INDEX(" + head + ",'.'," + number + "),'.',-1)"
 }
 
-// free adds assignments by which a row becomes free, or is granted to the first waiter in its
-// queue if that waiter's process lives. The first assignment decides which, and freed_by
-// becomes freedBy. A waiter whose process is silent leaves the queue too. The reply is the wake
-// id of the granted waiter, [Look] if the first waiter was silent, and 0 without a waiter.
+// free adds assignments that grant a row to the first waiter in its queue, or free the row if
+// there is no waiter or its process is silent. The first assignment decides this. freed_by
+// becomes freedBy. The first waiter leaves the queue in both cases. The reply is the wake id of
+// the granted waiter, [Look] if the first waiter was silent, and 0 without a waiter.
 func (t *text) free(freedBy string) *text {
 	const granted = "IF(attempt=1,"
 	t.add("attempt=IF(", alive(), ",1,IF(attempt=1,0,attempt)),freed_by=", freedBy)
@@ -129,15 +129,15 @@ func GrantNext(table, name string) string {
 	return t.add(" WHERE name=").bytes(name).add(" AND queue<>'' AND ", Free).String()
 }
 
-// Granted reads the token of the store's own grant to r's owner, and when the
-// grant ends, in microseconds of the server's clock.
+// Granted reads the grant that the store made to r's waiting owner: the token,
+// and when it ends, in microseconds of the server's clock.
 func Granted(table string, r driver.Request) string {
 	var t text
 	t.add("SELECT token,TIMESTAMPDIFF(MICROSECOND,'1970-01-01',expires_at) FROM ", table, " WHERE ")
 	return t.granted(r).String()
 }
 
-// Confirm makes the store's own grant to a's owner an ordinary lease. The
+// Confirm makes the store's grant to a's waiting owner an ordinary lease. The
 // server replies with the token as the last insert id.
 func Confirm(table string, a Operation) string {
 	var t text
@@ -146,19 +146,19 @@ func Confirm(table string, a Operation) string {
 	return t.granted(a.Request).String()
 }
 
-// granted adds the condition that r's owner has an unused grant of the store.
+// granted adds the condition that r's owner has a grant of the store that it has not used.
 func (t *text) granted(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND attempt=1 AND expires_at>", Now)
 }
 
-// tombstoneFor is for how long, at least, a withdrawn owner is refused. After that time the
-// next tombstone moves the older ones to a second column, and drops those that were in it.
+// tombstoneFor is the least time for which a withdrawn owner is refused. Then the next
+// tombstone moves the older ones to a second column and drops the old content of that column.
 const tombstoneFor = "INTERVAL 1 MINUTE"
 
-// byKey follows the table in a statement that locks rows of several names. If the
-// optimizer expects these to be most of the table, it reads the whole table, and
-// waits for rows that the statement is not about. (Seen with MariaDB 11.8: under
-// its innodb_snapshot_isolation, READ COMMITTED no longer passes them over.)
+// byKey follows the table's name in a statement that locks several rows. Without byKey,
+// an optimizer that expects these rows to be most of the table reads the whole table,
+// and waits for rows that the statement is not about. (MariaDB 11.8 does that: under
+// its innodb_snapshot_isolation, READ COMMITTED no longer passes locked rows over.)
 const byKey = " FORCE INDEX(PRIMARY)"
 
 // Operation is one operation on a row.
@@ -226,7 +226,7 @@ func (t *text) later(d time.Duration) *text {
 	return t.add(Now, "+INTERVAL ").uint(uint64(d.Microseconds())).add(" MICROSECOND")
 }
 
-// Plain reports whether an owner may be written into a statement as it is.
+// Plain reports whether an owner may be written into a statement without encoding.
 func Plain(owner string) bool {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 	return owner != "" && len(owner) <= 64 && strings.Trim(owner, alphabet) == ""
@@ -241,7 +241,7 @@ func (t *text) lease(r driver.Request) *text {
 	return t.add("name=").bytes(r.Name).add(" AND owner='", r.Owner, "' AND token=").uint(r.Token).add(" AND expires_at>", Now)
 }
 
-// leases adds that condition for many requests with different names.
+// leases adds the condition of lease for many requests with different names.
 func (t *text) leases(ops []Operation) *text {
 	if len(ops) == 1 {
 		return t.lease(ops[0].Request)
@@ -278,11 +278,11 @@ func Release(table string, nonce uint64, ops []Operation, contended bool) string
 	return t.add(" WHERE ").leases(ops).String()
 }
 
-// ReleaseAndWake is like Release, for a contended lock on a server that knows blocks
-// of statements, MariaDB. It wakes the waiter too. It replies how many leases it
+// ReleaseAndWake is like Release, for a contended lock on MariaDB, which knows
+// blocks of statements. It also wakes the waiter. It replies how many leases it
 // found. If it could wake no waiter, it adds the reply of Release.
 //
-// The waiter is woken after the commit, so that what it reads is on disk.
+// The waiter is woken after the commit, so that the grant that it reads is on disk.
 func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE n,wake_id BIGINT UNSIGNED DEFAULT 0;")
@@ -293,21 +293,21 @@ func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 }
 
 // Shorten makes a lease end after keep at the latest. It wakes the first
-// waiter, because waiters know only the old end.
+// waiter, because waiters know only the lease's old end.
 //
-// Note: for MySQL 9, LEAST of two times is a text, and then the lease is lost.
+// Note: in MySQL 9, LEAST of two times is a text, so LEAST here would lose the lease.
 func Shorten(table string, r driver.Request) string {
 	var t text
 	t.add("UPDATE ", table, " SET freed_by=", replyWakeID, ",expires_at=IF(expires_at<").later(r.Keep)
 	return t.add(",expires_at,").later(r.Keep).add(") WHERE ").lease(r).String()
 }
 
-// Withdraw undoes what owners did to names, and puts tombstones for owners that may
-// still ask. It creates a missing row, because the owner's own request may be on its
-// way to create it. It replies [Look] if it leaves a lock free that has a waiter.
+// Withdraw undoes the operations of owners on their locks, and puts tombstones for owners
+// that may still ask. It creates a missing row, because an owner's request may be on its
+// way to create the row. It replies [Look] if it leaves a lock free that has a waiter.
 //
-// It passes the owner in the column label, and in attempt whether to put a
-// tombstone.
+// The new row passes the owner in the column label, and in attempt whether to
+// put a tombstone.
 func Withdraw(table string, ops []Operation) string {
 	const (
 		tombstone = "VALUES(attempt)=1"
@@ -337,7 +337,7 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// without returns an expression for queue in which entry replaces owner's entry.
+// without returns an expression for the queue in which entry stands in place of owner's entry.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
 	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
@@ -347,10 +347,10 @@ func noTombstone(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// Enter enters r's owner into the queue, with a wake id, unless the store has granted it the lock.
-// The store may grant it the lock for r's TTL. Enter also works while the lock is free. Otherwise,
-// if two hosts take the lock for moments, the host that asks less often would find it free whenever
-// it enters, and held whenever it asks.
+// Enter enters r's owner into the queue, with a wake id, unless the store has granted
+// it the lock. The store may grant it the lock for r's TTL. Enter also works while the
+// lock is free. If it did not, and two hosts took the lock for moments, the host that
+// asks less often might find it free whenever it enters, and held whenever it asks.
 func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	value := "-"
 	if r.Value != nil && Fits(r) {
@@ -367,35 +367,35 @@ func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	return t.add(" WHERE name=").bytes(r.Name).add(" AND ", noTombstone(r.Owner), " AND NOT(owner='", r.Owner, "' AND expires_at>", Now, ")").String()
 }
 
-// Fits reports whether the store's own grant to r's owner contains all of r's
-// value. A longer value is sent with the owner's request, which is then necessary.
+// Fits reports whether a grant that the store makes to r's waiting owner has r's whole value. A
+// longer value is sent with the owner's request, so the owner has to ask for the lock.
 func Fits(r driver.Request) bool { return len(r.Value) <= 512 }
 
-// Sleep sleeps until it is time for r's owner to ask, or until a wake-up. It replies
-// for how many microseconds, or -1 if the owner has a tombstone, and when it began,
-// in microseconds of the server's clock.
+// Sleep sleeps until it is time for r's owner to ask, or until a wake-up. It
+// replies for how many microseconds it meant to sleep, or -1 if the owner has a
+// tombstone, and when it began, in microseconds of the server's clock.
 //
 // The statement that sleeps also reads the row. It sees a release that comes
 // before; a later release finds the owner in the queue and interrupts the
-// statement. So nothing is missed in between.
+// statement. So it misses no release.
 func Sleep(table string, r driver.Request, most time.Duration) string {
 	var t text
 	t.add("SELECT SLEEP(").pause(r, most).add("/1000000) AS slept,IF(", noTombstone(r.Owner), ",").pause(r, most).add(",-1),", micros, " FROM ", table)
 	return t.add(" WHERE name=").bytes(r.Name).String()
 }
 
-// EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], but by
-// waiting for the user lock named lock. All is one block. A wake-up that comes
-// during the sleep ends only the sleep; the block goes on and replies [Granted]
-// too. A wake-up at any other time ends the whole block.
+// EnterAndSleep enters the queue like [Enter] and sleeps like [Sleep], but it
+// sleeps by waiting for the user lock named lock. It is one block of statements. A
+// wake-up that comes during the sleep ends only the sleep; the block goes on and
+// replies [Granted] too. A wake-up at any other time ends the whole block.
 //
-// The sleeping statement itself does not read the row. If it did, it would keep
-// the table's definition locked for that long. An ALTER TABLE would wait for
-// it, and all others behind the ALTER TABLE.
+// The sleeping statement of the block does not read the row, because it would
+// keep the table's definition locked during the sleep. An ALTER TABLE would
+// wait for it, and all other statements would wait behind the ALTER TABLE.
 //
-// Note: the row must be read by a SET. A KILL QUERY that comes at the end of a statement
-// is forgotten with that statement, also inside a block, but a SET does not count as a
-// statement. With SELECT ... INTO, one wake-up was lost in 20 handoffs (10.11).
+// Note: the row must be read by a SET. A KILL QUERY that comes at the end of a statement is
+// forgotten with that statement, also inside a block, but a SET does not count as a statement.
+// With SELECT ... INTO in its place, one wake-up in 20 handoffs was lost (MariaDB 10.11).
 func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint64, most time.Duration) string {
 	var t text
 	t.add("BEGIN NOT ATOMIC DECLARE pause_us BIGINT;", Enter(table, p, r, wakeID))
@@ -405,7 +405,7 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 }
 
 // pause adds an expression for how many microseconds r's owner has to wait before it asks. It
-// is zero when the lock is free or the owner is not queued, and else ends soon after the lease.
+// is zero when the lock is free or the owner is not queued, and else ends 1 ms after the lease.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
@@ -417,8 +417,8 @@ func Inspect(table string, names ...string) string {
 	return t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE name IN(").list(names).add(")").String()
 }
 
-// List reads the held rows whose names begin with prefix and come after the
-// name after. It reads at most limit rows, in the order of their names.
+// List reads the held rows whose names begin with prefix and come behind the
+// name in after. It reads at most limit rows, in the order of their names.
 func List(table, prefix, after string, limit int) string {
 	var t text
 	t.add("SELECT ", stateColumns, ",value FROM ", table, " WHERE ", held)
@@ -427,8 +427,8 @@ func List(table, prefix, after string, limit int) string {
 	return t.add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
 }
 
-// Break ends the lease with r's token, whoever its owner is, and grants the
-// lock to the next waiter as Release does.
+// Break ends the lease with r's token, without regard to its owner, and grants
+// the lock to the next waiter as Release does.
 func Break(table string, r driver.Request) string {
 	var t text
 	t.add("UPDATE ", table, " SET ").free("freed_by").add(" WHERE name=").bytes(r.Name)
@@ -441,7 +441,7 @@ func Proclaim(table string, r driver.Request) string {
 	return t.add("UPDATE ", table, " SET attempt=0,value=").blob(r.Value).add(" WHERE ").lease(r).String()
 }
 
-// Locked finds the rows of the given names, or with free only those of them that are not locked.
+// Locked finds the rows of the given names, or if free is true, only the rows without a row lock.
 func Locked(table string, names []string, free bool) string {
 	var t text
 	t.add("SELECT name FROM ", table, byKey, " WHERE name IN(").list(names).add(")")
@@ -451,8 +451,8 @@ func Locked(table string, names []string, free bool) string {
 	return t.String()
 }
 
-// Check needs every right but changes nothing: the server checks rights before
-// it looks for rows.
+// Check needs every right but changes nothing, because the server checks rights
+// before it looks for rows.
 func Check(table string) string {
 	var t text
 	t.add("INSERT INTO ", table, "(name,expires_at)SELECT '',", Now, " FROM ", table, " WHERE FALSE;")
@@ -462,7 +462,7 @@ func Check(table string) string {
 	return t.String()
 }
 
-// Withdrawn reads whether r's owner has no tombstone.
+// Withdrawn reads r's row. The reply is true if r's owner has no tombstone.
 func Withdrawn(table string, r driver.Request) string {
 	var t text
 	return t.add("SELECT ", noTombstone(r.Owner), " FROM ", table, " WHERE name=").bytes(r.Name).String()

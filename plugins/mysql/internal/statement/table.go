@@ -1,8 +1,8 @@
 package statement
 
-// Create creates the table. The name is the only key. With utf8mb4 collations
-// different names may count as equal, and upserts of rows with a second unique
-// key would deadlock each other.
+// Create creates the table. The name is the only key. It is binary, because
+// different names may count as equal in utf8mb4 collations. Upserts of rows
+// with a second unique key would deadlock each other.
 func Create(table string) string {
 	return "CREATE TABLE IF NOT EXISTS " + table + ` (
   name         VARBINARY(512)  NOT NULL PRIMARY KEY,
@@ -21,18 +21,18 @@ func Create(table string) string {
 ) ENGINE=InnoDB`
 }
 
-// unused is the condition that a row was free for a day and that its last token is as old.
-// An owner still in its queue is dead, because a living waiter asks every second. Tokens
-// are never below the server's clock, so a purged row is missed only if the clock is turned
-// back by more than a day. The token is checked besides the end, because a token granted
-// while the clock was ahead stays above the clock for as long as the clock was ahead.
+// unused is the condition that a row has been free for a day and that its last token is a
+// day old. An owner still in its queue is dead, because a living waiter asks every second.
+// New tokens are not below the server's clock, so a purged row is missed only if the clock
+// is turned back by more than a day. The token is checked too, because a token granted
+// while the clock was ahead may be above the clock for as long as the clock was ahead.
 const (
 	unused = "expires_at<" + dayAgo + " AND barred_since<" + dayAgo +
 		" AND token<TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + dayAgo + ")"
 	dayAgo = Now + "-INTERVAL 1 DAY"
 )
 
-// Unused reads the next rows after the name after, and for each whether it is unused.
+// Unused reads the next rows behind the name in after, and for each row whether it is unused.
 func Unused(table, after string, limit int) string {
 	var t text
 	return t.add("SELECT name,", unused, " FROM ", table, " WHERE name>").bytes(after).add(" ORDER BY name LIMIT ").uint(uint64(limit)).String()
