@@ -94,7 +94,7 @@ func (l *Lock) unaskable(ctx context.Context) error {
 }
 
 // failed emits EventAcquireFailed and returns err as the Error for the
-// caller. a is nil if the store was not asked.
+// caller. If a is nil, the store was not asked.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -385,7 +385,7 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 // doubts reports whether a request must confirm g, a grant that the store made while a.owner
 // waited in its queue. began is when that wait began. g is doubtful if its renewal might come too
 // late, if the machine may have been suspended since g.sent, unknown to the plugin's clock, or if
-// the lock has AtLeast: it must stay taken even if the holder is lost.
+// the lock has AtLeast: the grant is too short for a lock that outlasts a lost holder.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)
@@ -416,7 +416,7 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 }
 
 // tellWaitFailed reports a failed wait, at most once in tellEvery for all waiters of the client. It
-// skips the first few failures, because a wait that lost its plugin or store fails only once.
+// skips the first few failures but a refusal, because a wait that lost its plugin or store fails only once.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()

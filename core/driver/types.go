@@ -109,8 +109,8 @@ const (
 	CapBatcher  Capability = "batcher"
 	CapAdmin    Capability = "admin"
 	CapStarter  Capability = "starter"
-	// CapWithdraw is declared by every plugin process written in Go. The
-	// plugin client refuses plugins without it.
+	// CapWithdraw is declared by every plugin process written in Go. In protocol
+	// version 2, the plugin client refuses plugins without it.
 	CapWithdraw Capability = "withdraw"
 )
 
@@ -129,8 +129,8 @@ type Properties struct {
 	// waiters of the same host, and a waiter whose plugin dies goes to the end of the queue.
 	FIFO bool
 	// FirstSpan is the longest time for which the store grants a lock to a waiter without
-	// a TryAcquire ([Grant] For), if the waiter is near. For a distant waiter the store
-	// adds some round trips, up to 2 s. FirstSpan is zero if the store only wakes waiters.
+	// a TryAcquire ([Grant] For), if the waiter is near. For a distant waiter it is
+	// longer by some round trips, 2 s in all at most. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
 	// TimedTokens reports whether a token is the store's time at the grant in
 	// microseconds since 1970, or the previous token plus one if that is

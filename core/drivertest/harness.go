@@ -19,8 +19,8 @@ type T interface {
 }
 
 // Harness is a fresh environment for one case: a store, or a namespace of a store,
-// that no other case uses. Open is required. If another field is nil, the cases
-// that need that field are "not run", and the result names the missing ability.
+// that no other case uses. Open is required. Without Store, Plugin or Host the
+// cases that need it are "not run" or n/a, and the result names it; without Other or Denied, n/a.
 type Harness struct {
 	// Open connects a new host to the harness's store, so two calls make two hosts. In scope "host"
 	// two calls share one store if the backend runs in process, but in a plugin harness each call

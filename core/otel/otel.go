@@ -82,8 +82,8 @@ type Options struct {
 	MetricName func(lock string) string
 }
 
-// Recorder records the events of any number of clients. Recorder is safe for
-// use by many goroutines.
+// Recorder records the events of any number of clients. It is safe for use by many
+// goroutines. It waits for an exporter only if the application's providers do.
 type Recorder struct {
 	tracer trace.Tracer
 	name   func(string) string // nil if metrics have no attribute lock.name
@@ -94,7 +94,7 @@ type Recorder struct {
 	zeroed map[attribute.Distinct]bool // sets of attributes with which the counters were created
 }
 
-// lease identifies a lease among the leases of all clients.
+// lease identifies a grant of the store among the grants of all clients.
 type lease struct{ backend, name, owner string }
 
 // open is what a Recorder keeps of a lease that has not ended.

@@ -88,8 +88,8 @@ func (b *Backend) one(ctx context.Context, kind driver.OpKind, r driver.Request)
 	return results[0]
 }
 
-// Start does one operation without waiting for it; see [driver.Starter]. An operation
-// that needs more than one Txn runs in a goroutine.
+// Start does one operation without waiting for it; see [driver.Starter]. All but the
+// one Txn of an acquire or a release runs in a goroutine.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	finish, s := b.ready(ctx, op, time.Now())
 	if s == nil {

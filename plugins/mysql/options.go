@@ -37,7 +37,7 @@ type Options struct {
 	// CreateTable makes the backend create the table when it is missing. Nil means true.
 	CreateTable *bool `key:"create_table" default:"true" doc:"create the table when it is missing; else see the ddl command"`
 	// Connections is the most connections used for statements at a time, 2 to
-	// 1000. Withdrawals, and statements that kill others, use five more.
+	// 1000. Withdrawals, kills of statements and signs of life use five more.
 	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
 	// WaitConnections is the most connections for blocked waiters, up to 1000. Waiters beyond
 	// that number ask every few milliseconds. A negative number means that all waiters ask.

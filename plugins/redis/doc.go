@@ -5,7 +5,7 @@
 // mints the fencing token. The token is the last token plus one, or the server's
 // clock in microseconds if the clock is higher, so that tokens keep rising after a
 // loss of data. The key's value contains the owner, the token, the label and the
-// published value. Every change first compares the owner and the token. This is the
+// published value. A change first compares the owner, the token or both. This is the
 // locking pattern of https://redis.io/docs/latest/commands/set/ plus a token.
 //
 // Replication is asynchronous, so a failover may lose a grant together with its

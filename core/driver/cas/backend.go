@@ -67,7 +67,7 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
 // failed returns the error of a request that failed with err. If unsent is true, the store was not
-// asked for any change; the error then wraps ErrNotSent, so that the caller need not withdraw.
+// asked for any change; an ErrUnavailable then also wraps ErrNotSent: there is nothing to withdraw.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
 	switch {

@@ -44,8 +44,8 @@ var ErrConflict = errors.New("the key has another revision")
 // driver.ErrUnavailable if the store certainly has not received the request.
 //
 // A key is 52 characters of [0-9a-v], made from the name of a lock. A value has
-// at most about 100 KiB. About 40 bytes of these are needed for each acquire of
-// the lock that was withdrawn in the last 90 s.
+// at most about 100 KiB, and about 40 bytes more for each acquire of the lock
+// that was withdrawn in the last 90 s.
 type Store interface {
 	// Read returns the store's entry of key, as the latest successful Put or
 	// Delete of any client left it. If Read returns a stale copy, writes

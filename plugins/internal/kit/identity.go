@@ -78,8 +78,8 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Err returns the last refusal by Admit if it is at most refusedFor old, else
-// nil. A backend's Check reports it.
+// Err returns the last refusal by Admit if it is at most refusedFor old and the
+// server is still the same, else nil. A backend's Check reports it.
 func (i *Identity) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -45,7 +45,7 @@ type pushed struct {
 
 // Wait queues r.Owner. It returns when the store has granted r.Owner the lock,
 // when r.Owner should ask again, after the time most, or when moved is closed.
-// woken reports whether a push, a message from the store, was the reason.
+// woken reports whether a push, a message from the store, came or may have been lost.
 //
 // The queue is in the store. A push is lost when its connection breaks, so a
 // broken connection wakes every waiter. A push is also lost when the store
@@ -123,8 +123,8 @@ func entry(process string, r driver.Request) string {
 var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
 // take returns the grant that was pushed to r.Owner, once. It returns the zero
-// Grant, which makes the owner ask the store, in four cases: there is no grant,
-// its time is over, replicas must confirm it first, or no lock must be granted.
+// Grant, which makes the owner ask the store, if there is no grant, its time is over,
+// replicas must confirm it, r's value was too long to queue, or no lock must be granted.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()

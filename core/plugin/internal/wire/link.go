@@ -179,8 +179,8 @@ func unsent(ctx context.Context, name string) error {
 	return nil
 }
 
-// outcome returns the error of a call: the error in the plugin's answer, or a failure of transport,
-// which never wraps ErrNotSent, because gRPC does not prove that a call was not sent.
+// outcome returns the error of a call: the error in the plugin's answer, or a failure of transport.
+// Such a failure never wraps ErrNotSent, because gRPC does not prove that a call was not sent.
 func outcome(ctx context.Context, answer *lockpb.Error, transport error) error {
 	if transport == nil {
 		err := DecodeError(answer)

@@ -239,7 +239,7 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // dialAny connects to the first of addrs that answers. If no address does, it
-// returns the error of the first.
+// returns the first error that came.
 func dialAny(ctx context.Context, addrs []string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -386,7 +386,7 @@ func (p *Pool) Warm(ctx context.Context) {
 	}
 }
 
-// Trim closes connections that were idle for longer than age, but leaves keep idle ones.
+// Trim closes connections that were idle for longer than age, while more than keep are idle.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0

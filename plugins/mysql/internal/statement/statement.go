@@ -292,8 +292,8 @@ func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 	return t.add("SELECT n,wake_id;END").String()
 }
 
-// Shorten makes a lease end after keep at the latest. It wakes the first
-// waiter, because waiters know only the lease's old end.
+// Shorten makes a lease end after keep at the latest. It replies the
+// first waiter's wake id, by which it is woken: waiters know only the lease's old end.
 //
 // Note: in MySQL 9, LEAST of two times is a text, so LEAST here would lose the lease.
 func Shorten(table string, r driver.Request) string {
@@ -405,7 +405,7 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 }
 
 // pause adds an expression for how many microseconds r's owner has to wait before it asks. It
-// is zero when the lock is free or the owner is not queued, and else ends 1 ms after the lease.
+// is zero when the lock is free or the owner is not queued, else most or until 1 ms after the lease.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")
