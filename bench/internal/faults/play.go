@@ -26,8 +26,11 @@ const (
 	// warmUp is how long callers work before the first action, so that every client
 	// was served once. They also work at least as long after the last action.
 	warmUp = 400 * time.Millisecond
-	// endTimeout bounds the release of all locks at the end, and the end of a host.
+	// endTimeout bounds the release of all locks at the end.
 	endTimeout = 10 * time.Second
+	// exitTimeout bounds the end of a host, to find hosts that hang. With 40 runnable
+	// threads per processor a host that did not hang took more than 10 s.
+	exitTimeout = 30 * time.Second
 	// healTimeout bounds one step of an action.
 	healTimeout = 30 * time.Second
 )
@@ -288,10 +291,10 @@ func shutAll(hosts []*Host) []string {
 // shut makes a host close its client and end. It kills a host that does not end, and
 // then returns an error.
 func shut(p *host.Process) error {
-	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), exitTimeout)
 	defer cancel()
 	if p.Close(ctx) != nil {
-		return fmt.Errorf("had not ended %v after its client was closed", endTimeout)
+		return fmt.Errorf("had not ended %v after its client was closed", exitTimeout)
 	}
 	return nil
 }
