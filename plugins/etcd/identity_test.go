@@ -79,5 +79,10 @@ func TestOtherClusterIsNotUsed(t *testing.T) {
 		t.Errorf("with a member of another cluster: %v", err)
 	}
 	must(t, lease.Release(t.Context()))
+	must(t, other.Stop())
+	eventually(t, "locks are granted again when the addresses lead to one cluster", func() bool {
+		lease, err := l.TryAcquire(t.Context())
+		return err == nil && lease.Release(t.Context()) == nil
+	})
 	must(t, c.Close(t.Context()))
 }

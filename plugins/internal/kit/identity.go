@@ -78,13 +78,18 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Err returns the last refusal by Admit if it is at most refusedFor old and the
-// server is still the same, else nil. A backend's Check reports it.
-func (i *Identity) Err() error {
+// Refused returns the last refusal by Admit and when it was. It returns nil if there was
+// none since the current server became current.
+func (i *Identity) Refused() (time.Time, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.refuse == nil || time.Since(i.at) > refusedFor {
-		return nil
+	return i.at, i.refuse
+}
+
+// Err returns the last refusal if it is at most a minute old, for a backend's Check.
+func (i *Identity) Err() error {
+	if at, err := i.Refused(); time.Since(at) <= refusedFor {
+		return err
 	}
-	return i.refuse
+	return nil
 }

@@ -14,9 +14,16 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// lookEvery is how long the result of asking all members counts. It is less
-// than the time for which kit.Identity reports a refusal.
-const lookEvery = 30 * time.Second
+const (
+	// lookEvery is how long the result of asking all members counts, unless
+	// a second cluster was seen. Then the members are asked every lookAgain.
+	lookEvery = 30 * time.Second
+	lookAgain = 2 * time.Second
+	// settles is for how long no second cluster must be seen before locks are
+	// granted again. A load balancer may lead some connections to one cluster
+	// and some to another, so that one look is not enough.
+	settles = 10 * time.Second
+)
 
 // identity records which cluster the answers come from, and whether the addresses
 // lead to a second cluster, because two clusters could both grant a lock.
@@ -25,7 +32,7 @@ type identity struct {
 	looking chan struct{} // holds one value during a look
 
 	mu     sync.Mutex
-	looked time.Time // when all members were last looked at
+	looked time.Time // when the last look at all members began
 }
 
 // header is implemented by every answer of a member.
@@ -97,13 +104,23 @@ func (c *Cluster) question() *pb.RangeRequest {
 func (c *Cluster) Looked() bool {
 	c.identity.mu.Lock()
 	defer c.identity.mu.Unlock()
-	return !c.identity.looked.IsZero() && c.identity.Err() == nil
+	return !c.identity.looked.IsZero() && c.identity.stray() == nil
+}
+
+// stray returns the last refusal of a connection to a second cluster, until none was
+// refused for settles and a look has found none. The caller holds mu.
+func (i *identity) stray() error {
+	at, err := i.Refused()
+	if time.Since(at) > settles && i.looked.After(at) {
+		return nil
+	}
+	return err
 }
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all
 // members over new connections, because a load balancer or a name may lead new connections
-// elsewhere. It asks once, and then at most every 30 s while there are two clusters, or if anew
-// is true. It sees neither a member that is down nor the connections of another process.
+// elsewhere. It asks once, at most every 2 s after two clusters were seen, and at most every 30 s
+// if anew is true. It sees neither a member that is down nor the connections of another process.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {
@@ -114,15 +131,21 @@ func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 			return c.Interrupted(ctx, false)
 		}
 	}
-	return c.identity.Err()
+	c.identity.mu.Lock()
+	defer c.identity.mu.Unlock()
+	return c.identity.stray()
 }
 
-// look compares the clusters of all members, unless it did so less than lookEvery ago.
+// look compares the clusters of all members, unless it did so a short time ago.
 func (c *Cluster) look(ctx context.Context) {
 	c.identity.mu.Lock()
-	looked := c.identity.looked
+	looked, every := c.identity.looked, lookEvery
+	if c.identity.stray() != nil {
+		every = lookAgain
+	}
 	c.identity.mu.Unlock()
-	if !looked.IsZero() && time.Since(looked) < lookEvery {
+	began := time.Now()
+	if !looked.IsZero() && began.Sub(looked) < every {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, sickAfter)
@@ -134,7 +157,7 @@ func (c *Cluster) look(ctx context.Context) {
 	work.Wait()
 	c.identity.mu.Lock()
 	defer c.identity.mu.Unlock()
-	c.identity.looked = time.Now()
+	c.identity.looked = began
 }
 
 // lookAt asks one member for its cluster, over a connection used only for that.
