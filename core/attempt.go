@@ -133,8 +133,8 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 }
 
 const (
-	// grace is how long the client still waits for a call after its caller has given
-	// up. Most calls answer within the grace, and then there is nothing to withdraw.
+	// grace is how long the client still waits for an acquire after its caller has given
+	// up. Most stores answer within the grace, and then there is nothing to withdraw.
 	grace = 50 * time.Millisecond
 	// tick is how often the deadlines of calls are checked, so a call may end
 	// late by one tick.
@@ -142,7 +142,7 @@ const (
 )
 
 // calls ends each call to the backend in time: the call gets a context with
-// a deadline. That context ends a short time (grace) after the caller's ctx.
+// a deadline. That context ends a short time after the caller's ctx; see call.rest.
 //
 // Note: context.WithTimeout and context.AfterFunc do the same with less code.
 // They took half of the processor time of an uncontended acquire, for timers
@@ -178,7 +178,7 @@ func (cs *calls) begin(ctx context.Context, budget time.Duration) *call {
 }
 
 // try returns a context for one try of a clean-up. The context ends after Options.CleanupBudget,
-// or after ctx has ended and the time rest has passed. The closing of the client does not end it.
+// or when rest has passed since ctx ended. It does not end when Close begins, but when Close ends.
 func (cs *calls) try(ctx context.Context, rest time.Duration) *call {
 	return cs.enter(&call{caller: ctx, rest: rest}, cs.c.opts.CleanupBudget)
 }

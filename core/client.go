@@ -22,8 +22,8 @@ type Options struct {
 	// of UTF-8. Default "hostname:pid".
 	Label string
 	// Logger gets every event. Routine events have level Debug. Suspect and lost leases,
-	// waits that fail, and the end and start of the plugin have level Warn. About once a
-	// second the client asks Logger whether Debug is enabled. Default slog.Default().
+	// waits that fail, and the end and start of the plugin have level Warn. Without OnEvent, the
+	// client asks Logger about once a second whether Debug is enabled. Default slog.Default().
 	Logger *slog.Logger
 	// OnEvent is called for each event, one at a time and in order, just after Logger.
 	// OnEvent and Logger run on one goroutine. Only Close waits for it, after all else.
@@ -112,8 +112,8 @@ type Client struct {
 }
 
 // New returns a Client that owns b: Close closes it. New sends nothing. If
-// options are out of range, every call but Close returns an error that wraps
-// ErrInvalid and names the bounds.
+// options are invalid, every method that returns an error, except Close,
+// returns one that wraps ErrInvalid and says what is wrong.
 func New(b driver.Backend, opts *Options) *Client {
 	props := b.Properties()
 	filled, invalid := opts.fill()

@@ -82,8 +82,8 @@ func (c *Client) join(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The goroutines have been told to end, so join gives them the time CleanupBudget, even if ctx
-	// had ended before the call.
+	// The goroutines have been told to end, so join waits for CleanupBudget more, even if ctx had
+	// ended before the call.
 	timer := time.NewTimer(c.opts.CleanupBudget)
 	defer timer.Stop()
 	select {
@@ -150,7 +150,7 @@ func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	return nil
 }
 
-// firstOf returns the first error in failed. If there are more, it adds for how many other locks.
+// firstOf returns the first error in failed, with the number of other locks that have an error.
 func firstOf(failed []*Error) error {
 	var first *Error
 	names := map[string]bool{}

@@ -197,7 +197,7 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 			return nil, nil
 		case stepTake:
 			return a.take(ctx)
-		case stepHead: // after maxAsk a asks the store: it may have ended the lease unnoticed
+		case stepHead: // after maxAsk a asks the store, which may have ended the lease unnoticed
 			again = time.After(maxAsk)
 		}
 		a.tellWaiting(ErrHeld)
@@ -300,14 +300,14 @@ const (
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// retryFrom and retryTo bound the pauses while the backend does not answer.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// wantedFor is how long a lock counts as wanted by other hosts after one of them held it.
+	// wantedFor is how long a lock counts as wanted by other hosts after a refusal or a long wait.
 	wantedFor = time.Second
 	// tellEvery is the shortest time between two reports of a client that waiting fails.
 	tellEvery = time.Minute
 )
 
-// await pauses between two requests to the store. It returns when the time named in the refusal is
-// over. asked is true if the store has woken a.owner or granted it the lock before that.
+// await pauses between two requests to the store: for the time named in the refusal, but at most
+// maxAsk. asked is true if await has asked the store itself, or if asking again is useless.
 func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	c := a.lock.c
 	var held *HeldError
@@ -333,9 +333,9 @@ func (a *contender) await(ctx context.Context) (lease *Lease, asked bool) {
 	return a.wait(ctx, rest)
 }
 
-// wait waits in the store's queue for at most rest. After a wake-up without a grant,
-// or with a doubtful grant, wait asks the store. If the lock was not granted, lease
-// is nil and a.answer says why. asked is false if waiting in the queue failed.
+// wait waits in the store's queue for at most rest. Then, unless the store has made a
+// grant that is not doubtful, wait asks the store. If the lock was not granted, lease is
+// nil and a.answer says why. asked is false if the caller should ask the store now.
 //
 // Note: a plugin that asked the store without a request of the host would save one round trip
 // between host and plugin. But a host that is frozen would then get the lock, for the whole TTL.

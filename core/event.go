@@ -27,7 +27,7 @@ const (
 	EventPluginUp                           // a new plugin process serves
 	EventAcquireFailed                      // Acquire, TryAcquire or Campaign returned Err; Took is the time since the call
 	EventOpened                             // New made the client
-	EventWaitFailed                         // waiting in the store fails, so an Acquire asks at intervals; reported once a minute; Err says why
+	EventWaitFailed                         // waiting in the store fails, so an Acquire asks at intervals; reported at most once a minute; Err says why
 )
 
 var eventNames = []string{

@@ -16,7 +16,7 @@ type State int
 
 // The states of a lease (L4).
 const (
-	Held     State = iota + 1 // granted, and the last renewal succeeded
+	Held     State = iota + 1 // the last request for it, the acquire or a renewal, succeeded
 	Suspect                   // a renewal failed or the backend is down; still held until the deadline
 	Released                  // this process released the lease
 	Lost                      // the lease ended without a release; Err says why
@@ -36,7 +36,7 @@ type Lease struct {
 	done  chan struct{}
 
 	alive    atomic.Bool  // the lease has not ended, and no release has begun
-	deadline atomic.Int64 // instant: last confirmed request sent, plus span, minus drift
+	deadline atomic.Int64 // instant when the last confirmed request was sent, plus span, minus drift
 
 	since  instant // when the answer with the grant arrived
 	keepBy instant // when AtLeast is over
@@ -48,10 +48,10 @@ type Lease struct {
 	cancels    []*leaseCtx   // contexts that end with the lease
 	index      int           // index of the lease in the scheduler's heap, -1 when it is not there
 	next       instant       // when the scheduler has to look at this lease
-	span       time.Duration // time for which the last confirmed request keeps the lease: TTL, or less before the first renewal
+	span       time.Duration // TTL; less until the first renewal if the store granted the lock without a request
 	endAt      instant       // when the lease is lost unless it is renewed
 	due        instant       // planned time of the next renewal
-	expiresBy  instant       // latest time at which the store lets the lease expire
+	expiresBy  instant       // latest time at which it expires in the store, even if a renewal without an answer succeeded
 	renewal    *renewalBatch // the renewal under way
 	again      bool          // the lease must be renewed again after the renewal under way
 	suspectErr error         // why the lease is suspect
@@ -59,7 +59,7 @@ type Lease struct {
 	freed      chan struct{} // made by a second Release to wait for the first
 	doubt      error         // error because of which the outcome of a release is unknown
 	pending    bool          // the janitor goes on trying to release the lease
-	gone       bool          // the store has confirmed that the lease is over
+	gone       bool          // nothing is left to release: the store has confirmed that, or the lease was handed over
 	stopped    bool          // EventReleased or EventLost was emitted
 	serving    bool          // a callback of Do, TryDo or Run works under the lease
 	leaving    bool          // Close is about to release the lease
@@ -166,8 +166,8 @@ func (l *Lease) Err() error {
 	return l.err
 }
 
-// State returns the state (L4). A lease whose release failed stays Held or Suspect, although
-// it is no longer valid, until a Release succeeds or the lease has expired in the store.
+// State returns the state (L4). A lease whose release failed stays Held or Suspect, although it
+// is no longer valid, until a Release succeeds. At its deadline, State returns Lost instead.
 func (l *Lease) State() State {
 	now := l.c.expireDue()
 	l.c.sched.mu.Lock()
@@ -229,7 +229,7 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 }
 
 // refusal returns the error for another acquire of this host while l is held. The holder
-// in the error comes from the store's answer, or from l if the store was not asked.
+// in the error comes from the store's answer if that names l's owner, and otherwise from l.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

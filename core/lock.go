@@ -36,9 +36,9 @@ type LockOptions struct {
 	// MaxHold ends a lease after this time, with cause ErrMaxHold. It is a safeguard
 	// against a holder that hangs while its lease is renewed. Default 0, no limit.
 	MaxHold time.Duration
-	// Healthy is asked before each renewal, from a goroutine of the client. If it
-	// returns an error, the lease is lost with cause ErrUnhealthy. Healthy should
-	// return soon after its ctx ends. Default nil, which means always healthy.
+	// Healthy is asked before each renewal, except the first after a grant without a request,
+	// from a goroutine of the client. If it returns an error, the lease is lost with cause
+	// ErrUnhealthy. It should return soon after its ctx ends. Default nil: always healthy.
 	Healthy func(context.Context) error
 	// ReleaseInBackground makes Do and TryDo return when the release has begun,
 	// one round trip before the store has confirmed it. The lease is over by
@@ -179,7 +179,7 @@ func (l *Lock) Name() string { return l.name }
 //
 // Locks are not reentrant: a goroutine that acquires a lock that it holds waits for
 // itself. Acquire returns [ErrReentrant] instead if ctx shows that the caller holds the
-// lock: if ctx comes from Do, TryDo, Run or [Lease.Context] for this lock of this client.
+// lock: if ctx comes from Do, TryDo, [Lease.Context] or [Term.Context] for this lock and client.
 //
 // The error is an [*Error]. When ctx has ended, errors.Is(err, ctx.Err()) is
 // true, and the error also says what Acquire was waiting for. After an error

@@ -9,9 +9,9 @@ import (
 )
 
 // A host's turn with a lock ends when the host has handed the lock over minStreak
-// times without asking the store, and the store's grant is minStreakTime old. Then it
-// is the turn of other hosts (K5). Without minStreakTime, a host whose goroutines hold
-// the lock for microseconds would ask the store for every ninth lease.
+// times without asking the store and the store's grant is minStreakTime old, or after
+// maxHandovers. Then it is the turn of other hosts (K5). Without minStreakTime, a host whose
+// goroutines hold the lock for microseconds would ask the store for every ninth lease.
 const (
 	minStreak     = 8
 	minStreakTime = 10 * time.Millisecond
@@ -119,9 +119,9 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted makes lease the holder of its name, and removes a from the queue;
-// a is nil for a TryAcquire. It returns the previous holder, if any,
-// because the grant proves that this holder's lease is gone.
+// granted makes lease the holder of its name, and removes a from the queue, if
+// it is there (a TryAcquire does not queue). It returns the previous holder,
+// if any, because the grant proves that this holder's lease is gone.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -198,7 +198,7 @@ func (q *queues) wanted(name string, now instant) bool {
 	return now < s.others[name]
 }
 
-// holder returns this host's live lease of the lock called name, or nil.
+// holder returns the lease in the field holder of the queue of that name, or nil.
 func (q *queues) holder(name string) *Lease {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -312,7 +312,7 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 }
 
 // successor makes the lease that a gets after l. The new lease takes over l's
-// deadline, and the renewal of l if one is under way. Otherwise, if the last
+// deadline, and the renewal of l if its request was sent. Otherwise, if the last
 // confirmed request is minStreakTime old, the new lease is renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {
 	g := grant{token: l.token, sent: now, got: now}

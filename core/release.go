@@ -15,18 +15,18 @@ import (
 // the store has confirmed the release, further calls return nil and do nothing.
 //
 // Release tries until the store has confirmed the release, until
-// Options.CleanupBudget has passed after the end of ctx, or until the lease has
-// expired in the store. After an error the client goes on trying in the
-// background, until the lease has expired or Close is called. The error is an
+// Options.CleanupBudget has passed after the end of ctx, until the lease has
+// expired in the store, or until an error shows that trying is useless. After other
+// errors the client tries on in the background, until the lease has expired. The error is an
 // [*IndeterminateError] if a request may have reached the store. Otherwise the
 // lock is still taken, and the error wraps ErrUnavailable or the reason for which
 // the store refuses. Both kinds of error say when the lock is free at the latest.
 // If errors.Is(err, ErrNotHeld) is true, the lease had been lost before, and a
 // [*NotHeldError] may name the present owner.
 //
-// A goroutine of the same client that waits for the lock gets it at once, without asking
-// the store. There are two exceptions: it is the turn of other hosts, or the lease is in
-// doubt. After such a hand-over Release returns nil even if ctx has ended.
+// A goroutine of the same client that waits for the lock mostly gets it at once, without
+// asking the store. It does not if, for example, it is the turn of other hosts or the lease
+// is in doubt. After such a hand-over Release returns nil even if ctx has ended.
 func (l *Lease) Release(ctx context.Context) error {
 	l.c.ops.Add(1) // begin is not called, because a lease may be released while Close waits
 	defer l.c.end()

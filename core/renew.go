@@ -208,7 +208,7 @@ func (s *scheduler) suspect(l *Lease, err error) {
 	}
 }
 
-// watch receives the backend's notices until the client has closed.
+// watch receives the backend's notices until the client has closed or Watch fails for good.
 func (c *Client) watch() {
 	pause := backoff{from: retryFrom, to: retryTo}
 	for {
@@ -239,7 +239,7 @@ func (c *Client) notice(n driver.Notice) {
 	}
 }
 
-// down makes every lease suspect. If the plugin died and leases do not outlive it, they are lost.
+// down makes all leases without NoRenew suspect. If leases died with the plugin, it ends them all.
 func (s *scheduler) down(n driver.Notice) {
 	why := n.Err
 	if why == nil {
@@ -267,7 +267,7 @@ func (s *scheduler) down(n driver.Notice) {
 	s.notify(ended)
 }
 
-// up renews every lease at once after the backend was down: leases may have been lost
+// up renews all leases without NoRenew at once after a down: leases may have been lost
 // during that time, and a new plugin process does not know yet what this host holds (L8).
 func (s *scheduler) up() {
 	s.mu.Lock()

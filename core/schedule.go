@@ -22,8 +22,8 @@ const (
 	maxAhead = 100 * time.Millisecond
 	// maxBatch is how many renewals are sent in one call at most.
 	maxBatch = 256
-	// pauseThreshold is how long after a deadline the scheduler must run to conclude that the
-	// process was paused. If it runs earlier, the silent backend is the cause of the loss.
+	// If a lease runs out during a renewal, the silent backend is the cause of its loss. But if
+	// that is noticed later by pauseThreshold or more, a pause of the process is the cause.
 	pauseThreshold = 500 * time.Millisecond
 )
 
@@ -103,8 +103,8 @@ func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 // a third of its remaining time has passed, so that a lease that is released
 // soon costs no renewal. If two round trips as long as the last would not fit
 // into the time left by then, the pause is shorter. The holder need not wait
-// for the renewal, because the store keeps owner and token for the whole
-// short span, after which the deadline lies then.
+// for the renewal, because until the lease's deadline the store keeps the
+// lock for this owner and token.
 func (l *Lease) firstPause(now instant) time.Duration {
 	left := l.endAt.sub(now)
 	return max(0, min(left/3, left-2*l.c.roundTrip()))
@@ -301,7 +301,7 @@ func because(cause, detail error) error {
 	return fmt.Errorf("%w: %v", cause, detail)
 }
 
-// lose ends l with that cause, unless l has ended already.
+// lose ends l as lost for the given cause, unless l has ended already.
 func (s *scheduler) lose(l *Lease, cause error) {
 	s.mu.Lock()
 	alive := l.alive.Load()

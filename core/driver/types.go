@@ -40,7 +40,7 @@ const (
 	// NoticeDown says that the plugin or the store cannot be reached.
 	NoticeDown
 	// NoticeUp says that the plugin or the store can be reached again. core then renews every
-	// lease.
+	// lease that does not have NoRenew.
 	NoticeUp
 )
 

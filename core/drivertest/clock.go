@@ -19,7 +19,7 @@ const (
 	breath = 50 * time.Microsecond
 )
 
-// ttl returns the shortest TTL that the backend accepts and that is not below d.
+// ttl returns the shortest TTL of at least d that the backend accepts, or else its longest TTL.
 func (h *Harness) ttl(d time.Duration) time.Duration {
 	d = max(d, h.props.TTLMin)
 	if over := d % h.props.TTLStep; over != 0 {
@@ -45,7 +45,7 @@ func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
 
-// eventually polls until ok returns true. It fails the case when this process
+// eventually polls until ok returns true. It calls mistimed when this process
 // has run for limit without that; stalls of the process do not count.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
@@ -80,8 +80,8 @@ func pause(t T, d time.Duration) {
 	}
 }
 
-// awaitDone waits until lease l ends. It fails the case if Done closes after the
-// last deadline that l returned, or if Valid and Err then do not say that l is over.
+// awaitDone waits until lease l ends, for at most limit. It fails the case if Done closes more
+// than tolerance after l's last deadline, if l is valid after it, or if Err is then nil.
 func awaitDone(t T, l held, limit time.Duration) {
 	t.Helper()
 	awaitDoneOr(t, l, limit, func() bool { return false })
@@ -118,8 +118,8 @@ func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 	}
 }
 
-// stallShare says when a stall excuses a missed limit: the process must
-// have stalled for at least 1/stallShare of the time.
+// stallShare says when a stall excuses a missed limit: the process must have stalled for
+// more than 1/stallShare of the time, and for more than tolerance.
 const stallShare = 10
 
 // heartbeat measures when the process that runs a case stalled. A time that
@@ -151,8 +151,8 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 }
 
 // mistimed ends the case because, within the past d, an event did not come or a
-// state did not last. If a stall of this process may be the reason, see
-// stallShare, the case is not judged and runs again in a fresh environment.
+// state did not last. If a stall of this process may be the reason, see stallShare,
+// this run is not judged, and the case runs again with a new harness; see tries.
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
@@ -165,8 +165,8 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Fatalf("%s", what)
 }
 
-// wantAlive fails the case unless the lease l, which has the given TTL, is valid. If it is not, it
-// was not renewed in time.
+// wantAlive calls mistimed unless the lease l is valid. A stall of this process during the
+// past ttl may be the reason why l was not renewed.
 func wantAlive(t T, l held, ttl time.Duration) {
 	t.Helper()
 	if !l.Valid() {
@@ -174,7 +174,7 @@ func wantAlive(t T, l held, ttl time.Duration) {
 	}
 }
 
-// staysAlive fails the case unless all leases, each of the given TTL, stay valid for d.
+// staysAlive calls mistimed if a lease in all, whose TTL is ttl, does not stay valid for d.
 func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	t.Helper()
 	throughout(t, d, func() string {
@@ -185,8 +185,8 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 	})
 }
 
-// receive waits at most limit until c yields a value or is closed. ok is
-// false if neither happened.
+// receive waits until c yields a value or is closed. ok is false if neither
+// has happened when this process has run for limit.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
 	for start := time.Now(); ; {
 		left := limit - ranSince(t, start)

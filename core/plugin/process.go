@@ -20,7 +20,7 @@ import (
 const (
 	closeCall = time.Second            // until the plugin's backend is closed
 	closeExit = time.Second            // then until the process has ended
-	killExit  = 500 * time.Millisecond // then until the process, which is now killed, is gone
+	killExit  = 500 * time.Millisecond // then the process is killed; until it is gone
 )
 
 // process is one running plugin with its connection and heartbeats.
@@ -32,16 +32,16 @@ type process struct {
 	data  *frame.Link // the data path in protocol version 2, nil in version 1
 	props driver.Properties
 
-	ctx    context.Context // cancelled by abort after the process has ended
+	ctx    context.Context // cancelled by abort after it has killed the process
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	once sync.Once
-	dead chan struct{} // closed when the process must be replaced
-	err  error         // why the process must be replaced, set before dead is closed
+	dead chan struct{} // closed by giveUp: the process has failed or is stopped
+	err  error         // why the process was given up, set before dead is closed
 
-	suspect chan struct{} // a value asks for a heartbeat at once
-	echo    chan uint64   // number of the newest heartbeat that came back
+	suspect chan struct{} // has a value while heartbeats should send one at once
+	echo    chan uint64   // number of the newest heartbeat that came back, until it is received
 }
 
 func newProcess(run *osProcess) *process {
@@ -87,7 +87,7 @@ func (p *process) giveUp(cause error) {
 	})
 }
 
-// watchExit calls giveUp about a millisecond after the end of the process at the latest.
+// watchExit calls giveUp as soon as the process was reaped.
 func (p *process) watchExit() {
 	select {
 	case <-p.run.exited:
@@ -202,7 +202,7 @@ func (p *process) connectionError(which string, err error) error {
 	return fmt.Errorf("%s with process %d ended: %w", which, p.run.pid(), err)
 }
 
-// heartbeats sends a heartbeat every second, and at once when a call has reached its
+// heartbeats sends a heartbeat a second after each answer, or at once when a call has missed its
 // deadline. If a heartbeat is not answered in time, heartbeats gives the process up.
 func (p *process) heartbeats(s wire.Session) {
 	timer := time.NewTimer(beatEvery)
@@ -226,8 +226,8 @@ func (p *process) heartbeats(s wire.Session) {
 }
 
 // answered waits until heartbeat seq has come back. It returns false if the plugin is frozen. It
-// counts time in slices, and only time in which this host process ran. So a pause of the host, or
-// its lack of CPU time, does not make a plugin look frozen.
+// counts time in slices, each as at most twice beatSlice, however long it was. So a pause of this
+// host process, or its lack of CPU time, does not make a plugin look frozen.
 func (p *process) answered(seq uint64) bool {
 	slice := time.NewTicker(beatSlice)
 	defer slice.Stop()

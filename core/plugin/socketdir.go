@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxTempDir keeps socket paths below the 104 bytes that every system accepts. The
-	// names that go-plugin adds to the path of this directory have about 45 bytes.
+	// maxTempDir is the longest accepted path of the parent directory. With the names of the socket
+	// directory and of a socket, about 45 bytes, it is below the 104 that every system accepts.
 	maxTempDir = 36
 	// sweepAfter is the age below which a directory is kept: its host may not have locked it yet.
 	sweepAfter = time.Minute
@@ -25,7 +25,7 @@ const (
 // on it, so that a later host can remove the directory if that host has died.
 type socketDir struct {
 	path  string
-	claim *os.File // the open directory; its lock ends when this host dies
+	claim *os.File // the open directory; its lock ends with remove, or when this host dies
 }
 
 func newSocketDir() (*socketDir, error) {
@@ -47,15 +47,15 @@ func newSocketDir() (*socketDir, error) {
 	return &socketDir{path: path, claim: claim}, nil
 }
 
-// remove removes the directory. If files are left, a later Open removes them.
+// remove removes the directory. If that fails, a later Open of this user may; see sweepStale.
 func (d *socketDir) remove() {
 	_ = os.RemoveAll(d.path)
 	_ = d.claim.Close()
 }
 
-// sweepStale removes the socket directories of this user's dead hosts. A
-// plugin removes its socket directory when its host dies; sweepStale is for
-// plugins that were killed together with their host.
+// sweepStale removes the directories for which staleDir returns true. A plugin
+// removes its socket directory when its host dies; sweepStale is for plugins
+// that were killed together with their host.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))
@@ -71,8 +71,8 @@ func sweepStale() {
 	}
 }
 
-// staleDir reports whether dir is a socket directory of this user whose
-// host is dead, so that its lock is free.
+// staleDir reports whether dir is a socket directory of this user that has not
+// changed for sweepAfter, and whose lock is free because its host is dead.
 //
 // Note: the process id in the name proves nothing. Another PID namespace
 // may share the parent directory. And in a restarted container the host

@@ -14,7 +14,7 @@ const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
 	// A plugin that fails crashLoop times in a row, each time before it has lived for
-	// steadyAfter, is restarted only about every slowPace. Errors of calls then tell that.
+	// steadyAfter, is restarted only about every slowPace. Errors of calls then say so.
 	crashLoop   = 8
 	steadyAfter = 20 * time.Second
 	slowPace    = 15 * time.Second

@@ -15,11 +15,11 @@ import (
 //go:embed shim/clock.c
 var shim []byte
 
-// ClockLibrary compiles a library into dir and returns the library's path. The library can
-// move the wall clock of a process that preloads it. Compiling needs a C compiler.
+// ClockLibrary compiles a library into dir, with the C compiler cc, and returns its path. A
+// process that preloads it and calls the C library for the wall clock gets a shifted time.
 //
-// Note: libfaketime cannot replace it, because one of Debian's servers dies with libfaketime at
-// its start. Neither library has an effect on Go programs, because they use no C library.
+// Note: libfaketime cannot replace it, because one of Debian's servers dies with libfaketime at its
+// start. Neither library moves the clock of a Go program, which does not ask the C library for it.
 func ClockLibrary(ctx context.Context, dir string) (string, error) {
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	if err := os.WriteFile(source, shim, 0o600); err != nil {
@@ -42,7 +42,7 @@ func NewClock(library, dir, name string) (*Clock, error) {
 	return c, os.WriteFile(c.file, make([]byte, 8), 0o600)
 }
 
-// Wrap returns the words to put in front of a command, so that its process has this clock.
+// Wrap returns the words to put in front of a command, so that its process preloads this clock.
 func (c *Clock) Wrap() []string {
 	return []string{"env", "LD_PRELOAD=" + c.library, "LOCKBENCH_CLOCK=" + c.file}
 }

@@ -50,7 +50,7 @@ type flow struct {
 	begun     bool // a piece has arrived
 	swallowed bool
 	closed    bool // the sender sends no more data
-	over      bool // the flow ends as soon as no harm hides the end
+	over      bool // the flow ends when no piece waits and no harm hides the end
 	waiting   []waiting
 	free      time.Time // when the next piece may pass
 }

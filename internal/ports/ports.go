@@ -94,8 +94,8 @@ func (t *Taken) Close() error {
 const usualLow, usualHigh = 16000, 32000
 
 // rangeOf returns the range of ports to choose from. file and err come from reading the
-// file in which Linux states its range for outgoing connections. If fewer than a thousand
-// ports remain on either side of that range, rangeOf returns usualLow and usualHigh anyway.
+// file in which Linux states its range for outgoing connections. If fewer than a thousand ports
+// remain below that range and above it, rangeOf returns usualLow and usualHigh anyway.
 func rangeOf(file []byte, err error) (low, high int) {
 	var from, to int
 	if err == nil {

@@ -156,7 +156,7 @@ func (c *Child) Pid() int { return c.cmd.Process.Pid }
 // Alive reports whether the child has not ended.
 func (c *Child) Alive() bool { return !closed(c.gone) }
 
-// Ended is closed when the child has ended and all its lines were taken.
+// Ended returns a channel that is closed when the child has ended and all its lines were taken.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
 // Crashed reports whether the child has ended without a signal, with an error status.

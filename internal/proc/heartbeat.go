@@ -141,7 +141,7 @@ func WatchFamily() (w *Waits, stop func()) {
 	})
 }
 
-// Look notes how long the threads of the processes in pids have waited since the last look.
+// Look notes the longest wait of any thread of the processes in pids since the last look.
 func (w *Waits) Look(pids ...int) {
 	now := map[int]time.Duration{}
 	for _, pid := range pids {

@@ -101,8 +101,8 @@ func (p *process) Close(ctx context.Context) error {
 	return err
 }
 
-// hostDied releases the dead host's locks and ends the process. Only the
-// first call has an effect.
+// hostDied releases the dead host's locks, unless the host asked for Abandon, and
+// ends the process. Only the first call has an effect.
 func (p *process) hostDied() {
 	if !p.dying.CompareAndSwap(false, true) {
 		return
@@ -147,8 +147,8 @@ func (p *process) exitCode() int {
 	return 0
 }
 
-// removeOurDir removes the socket directory after the host's death. A host
-// that lives does that.
+// removeOurDir removes the socket directory when this process ends without its host.
+// Otherwise the host removes it.
 func removeOurDir(log *slog.Logger) {
 	dir := os.Getenv(wire.EnvDir)
 	if !strings.HasPrefix(filepath.Base(dir), wire.Prefix) {

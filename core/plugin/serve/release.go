@@ -19,8 +19,8 @@ const (
 	releaseRetry  = 20 * time.Millisecond
 )
 
-// releaseAll releases and withdraws, within releaseBudget, every grant and
-// every request of the dead host.
+// releaseAll waits for the delay that the host asked for. Then it tries, for at most
+// releaseBudget, to release or withdraw every owner of the dead host.
 func (p *process) releaseAll(t *tracker) {
 	start := time.Now()
 	count := t.refuse()

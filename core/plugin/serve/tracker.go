@@ -163,8 +163,8 @@ func (t *tracker) ended(owner string, err error) {
 	}
 }
 
-// sweep drops the entries of expired leases. Such entries are few, because core
-// renews or releases all leases that it knows. The caller must hold mu.
+// sweep drops entries that expired over a minute ago, if there are sweepAt entries. Most
+// leases do not expire: core renews or releases those it knows. The caller must hold mu.
 func (t *tracker) sweep() {
 	if len(t.entries) < t.sweepAt {
 		return
