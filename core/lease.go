@@ -132,8 +132,8 @@ func (l *Lease) Token() uint64 {
 // Deadline returns when the lease ends unless it is renewed. The deadline is the instant
 // before the last confirmed request was sent, plus the TTL, minus an allowance for clock
 // drift. The allowance is a hundredth of the TTL plus 2 ms, and at most a tenth of the
-// TTL. A store may grant a lock to a waiter without a request, for about 100 ms. The lease
-// then gets its TTL when its first renewal is confirmed, one round trip later. Compare
+// TTL. A store may grant a lock to a waiter without a request, at first only for about
+// Properties().FirstSpan. The lease then gets its TTL when a renewal is confirmed. Compare
 // Deadline with time.Now. After the lease has ended, Deadline returns the last deadline.
 func (l *Lease) Deadline() time.Time {
 	l.c.expireDue()

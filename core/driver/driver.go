@@ -161,8 +161,8 @@ type Grant struct {
 	// Sent is an instant before the grant was made, by the monotonic clock of
 	// this process.
 	Sent time.Time
-	// For is how long the store keeps the grant after it made the grant. For is
-	// positive, and at most the TTL of the request and the FirstSpan of [Properties].
+	// For is how long the store keeps the grant after it made the grant. For is positive,
+	// and at most the TTL of the request and the time that [Properties] FirstSpan allows.
 	For time.Duration
 }
 

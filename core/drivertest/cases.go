@@ -130,7 +130,7 @@ type Outcome int
 const (
 	Pass   Outcome = iota + 1
 	Fail           // the backend breaks the rule
-	NA             // a property of the backend excuses it from the case
+	NA             // a property of the backend, or of the harness, excuses it from the case
 	NotRun         // the harness lacks what the case needs
 )
 
@@ -161,7 +161,7 @@ type CaseResult struct {
 }
 
 // RuleResult is the result of a rule: the worst result of its cases. A rule has
-// passed if at least one of its cases passed and all other cases are n/a.
+// passed if one of its cases passed, and every other case passed or is n/a.
 type RuleResult struct {
 	Rule    Rule
 	Outcome Outcome

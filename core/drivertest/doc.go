@@ -16,9 +16,9 @@
 //
 // [Conform] runs the same cases without a test, for "lockbench conform".
 //
-// No backend fails because the machine is busy. Limits count only the time in which
-// the suite's process ran. A case that lost a lease while that process stalled runs
-// again in a fresh environment. After five such runs the case fails and says that the
+// A busy machine hardly makes a backend fail. Most limits count only the time in which
+// the suite's process ran. A case that was late or lost a lease while that process stalled
+// runs again in a fresh environment. After five such runs the case fails and says that the
 // machine was too busy. A failure that does not depend on time fails the case at once.
 //
 // A case passes, fails, is n/a (a property of the backend excuses it) or is not

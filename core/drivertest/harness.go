@@ -91,7 +91,7 @@ type Host interface {
 	// and returns the token.
 	Acquire(t T, name string, ttl, atLeast time.Duration) (token uint64, err error)
 	// Enqueue starts an Acquire in the background, of a lock with AtLeast set to
-	// atLeast, and returns when that Acquire waits.
+	// atLeast, and returns when that Acquire waits or was granted the lock.
 	Enqueue(t T, name string, ttl, atLeast time.Duration)
 	// State returns, without waiting, the state of the host's lease: Valid(), whether
 	// Done is closed, and the name of the cause, or "" while the lease is held.

@@ -26,7 +26,7 @@
 // unreachable, plugin_died, unhealthy, max_hold, or released for a lease that Close
 // did not wait for. For a failed acquire, error.type is held, unavailable, denied,
 // invalid, unsupported, config, closed or indeterminate; deadline_exceeded or
-// canceled if its ctx ended before the store was asked; and _OTHER otherwise. If an
+// canceled if its ctx ended before the store answered; and _OTHER otherwise. If an
 // acquire waited until its ctx ended, error.type says why it waited.
 //
 // Every counter starts at 0, for every value of error.type. A series exists as soon
@@ -38,8 +38,8 @@
 // acquire", and lasts from the grant to the end of the lease. Both spans have the
 // attributes lock.backend, lock.name, lock.owner and lock.token. "lock hold" has an event
 // for each time the lease became suspect, and an error status if the lease was lost. An
-// acquire that fails has only the span "lock acquire", with error.type. This span has an
-// error status, unless another owner held the lock, which is a normal answer.
+// acquire that fails has only the span "lock acquire", with error.type and no token. It
+// has an error status, unless another owner held the lock, which is a normal answer.
 package otel
 
 import (

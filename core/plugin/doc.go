@@ -1,10 +1,10 @@
 // Package plugin runs a backend as a separate process and makes it a
 // [driver.Backend]: [Open] finds the binary, starts it, and keeps it running.
 //
-// A plugin that dies or freezes is replaced within a fraction of a second.
-// Watchers get a [driver.NoticeDown] and then a [driver.NoticeUp], and calls
-// between these notices fail at once. When a host dies, its plugin lives
-// until it has released the host's locks.
+// A plugin that dies is replaced within a fraction of a second, one that
+// freezes within seconds. Watchers get a [driver.NoticeDown] and then a
+// [driver.NoticeUp], and calls between them fail at once. When a host dies,
+// its plugin lives until it has released the host's locks; see [Policy].
 //
 // # Where is what
 //

@@ -43,8 +43,8 @@ type Event struct {
 	Err   error
 }
 
-// maxGap is how many missed ticks are counted at most when the wall clock is set forward, perhaps
-// by years.
+// maxGap is how many ticks one event of kind Unknown covers at most when the wall clock is set
+// forward, perhaps by years.
 const maxGap = 100_000
 
 // event returns the event for a result. A result that is still open becomes Unknown.

@@ -14,20 +14,20 @@ const (
 	// CleanupBudget is the default of core.Options.CleanupBudget.
 	CleanupBudget = time.Second
 	// underWay is how long a call of core may go on after its ctx has ended: for
-	// core's constant grace, and for two of core's ticks, after which core notices.
+	// core's constant grace, and for up to two of core's ticks until core notices.
 	underWay = 50*time.Millisecond + 2*10*time.Millisecond
 
 	// AcquireGrace is the longest time that a call of Acquire or TryAcquire goes on
 	// after its ctx has ended.
 	AcquireGrace = underWay + CleanupBudget + Slack
-	// ReleaseGrace is this time for Release, which first waits for a renewal in progress.
+	// ReleaseGrace is the same time for Release, which first waits for a renewal in progress.
 	ReleaseGrace = CleanupBudget/2 + CleanupBudget + Slack
-	// CloseGrace is this time for Client.Close. It covers the releases, the wait for stuck
+	// CloseGrace is the same time for Client.Close. It covers the releases, the wait for stuck
 	// goroutines, and the end of the plugin. docs/operations.md states this time, too.
 	CloseGrace = 2*CleanupBudget + time.Second
 
 	// ProcessGone is the longest time that a plugin process outlives its host.
-	// The process waits 5 s without a host, then releases the locks and closes the backend.
+	// It covers 5 s without a connection to a host, and the release and the close after a death.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
 
 	// askAgain is after how long a queue's first waiter asks again by itself (core: maxAsk).

@@ -33,8 +33,8 @@ type Options struct {
 	Args []string
 }
 
-// Start starts a cluster of one member and returns when it answers. A nil opts
-// means the zero value. The error wraps [ErrNotInstalled] if there is no etcd.
+// Start starts a cluster of one member and returns when it answers. A nil opts means
+// the zero value. The error wraps [servers.ErrNotInstalled] if there is no etcd.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	members, err := StartCluster(ctx, 1, opts)
 	if err != nil {

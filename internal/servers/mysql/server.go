@@ -39,8 +39,8 @@ type Options struct {
 // Start starts a server with a fresh data directory, an account and an empty
 // database, and returns when it answers. A nil opts means the zero value. Start
 // uses the program that the environment variable LOCKBENCH_MYSQLD names, or else
-// mariadbd, or mysqld if there is no mariadbd. The error wraps [ErrNotInstalled] if
-// there is no such program.
+// mariadbd, or mysqld if there is no mariadbd. The error wraps [servers.ErrNotInstalled]
+// if there is no such program.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
