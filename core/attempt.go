@@ -14,7 +14,7 @@ import (
 // grant is the answer to a successful acquire.
 type grant struct {
 	token     uint64
-	sent, got instant       // sent: when the request was sent, or the last sign of life before a grant without one
+	sent, got instant       // sent: when the request was sent or, for a grant without a request, the last sign of life before it
 	span      time.Duration // the store keeps the grant for at least this long after sent
 	epoch     uint64        // value of scheduler.epoch when the call began
 }
@@ -22,7 +22,7 @@ type grant struct {
 // ask asks the store once to grant the lock to a.owner.
 func (a *contender) ask(ctx context.Context) (*Lease, error) {
 	c := a.lock.c
-	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not early: an idle client may have missed a suspend so far
+	g := grant{epoch: c.sched.epoch.Load(), span: a.lock.opts.TTL, sent: c.clock.now()} // not the method early, because an idle client may not have noticed a suspend yet
 	call := c.calls.begin(ctx, acquireBudget(a.lock.opts.TTL))
 	var err error
 	g.token, err = c.b.TryAcquire(call, a.request())

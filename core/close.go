@@ -131,7 +131,7 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 }
 
 // finish tries the clean-up k until it succeeds or the grant has expired, and then returns
-// nil. If ctx ends first, it returns k.err, the error with which the clean-up was left to it. A
+// nil. If ctx ends first, it returns k.err, the error because of which the clean-up was put off. A
 // caller of Release has already received that error; a caller of Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}

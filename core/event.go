@@ -87,7 +87,7 @@ const maxEvents = 16 << 10
 const levelEvery = time.Second
 
 // emitter delivers events to the logger and to OnEvent, in order, from a
-// goroutine that nothing else waits for except the end of Close.
+// goroutine. Only Close, at its end, waits for that goroutine.
 type emitter struct {
 	c     *Client
 	log   *slog.Logger

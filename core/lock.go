@@ -289,8 +289,8 @@ func afterWork(work, release error) error {
 	return joinErrors(work, release)
 }
 
-// leasesOf is the key of the leases of client c with whose end a context ends. By these
-// leases an acquire that would wait for its own caller is recognized and refused.
+// leasesOf is the context key of the leases of client c whose end also ends the context. These
+// leases show that an acquire would wait for its own caller, so that it can be refused.
 type leasesOf struct{ c *Client }
 
 // holding is a lease in a context; outer is the lease in the context that it was made from.
@@ -299,7 +299,7 @@ type holding struct {
 	outer *holding
 }
 
-// holding returns ctx with l added to the leases with whose end it ends.
+// holding returns ctx with l added to the leases whose end also ends ctx.
 func (l *Lease) holding(ctx context.Context) context.Context {
 	key := leasesOf{l.c}
 	outer, _ := ctx.Value(key).(*holding)

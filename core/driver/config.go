@@ -12,8 +12,8 @@ import (
 
 // CheckConfig returns cfg with defaults filled in. If cfg is wrong, the error wraps [ErrConfig]
 // and names an unknown key and similar known keys, a missing required key, or the key of a value
-// of the wrong type. The error shows no value, because it may be a secret, and an unknown key only
-// if a known key is similar, because it may be a misplaced secret.
+// of the wrong type. The error shows no value, because a value may be a secret. It shows an unknown
+// key only if a known key is similar, because any other text may be a misplaced secret.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
 	names := make([]string, 0, len(s.Keys))

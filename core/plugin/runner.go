@@ -65,8 +65,8 @@ func (p *osProcess) adopt(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runn
 	if own, ok := proc.Of(os.Getpid()); ok {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s", wire.EnvHostStart, own.Start))
 	}
-	// A separate group gets no Ctrl-C of the terminal: only the host, which still needs the plugin,
-	// does. And a group can be killed as a whole, with a wrapper and its children.
+	// The plugin gets a separate group, so that Ctrl-C in the terminal reaches only the host, which
+	// still needs the plugin. And a group can be killed as a whole, with a wrapper and its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *osProcess) byItself() bool {
 }
 
 // crashed reports, once p.exited is closed, whether the process may have printed
-// why it ended. Only if a signal is known to have ended it, it has not.
+// why it ended. It returns false only if a signal is known to have ended the process.
 func (p *osProcess) crashed() bool { return p.status() == nil || p.status().Exited() }
 
 // succeeded reports, once p.exited is closed, whether the exit status was 0.

@@ -193,7 +193,7 @@ func (j *Job) check() (err error) {
 // next returns the first tick after t, without a monotonic clock reading.
 func (j *Job) next(t time.Time) time.Time { return j.schedule.Next(t.Round(0)).Round(0) }
 
-// age returns how old the tick at is by the wall clock. For that, at has no monotonic reading.
+// age returns how long ago the tick at was due by the wall clock. at has no monotonic reading.
 func (j *Job) age(at time.Time) time.Duration { return j.now().Sub(at) }
 
 // spans returns Late and Keep for the tick at. Late is at most half of Keep.

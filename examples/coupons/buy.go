@@ -24,7 +24,7 @@ func buyMain(fs *flag.FlagSet, args []string) {
 // tally counts the outcomes of all attempts.
 type tally struct{ bought, refused atomic.Int64 }
 
-// buyAll lets customers buy until each of them is told that no coupon is left.
+// buyAll lets each customer buy until no coupon is left, or until the customer reaches no shop.
 func buyAll(shops []string, customers int) {
 	var t tally
 	start := time.Now()

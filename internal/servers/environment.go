@@ -179,7 +179,7 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead calls the function by to lead each host's path n to the server addresses in to.
+// Lead leads path n of each host to the given server addresses, by a call of the function by.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }

@@ -120,8 +120,8 @@ func (b *backend) leave(key string, t *topic) {
 	})
 }
 
-// Observe never emits a token that is lower than a token that it has emitted. It would without
-// a check, because a replica that became the store's leader may still have an older holder.
+// Observe never emits a token that is lower than a token that it has emitted. That needs a
+// check, because a replica that became the store's leader may still have an older holder.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64

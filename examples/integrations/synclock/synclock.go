@@ -65,8 +65,8 @@ func (m *Mutex) Lock() {
 	}()
 }
 
-// Unlock releases the lock, and panics if it is not locked. If the store does not
-// confirm the release, the client retries it in the background until the TTL is over.
+// Unlock releases the lock, and panics if it is not locked. It waits until the store
+// has confirmed the release or the lease has expired in the store.
 func (m *Mutex) Unlock() {
 	m.mu.Lock()
 	lease, done := m.lease, m.done

@@ -23,7 +23,7 @@ func command(args ...any) servers.Step {
 	return servers.On(func(ctx context.Context, s *store, n int) error { return s.do(ctx, n, args...) })
 }
 
-// setting returns a step that changes a setting. began returns a step that sets its first value.
+// setting returns a step that changes a setting. began returns a step that undoes such changes.
 func setting(name string, value any) servers.Step { return command("CONFIG", "SET", name, value) }
 
 func began(name string) servers.Step { return setting(name, beganAs[name]) }

@@ -98,8 +98,8 @@ func rejoin(ctx context.Context, e *servers.Environment) error {
 		followClosely(ctx, e.Replica.Addr(), e.Link.Addr()))
 }
 
-// failOver makes the replica at the address to the master, in place of the server at the
-// address from. The failover is planned: writes stall until the replica has all writes.
+// failOver makes the replica whose address is in to the master, in place of the server whose
+// address is in from. The failover is planned: writes stall until the replica has all writes.
 // The function by, a Retarget or a Lead, leads the hosts to the new master.
 func failOver(ctx context.Context, e *servers.Environment, from, to string, by inject.Leading) error {
 	host, port, err := net.SplitHostPort(to)
@@ -189,8 +189,8 @@ func sentinelFailOver(ctx context.Context, e *servers.Environment, _ int) error 
 	return awaitMaster(ctx, e, before, sentinelReplicas-1)
 }
 
-// awaitMaster returns when Sentinel names another master than the address before, and the
-// given number of replicas that Sentinel knows follow the named master.
+// awaitMaster returns when Sentinel names a master other than the one whose address is in
+// before, and the given number of replicas follow the named master.
 func awaitMaster(ctx context.Context, e *servers.Environment, before string, replicas int) error {
 	s := goredis.NewSentinelClient(&goredis.Options{Addr: e.Config["address"]})
 	defer s.Close()

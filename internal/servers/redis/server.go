@@ -41,8 +41,8 @@ type Options struct {
 
 // Start starts a redis-server, or the program that the environment variable
 // LOCKBENCH_REDIS_SERVER names, and returns when it answers. A nil opts means
-// the zero value. The error wraps [ErrNotInstalled] if there is no redis-server
-// on the PATH.
+// the zero value. The error wraps [servers.ErrNotInstalled] if LOCKBENCH_REDIS_SERVER
+// is not set and there is no redis-server on the PATH.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 	if opts == nil {
 		opts = &Options{}
