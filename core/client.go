@@ -27,8 +27,8 @@ type Options struct {
 	Logger *slog.Logger
 	// OnEvent is called for each event, one at a time and in order, just after Logger.
 	// OnEvent and Logger run on one goroutine. Only Close waits for it, after all else.
-	// OnEvent may call every method, Close included. While OnEvent or Logger blocks, up to
-	// about 16,000 events wait. Further events are dropped and counted in Event.Dropped.
+	// OnEvent may call every method, Close included. While OnEvent or Logger blocks, 16,000
+	// to 32,000 events can wait. Further events are dropped and counted in Event.Dropped.
 	OnEvent func(Event)
 	// CleanupBudget is how long a clean-up may go on after the caller's ctx
 	// has ended. A clean-up is a release, or the withdrawal of an acquire

@@ -24,9 +24,9 @@ import (
 // If errors.Is(err, ErrNotHeld) is true, the lease had been lost before, and a
 // [*NotHeldError] may name the present owner.
 //
-// A goroutine of the same client that waits for the lock mostly gets it at once, without
-// asking the store. It does not if, for example, it is the turn of other hosts or the lease
-// is in doubt. After such a hand-over Release returns nil even if ctx has ended.
+// A goroutine of the same client that waits for the lock usually gets it at once, without
+// asking the store. Exceptions are, for example, the turn of other hosts and a lease in
+// doubt. After such a hand-over Release returns nil even if ctx has ended.
 func (l *Lease) Release(ctx context.Context) error {
 	l.c.ops.Add(1) // begin is not called, because a lease may be released while Close waits
 	defer l.c.end()

@@ -49,7 +49,7 @@ type Lock interface {
 	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the
 	// grant's token. The token is minted in the same atomic step, is below 2^53, and
 	// is higher than every earlier token of that name to the extent that [Properties]
-	// Fencing claims (L6). A grant exists until it expires by the store's own clock.
+	// Fencing claims (L6). Unless it is ended before, a grant expires by the store's own clock.
 	//
 	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the
 	// store reserves it for a waiter whose turn it is. A call by the owner that

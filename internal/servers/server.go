@@ -301,7 +301,7 @@ func (n Nodes) EachRunning(do func(*Server) error) error {
 // Close closes all servers.
 func (n Nodes) Close() error { return n.AtOnce((*Server).Close) }
 
-// Retry calls do until it succeeds, but not longer than a server may take to start.
+// Retry calls the function do until it succeeds, but not longer than a server may take to start.
 func Retry(ctx context.Context, what string, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -148,7 +148,7 @@ func (q *Queue[T]) next() bool {
 	return false
 }
 
-// deliver is the first function of each goroutine that delivers. By it, delivering recognizes them.
+// deliver is the first function of each goroutine that delivers. delivering looks for it.
 //
 //go:noinline
 func deliver(run func()) { run() }

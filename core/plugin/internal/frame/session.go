@@ -37,7 +37,7 @@ type session struct {
 	queued  chan struct{} // wakes the flusher
 }
 
-// capabilities is a backend with its optional interfaces. Those that it does not declare are nil.
+// capabilities is a backend with its optional interfaces. An undeclared interface is nil.
 type capabilities struct {
 	driver.Backend
 	waiter  driver.Waiter
