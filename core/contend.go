@@ -415,8 +415,8 @@ func (a *contender) failedWait(ctx context.Context, rest time.Duration, err erro
 	return false
 }
 
-// tellWaitFailed reports a failed wait, at most once in tellEvery for all waiters of the client. It
-// skips the first few failures but a refusal, because a wait that lost its plugin or store fails only once.
+// tellWaitFailed reports a failed wait, at most once in tellEvery for all waiters of the client.
+// It reports only a refusal at once: after the loss of a plugin or store, a wait fails just once.
 func (a *contender) tellWaitFailed(err error) {
 	c := a.lock.c
 	now, at := c.clock.early(), c.waitsTold.Load()

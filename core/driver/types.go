@@ -129,8 +129,8 @@ type Properties struct {
 	// waiters of the same host, and a waiter whose plugin dies goes to the end of the queue.
 	FIFO bool
 	// FirstSpan is the longest time for which the store grants a lock to a waiter without
-	// a TryAcquire ([Grant] For), if the waiter is near. For a distant waiter it is
-	// longer by some round trips, 2 s in all at most. FirstSpan is zero if the store only wakes waiters.
+	// a TryAcquire ([Grant] For), if the waiter is near. For a distant waiter that time is longer by
+	// some round trips, but at most 2 s. FirstSpan is zero if the store only wakes waiters.
 	FirstSpan time.Duration
 	// TimedTokens reports whether a token is the store's time at the grant in
 	// microseconds since 1970, or the previous token plus one if that is

@@ -59,7 +59,7 @@ type call struct {
 	id    uint64
 	kind  kind
 	ops   int    // number of operations of a batch
-	start uint64 // position of the request in the bytes that the outbox has taken
+	start uint64 // position of the request in the stream of bytes, see outbox.position
 	answer
 	done chan struct{} // gets a value when answer is filled in
 }
