@@ -34,7 +34,7 @@ type Options struct {
 	NoMTLS bool
 	// Logger gets the plugin's log, at the plugin's levels, from a separate
 	// goroutine. Only Close, and an Open that fails, wait for that goroutine, and at
-	// most half a second. While Logger blocks, up to 1 MiB of lines are queued. More
+	// most half a second. While Logger blocks, about 1 MiB of lines is queued. More
 	// lines are dropped, and their number is logged. Default: slog.Default().
 	Logger *slog.Logger
 	// StartTimeout bounds the start of a plugin, including its

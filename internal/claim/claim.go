@@ -10,8 +10,8 @@ type Rule string
 
 // These rules say what never happens. [Rule.Within] explains the bounds.
 const (
-	// Overlap says that no two holds of one name overlap. A hold lasts from the
-	// return of its grant to the sending of its release.
+	// Overlap says that no two holds of one name overlap. A hold lasts from the return of its grant
+	// until its release is sent or, without a release, until its lease was last found valid.
 	Overlap Rule = "overlap"
 	// Token says that a grant has a higher token than every earlier grant of the same
 	// name, even if the earlier grant has ended. A grant is earlier if it returned before
