@@ -51,7 +51,7 @@ type Lease struct {
 	span       time.Duration // TTL; less until the first renewal if the store granted the lock without a request
 	endAt      instant       // when the lease is lost unless it is renewed
 	due        instant       // planned time of the next renewal
-	expiresBy  instant       // latest time at which it expires in the store, even if a renewal without an answer succeeded
+	expiresBy  instant       // latest time at which the lease expires in the store, even if a renewal without an answer succeeded
 	renewal    *renewalBatch // the renewal under way
 	again      bool          // the lease must be renewed again after the renewal under way
 	suspectErr error         // why the lease is suspect

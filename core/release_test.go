@@ -307,7 +307,7 @@ func TestL7NothingIsKeptOfReleases(t *testing.T) {
 	})
 }
 
-// TestL7ReleaseDoesNotWaitForAnother checks that a second Release of a lease ends with its ctx.
+// TestL7ReleaseDoesNotWaitForAnother checks that a second Release ends soon after its own ctx.
 func TestL7ReleaseDoesNotWaitForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -37,11 +37,11 @@ type process struct {
 	wg     sync.WaitGroup
 
 	once sync.Once
-	dead chan struct{} // closed by giveUp: the process has failed or is stopped
+	dead chan struct{} // closed by giveUp, when the process has failed or must end
 	err  error         // why the process was given up, set before dead is closed
 
-	suspect chan struct{} // has a value while heartbeats should send one at once
-	echo    chan uint64   // number of the newest heartbeat that came back, until it is received
+	suspect chan struct{} // holds a value if a heartbeat must be sent at once
+	echo    chan uint64   // number of the newest heartbeat that came back, until answered takes it
 }
 
 func newProcess(run *osProcess) *process {

@@ -16,7 +16,7 @@ import (
 var shim []byte
 
 // ClockLibrary compiles a library into dir, with the C compiler cc, and returns its path. A
-// process that preloads it and calls the C library for the wall clock gets a shifted time.
+// process that preloads it and asks the C library for the wall clock gets the time of its [Clock].
 //
 // Note: libfaketime cannot replace it, because one of Debian's servers dies with libfaketime at its
 // start. Neither library moves the clock of a Go program, which does not ask the C library for it.

@@ -28,7 +28,7 @@ type Agent[Order any] interface {
 // Become runs this process as a child, and then exits, if the environment
 // variable role is set. Otherwise it does nothing. Call it first in main or
 // TestMain. It tells the parent when the function open has returned, and with which
-// error. It writes a bad spec or an error of [Agent].Close to standard error, after called.
+// error. Errors of the spec and of [Agent].Close go to standard error, after the text in called.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return
