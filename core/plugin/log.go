@@ -43,7 +43,7 @@ func (t *tail) add(line string) {
 
 // lineLog turns a plugin's standard error into log records. A JSON line of hclog
 // keeps its level, and any other line gets level Debug, or Error for a panic.
-// lineLog also keeps the last errors and other lines, to explain a crash.
+// lineLog also keeps the last lines that are errors or not JSON, to explain a crash.
 type lineLog struct {
 	log     *appLog
 	secrets *wire.Redactor

@@ -42,7 +42,7 @@ func NewClock(library, dir, name string) (*Clock, error) {
 	return c, os.WriteFile(c.file, make([]byte, 8), 0o600)
 }
 
-// Wrap returns the words to put in front of a command, so that its process preloads this clock.
+// Wrap returns the words to put in front of a command, so that its process uses this clock.
 func (c *Clock) Wrap() []string {
 	return []string{"env", "LD_PRELOAD=" + c.library, "LOCKBENCH_CLOCK=" + c.file}
 }

@@ -23,7 +23,7 @@ const (
 	EnvLifeline  = "LOCKPLUGIN_LIFELINE"   // number of the descriptor of a pipe that ends when the host dies
 	EnvHostPid   = "LOCKPLUGIN_HOST_PID"   // process id of the host
 	EnvHostStart = "LOCKPLUGIN_HOST_START" // start time of the host as in its /proc/PID/stat; unset without /proc
-	EnvDir       = "LOCKPLUGIN_DIR"        // directory for sockets; the plugin removes it when it ends without its host
+	EnvDir       = "LOCKPLUGIN_DIR"        // directory for sockets; a plugin that ends without its host removes it
 
 	// Files into which a plugin written in Go writes a CPU profile and an
 	// execution trace of its whole life. A new process overwrites the files.
