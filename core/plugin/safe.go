@@ -130,8 +130,8 @@ func exhausted(err error) bool {
 	return false
 }
 
-// verify checks that the binary can be executed and could not be replaced by any
-// user of the machine. It compares the binary's checksum with the checksum file, if there
+// verify checks that the binary can be executed, and that not every user could have
+// replaced it. It compares the binary's checksum with the checksum file, if there
 // is one. verify runs before each start. Note: a user who can write to the binary
 // could still replace it after this check and before the start, so the whole path
 // must be safe. It would not help to execute the open file that was compared,
