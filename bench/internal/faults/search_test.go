@@ -74,17 +74,28 @@ func TestLatePushes(t *testing.T) {
 		}},
 		Events: []Event{{Action: "late-pushes", At: Duration(500 * time.Millisecond), Lasts: Duration(7 * time.Second), Amount: 0.4}},
 	}
-	for path, want := range map[string]bool{countsFromThePush(t): true, plugintest.Build(t, module+"plugins/redis/lockplugin-redis"): false} {
+	play := func(path string) (twice bool, all []check.Violation) {
 		r, err := NewReplayer(Backend{Name: "redis", Path: path, Fencing: "durable", FirstSpan: 500 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
-		played, err := r.Play(t.Context(), Reproducer{Schedule: s}, 2)
-		twice := slices.ContainsFunc(played.Violations, func(v check.Violation) bool { return v.Rule == claim.Overlap })
-		if err := errors.Join(err, r.Close()); err != nil || twice != want || !want && len(played.Violations) > 0 {
-			t.Errorf("counts from the push: %v; %v, %+v", want, err, played)
+		played, err := r.Play(t.Context(), Reproducer{Schedule: s}, 1)
+		if err := errors.Join(err, r.Close()); err != nil {
+			t.Fatal(err)
+		}
+		isOverlap := func(v check.Violation) bool { return v.Rule == claim.Overlap }
+		return slices.ContainsFunc(played.Violations, isOverlap), played.Violations
+	}
+	if _, all := play(plugintest.Build(t, module+"plugins/redis/lockplugin-redis")); len(all) > 0 {
+		t.Errorf("without the bug: %+v", all)
+	}
+	bad := countsFromThePush(t)
+	for range 5 { // how late a message is depends on chance, and on the load
+		if twice, _ := play(bad); twice {
+			return
 		}
 	}
+	t.Error("the bug is not found")
 }
 
 // countsFromThePush builds the plugin of Redis with a bug: the TTL of a grant that the store

@@ -48,8 +48,8 @@ func testServerAction(t *testing.T, w *System, hosts []*Host, a Action) {
 	var err error
 	for _, h := range hosts {
 		err = errors.Join(err, h.Work(host.Workload{
-			Kind: results.OpLock, Prefix: prefix, Names: 4, Callers: 3, TTL: 2 * time.Second,
-			Limit: host.Range{timeout, timeout}, Hold: host.Range{0, 20 * time.Millisecond},
+			Kind: results.OpLock, Prefix: prefix, Names: 3, Callers: 2, TTL: 2 * time.Second,
+			Limit: host.Range{timeout, timeout}, Hold: host.Range{0, 50 * time.Millisecond},
 		}))
 	}
 	if err != nil {

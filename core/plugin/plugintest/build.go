@@ -54,13 +54,14 @@ func build(pkg string) (binary string, err error) {
 		}
 	}
 	binary = filepath.Join(builds.dir, path.Base(filepath.ToSlash(pkg)))
-	args := []string{"build", "-o", binary}
+	// "go run" takes a linked binary from the build cache, which "go build" does not.
+	args := []string{"run", "-exec=cp"}
 	if Race {
 		args = append(args, "-race")
 	}
-	out, err := exec.Command("go", append(args, pkg)...).CombinedOutput()
+	out, err := exec.Command("go", append(args, pkg, binary)...).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
+		return "", fmt.Errorf("go run -exec=cp %s: %w\n%s", pkg, err, out)
 	}
 	return binary, nil
 }
