@@ -23,7 +23,7 @@ type Spec struct {
 	Try          bool          // do not wait
 	Wait         time.Duration // longest wait; 0 for no end
 	Lead         bool          // run it as the leader of the election Name
-	Restart      bool          // run the command again also when it ends while leading
+	Restart      bool          // run the command again if it ends while this host leads
 	Verbose      bool
 
 	// The keeper does not inherit these from the front: the command's descriptors for

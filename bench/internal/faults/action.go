@@ -108,8 +108,8 @@ type Event struct {
 	// from the moment of that event that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until is the number, from 1, of a host, or 0. If it is set, the event ends
-	// early: Linger after that host has got all locks that it asked for.
+	// Until is the number, from 1, of a host, or 0. If it is set, the event ends Linger after
+	// each lock that the host asked for last was granted or failed, or else after Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
 	// Group is for the actions ask and give-back: the number, from 1, of the group whose

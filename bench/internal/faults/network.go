@@ -86,8 +86,8 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has each impairment twice: on the paths to all or the last
-// servers, and on the path to one server when the other servers form a majority.
+// networkActions has each impairment of all or the last paths. Except for pushes, it has each
+// also on the path to a single server, when the other servers form a majority.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// operations are the operations whose round trips are shown. A hand-over is
-// measured between hosts, if the subject supports several hosts.
+// operations are the operations whose round trips are shown. A hand-over of a plugin
+// counts only between hosts, because a host hands over its locks without the store.
 var operations = []struct{ title, scenario, name string }{
 	{"acquire", acquireScenario, "acquire"},
 	{"renew", acquireScenario, "renew"},
