@@ -14,14 +14,14 @@ import (
 // Class is the verdict on one backend under one fault.
 type Class string
 
-// These are the classes. Only ClassBroken is a violation. A cell without a grant is ClassInvalid.
+// These are the classes. Only ClassBroken is a violation.
 const (
 	ClassHeld       Class = "held"
 	ClassToken      Class = "held by token only"
 	ClassDocumented Class = "broken as documented"
 	ClassBroken     Class = "broken"
 	ClassNotRun     Class = "not run"
-	ClassInvalid    Class = "invalid"
+	ClassInvalid    Class = "invalid" // no grant, or held but a round or a check failed
 )
 
 // Cell holds the findings about one backend under one fault, over all rounds. Times

@@ -46,8 +46,8 @@ const (
 	Failed      Kind = "failed"      // any other error
 )
 
-// End says how a run ended. For kind Ended, Status is the command's status in a shell: 128 + n
-// when signal n has ended it, 126 when it cannot be executed. Other kinds have a Reason.
+// End says how a run ended. For kind Ended, Status is as in a shell: 128 + n after signal n, 126
+// or 127 if the command could not be started. A failed start and other kinds have a Reason.
 type End struct {
 	Kind   Kind
 	Status int

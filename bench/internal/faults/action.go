@@ -98,8 +98,8 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is the time of the event, counted from the end of the callers' warm-up. If
-	// Trigger is set, the event then waits for this trigger of the host number Of.
+	// At is the time of the event, from the end of the callers' warm-up or, in the table, from their
+	// start. If Trigger is set, the event then waits for this trigger of the host number Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`

@@ -28,8 +28,8 @@ var (
 )
 
 // serverActions are actions on the servers of any store. Harm to one server and harm to all
-// servers are two actions, because other servers remain in the first. While one of several
-// servers is harmed, no other action harms the store, so that a majority remains.
+// servers are two actions, because other servers remain in the first. Actions that harm one
+// server never overlap, so that a majority remains.
 var serverActions = slices.Concat(freezes, crashes, []Action{
 	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
 	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
