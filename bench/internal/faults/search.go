@@ -90,8 +90,8 @@ type Found struct {
 	// was starved (too busy to judge). Starved counts all schedules with a starved machine.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
-	// Exempt counts violations that the documentation allows. Again counts
-	// violations for which a reproducer exists or is being made.
+	// Exempt counts violations that the documentation allows. Again counts violations that
+	// lead to no reproducer, because another violation has led or leads to one.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
 	// Failed counts the schedules that could not be played. Failure is the last reason.

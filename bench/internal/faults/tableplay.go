@@ -137,7 +137,7 @@ const (
 	// queueing is the time for the rival to enter the queues of its locks.
 	queueing = 200 * time.Millisecond
 	// recovery is how long, in addition to a TTL, a fault waits until the rival has got every
-	// lock. Faults with Acts or ActsTTLs do not wait.
+	// lock. A fault with Acts or ActsTTLs waits at most for that time.
 	recovery = 20 * time.Second
 	// givingBack is the time between the begin of an outage and the holder's releases in it.
 	givingBack = 300 * time.Millisecond
