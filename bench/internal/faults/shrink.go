@@ -12,7 +12,7 @@ import (
 
 // shrinker shrinks a schedule that has broken a claim. No two plays of a schedule
 // are the same. A smaller schedule replaces it if two of three plays break the same
-// rule. If it has fewer actions, fewer plays suffice; see [removalThreshold].
+// rule. If it has fewer actions, a smaller share is enough; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// smallerThan lists schedules with the events of s, but with fewer hosts, callers
-// or names, or less time. Each schedule differs from s by one such change.
+// smallerThan lists schedules with the actions of s. Each has one change that makes it smaller:
+// fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {
