@@ -51,7 +51,7 @@ type environment struct {
 
 // openEnvironment chooses where servers run. It takes the servers in up, which "lockbench env up"
 // keeps, unless name is another environment. Without up, an empty name means local servers. For
-// containers it fails if docker compose is missing, so that a run need not skip each backend.
+// containers it fails without docker compose, because a run would then skip each backend in turn.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {

@@ -50,7 +50,7 @@ func (s skeleton) Descriptor() (string, error) {
 
 // NewPlugin writes the skeleton of a backend in one of [Languages], with its plugin and its test,
 // into dir. If dir is "", the directory has the backend's name. A Go backend outside of a module
-// gets a module with the path module. That module builds against the checkout of lockbench in
+// gets a new module, with the path in module. It builds against the checkout of lockbench in
 // the directory replace, or against a release if replace is "". The outcome names the next steps.
 func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to the release of this build

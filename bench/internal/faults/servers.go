@@ -128,7 +128,7 @@ func crash(keepData bool, a Action) Action {
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
 func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
-// each returns an Inject that applies do to the running servers in the event's Share.
+// each returns an Inject that applies the function do to the running servers in the Share.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		return w.Servers[:e.Share.of(len(w.Servers))].EachRunning(do)

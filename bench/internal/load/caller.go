@@ -23,7 +23,7 @@ type Caller struct {
 
 	// Attempts are the attempts so far. A current lease is from the last attempt.
 	Attempts []results.Attempt
-	// Err is the first error before the end of ctx. Cycle clears it whenever it calls choose.
+	// Err is the first error of a call whose ctx had not ended. Cycle clears it to call choose.
 	Err error
 }
 
@@ -80,10 +80,10 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases until the time until or the end of ctx. Before it stops at until,
-// it begins at least one cycle after the time from. It waits for the end of its last cycle, however
+// Cycle acquires and releases until the time in until, or until ctx ends. Unless ctx ends, at least
+// one cycle begins after the time in from. Cycle waits for the end of its last cycle, however
 // long that takes, so that stalls are seen. It releases an acquired lock even if ctx has ended.
-// A choose that is not nil picks the lock before each cycle. Its error ends the cycles.
+// The function choose, if not nil, picks the lock before each cycle. Its error ends Cycle.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -109,8 +109,8 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 }
 
 // Cycles is a closed loop of the callers of one host. Each caller acquires and releases random
-// locks, one after the other, until the time Until. Each begins at least one cycle after the time
-// From (see [Caller.Cycle]). Both times are nanoseconds on the run's clock.
+// locks, one after the other, until the time Until. Each caller begins at least one cycle after
+// the time From (see [Caller.Cycle]). Both times are nanoseconds on the run's clock.
 type Cycles struct {
 	Names       []string
 	TTL, Hold   time.Duration

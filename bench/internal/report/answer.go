@@ -29,17 +29,17 @@ func (r Report) answer() answer {
 type choice struct {
 	Need string `json:"need"`
 	// Take has the best backends: all that the runs do not show to be worse than the first.
-	// It is empty if that is every one of several backends. For scenario ttl it is a TTL.
+	// It is empty if none of several backends is shown to be worse. For scenario ttl it is a TTL.
 	Take     []string `json:"take,omitempty"`
-	Measured string   `json:"measured,omitempty"` // their figures
+	Measured string   `json:"measured,omitempty"` // the figures of the best backends
 	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
 	// Libraries names baselines that are faster or that backends are compared with. For a
 	// faster baseline it also names the features of a plugin that the baseline lacks.
 	Libraries string `json:"libraries,omitempty"`
 }
 
-// choices returns the choices of this run. Candidates are only backends that broke no rule and
-// whose locks exclude other hosts, in their first build. A choice by a figure needs two
+// choices returns the choices of this run. Candidates are backends that broke no rule and whose
+// locks exclude other hosts, but no second builds (--vs). A choice by a figure needs two
 // candidates or a library, and the choice of survivors needs two candidates.
 func (r Report) choices() []choice {
 	var out []choice
@@ -188,7 +188,7 @@ func (r Report) runs() int {
 	return n
 }
 
-// choiceNote says which rules or scopes ruled out backends, and how to read the choices.
+// choiceNote says why some backends were no candidates, and how to read the choices.
 func (r Report) choiceNote() string {
 	var parts []string
 	compared := len(r.highlights()) > 0
