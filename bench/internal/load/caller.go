@@ -23,7 +23,7 @@ type Caller struct {
 
 	// Attempts are the attempts so far. A current lease is from the last attempt.
 	Attempts []results.Attempt
-	// Err is the first error of a call whose ctx had not ended. Cycle clears it to call choose.
+	// Err is the first error of a call whose ctx was alive. Cycle clears it when it calls choose.
 	Err error
 }
 
