@@ -49,9 +49,9 @@ type environment struct {
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. If name is empty, it takes the servers
-// that "lockbench env up" keeps, or else local ones. It returns an error if docker
-// compose is missing, because a run would otherwise skip every backend in turn.
+// openEnvironment chooses where servers run. It takes the servers in up, which "lockbench env up"
+// keeps, unless name is another environment. Without up, an empty name means local servers. For
+// containers it fails without docker compose, because a run would then skip each backend in turn.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {

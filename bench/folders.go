@@ -94,8 +94,8 @@ type Comparison struct {
 	FailOn []string // limits, as [results.ParseGate] reads them
 }
 
-// Compare tests for each figure whether the runs differ, and checks the figure against the limits.
-// For each limit that holds, it writes to notes the smallest change that the runs could have shown.
+// Compare tests for each figure whether the runs differ, and checks the limits. If all hold, it
+// writes to notes, for each limit on a change, the smallest change that the runs could have shown.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {
@@ -125,7 +125,7 @@ func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 }
 
 // holdAgainst checks a comparison against the gates and returns an error if a gate is
-// broken. It writes to notes the smallest changes that the runs could have shown.
+// broken. Otherwise it writes to notes the smallest changes that the runs could have shown.
 func holdAgainst(c results.Comparison, gates []results.Gate, notes io.Writer) error {
 	var texts []string
 	for _, h := range c.Held {

@@ -43,10 +43,10 @@ type Locked struct {
 	Verbose bool
 }
 
-// Run runs the command with the standard input, output and error of this process,
-// and its terminal. The error is nil or a [StatusError] when the command has run.
-// Run writes the reason for the status, if any, to w. Run drops text that w does
-// not take within a second. Run handles the signals of this process.
+// Run runs the command with the standard input, output and error of this process, and its
+// terminal. The error is nil or a [StatusError] when the command has run. Run writes the reason
+// for the status, if any, to w. It drops text while w blocks and 64 texts wait, and at its end
+// the text that w does not take within a second. Run handles the signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()

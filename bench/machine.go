@@ -168,7 +168,7 @@ func watch() func(*results.Manifest) {
 // until says how busy the machine was between g and end.
 func (g gauged) until(end gauged) *results.MachineLoad {
 	took := end.at.Sub(g.at)
-	// The sum end.own lacks processes that ended before a parent waited for them.
+	// The sum end.own can be too small, because not every process that ended is counted in it.
 	others := max(0, (end.busy-g.busy)-max(0, end.own-g.own))
 	return &results.MachineLoad{
 		OtherCPUs: ratio(others, took), Steal: ratio(end.stolen-g.stolen, end.all-g.all),

@@ -199,7 +199,7 @@ func (m *rendezvous) say(ctx context.Context) error {
 	return m.term.Proclaim(ctx, value)
 }
 
-// alone is the error for parts that did not come, or that ended before the measurement ended.
+// alone is the error when parts do not come, end too early, are too many, or lose their place.
 func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }

@@ -39,8 +39,8 @@ type Options struct {
 	Progress Progress
 	// Log gets the events of core and the plugins. Nil discards them.
 	Log *slog.Logger
-	// Lines gets texts for people that no progress bar shows, such as notes and the progress of
-	// search, replay and soak. Nil discards them. Verbose asks for all of these texts.
+	// Lines gets notes for the user, and the progress of search, replay and soak, which have no
+	// progress bar. Nil discards both. Verbose asks for every step of search, replay and soak.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -288,8 +288,8 @@ func overlong(took, planned time.Duration) bool {
 	return took-planned > max(3*time.Second, planned)
 }
 
-// classify returns an [EnvError] if a cell is empty because the store refuses callers
-// or does not answer, and an [InvalidError] if it is empty for another reason.
+// classify turns err into an [EnvError] if the store refuses callers or does not answer, or
+// if the floor failed. If callers did nothing for another reason, it is an [InvalidError].
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
 		// Callers may have done nothing because they waited for a store that is down.

@@ -109,8 +109,8 @@ func (s *session) sweep(ctx context.Context) error {
 }
 
 // openBackend starts the servers and the plugin of one backend, its baselines and
-// its floor. If a server is not installed, the report says so. It is an error only
-// if the caller named the backend.
+// its floor. If lockbench cannot start the servers, that is an error only if the
+// caller named backends. Otherwise the report says that the backend was skipped.
 func (s *session) openBackend(ctx context.Context, f described) error {
 	var harm *servers.Server
 	own := false

@@ -48,10 +48,10 @@ func (s skeleton) Descriptor() (string, error) {
 	return `b"` + text.String() + `"`, err
 }
 
-// NewPlugin writes the skeleton of a backend in one of [Languages], with its plugin and
-// its test, into dir. If dir is "", the directory has the backend's name. Outside of a
-// Go module, it creates a module whose path is module, and which builds against the
-// checkout of lockbench in the directory replace. The outcome names the next steps.
+// NewPlugin writes the skeleton of a backend in one of [Languages], with its plugin and its test,
+// into dir. If dir is "", the directory has the backend's name. A Go backend outside of a module
+// gets a new module, with the path in module. It builds against the checkout of lockbench in
+// the directory replace, or against a release if replace is "". The outcome names the next steps.
 func NewPlugin(name, lang, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to the release of this build
 	s := skeleton{Name: name, lang: lang, Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}

@@ -60,9 +60,9 @@ func (s *Servers) configured() (keys []string) {
 	return keys
 }
 
-// read reads targets and configuration. It refuses a target with a password,
-// because the process list would show the password, and warns of a password
-// elsewhere. The argument backends lists the backends that the user named.
+// read reads targets and configuration. It refuses a password in an address that stands on
+// the command line, which the process list shows. It only warns of a password in Config.
+// The argument backends lists the backends that the user named.
 func (s *Servers) read(warn io.Writer, backends ...string) error {
 	s.own, s.config = map[string]bool{}, map[string]driver.Config{}
 	for _, t := range s.Targets {

@@ -83,7 +83,7 @@ func TestLockAtLeast(t *testing.T) {
 
 // TestLockTick checks that only the first command for a tick runs, that the command
 // gets the tick's time, and that a killed command does not run again in its tick.
-// The chosen tick began minutes ago, and ends minutes later.
+// The chosen tick began a minute ago or earlier, and ends half an hour later at least.
 func TestLockTick(t *testing.T) {
 	g := startGuarded(t)
 	tick := time.Hour

@@ -17,9 +17,9 @@ const (
 	logFrom  = 10 * time.Second
 )
 
-// progress shows the progress of a task that takes more than two seconds, with the
-// time left. If w is not a terminal but, for example, a container's log, it writes
-// a line every logEvery.
+// progress shows the progress of a task, with the time left. If w is not a terminal
+// but, for example, a container's log, it writes at most a line per logEvery, besides
+// a line when a long task begins.
 type progress struct {
 	w           io.Writer
 	pool        *mpb.Progress // nil: w is not a terminal
@@ -31,8 +31,8 @@ type progress struct {
 	guess       time.Duration
 }
 
-// newProgress shows the text preparing until Begin is called. The caller must call
-// End.
+// newProgress shows the text preparing on a terminal until Begin is called. The caller must
+// call End.
 func newProgress(w io.Writer, preparing string) *progress {
 	p := &progress{w: w}
 	p.label.Store("")

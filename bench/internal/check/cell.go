@@ -14,14 +14,14 @@ import (
 // Class is the verdict on one backend under one fault.
 type Class string
 
-// These are the classes. Only ClassBroken is a violation. A cell run without a grant is ClassInvalid.
+// These are the classes. Only ClassBroken is a violation.
 const (
 	ClassHeld       Class = "held"
 	ClassToken      Class = "held by token only"
 	ClassDocumented Class = "broken as documented"
 	ClassBroken     Class = "broken"
 	ClassNotRun     Class = "not run"
-	ClassInvalid    Class = "invalid"
+	ClassInvalid    Class = "invalid" // no grant, or held but a round or a check failed
 )
 
 // Cell holds the findings about one backend under one fault, over all rounds. Times
@@ -303,8 +303,8 @@ func (t *table) windows(holds []results.Hold) {
 // longTTL is the shortest TTL at which a lost lease breaks a claim.
 const longTTL = 10 * time.Second
 
-// keeps judges whether a lease survived a fault that should cost no lease. A lease
-// that was granted during an outage need not survive it.
+// keeps judges whether a lease survived a fault that should cost no lease. It does not judge a
+// lease that was granted during the outage, or lost (not revoked) within its first span.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs

@@ -160,8 +160,8 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal is how long after the grant of the hold next a renewal of the hold first was sent
-// and confirmed. It is 0 without such a renewal, or if tokens do not show that next is later.
+// staleRenewal is how long after the grant of the hold next a confirmed renewal of the hold first
+// was sent. It is 0 without such a renewal, or if tokens do not show that next is later.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0
@@ -195,7 +195,7 @@ func (j *judge) ends() {
 				if of.Op == results.OpDo {
 					j.broken(h.Host, claim.Callback, "host %s released lock %d after %v while the function under it ran", HostName(h.Host), name, j.since(h.DoneNs))
 				}
-			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // the hold's first renewal had not returned
+			case h.Cause != "revoked" && h.DoneNs-h.GrantedNs < int64(of.FirstSpan): // the hold was lost within its first span
 			case h.DoneNs <= j.Stopped && on.Ended == 0:
 				out := overlap(slices.Concat(on.Silent, on.Stood), Span{h.DoneNs - int64(of.TTL), h.DoneNs})
 				if out < claim.Survives.Within(of.Setting) {

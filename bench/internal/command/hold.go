@@ -134,7 +134,7 @@ func (r *run) look(now time.Time) {
 	switch {
 	case r.fronted.Err() != nil:
 		r.end("lockbench was killed", now)
-	case r.wanted.Err() != nil: // the command has ended, so the processes that it left must end
+	case r.wanted.Err() != nil: // a signal came after the command had ended, so the processes that it left must end
 		r.killAt = now
 	case err != nil:
 		r.end(fmt.Sprintf("lost %q: %v", r.spec.Name, err), now)

@@ -131,7 +131,7 @@ func (k *keeper) Close() error {
 	return nil
 }
 
-// run does the whole work of the keeper. When it returns, lock, command and plugin are gone.
+// run does the whole work of the keeper. When it returns, the command and the plugin have ended.
 func (k *keeper) run() (e End) {
 	log := slog.New(slog.DiscardHandler)
 	b, err := plugin.Open(k.wanted, k.spec.Backend, &plugin.Options{

@@ -23,7 +23,7 @@ type Spec struct {
 	Try          bool          // do not wait
 	Wait         time.Duration // longest wait; 0 for no end
 	Lead         bool          // run it as the leader of the election Name
-	Restart      bool          // run the command again also when it ends while leading
+	Restart      bool          // run the command again if it ends while this host leads
 	Verbose      bool
 
 	// The keeper does not inherit these from the front: the command's descriptors for
@@ -46,8 +46,8 @@ const (
 	Failed      Kind = "failed"      // any other error
 )
 
-// End says how a run ended. For kind Ended, Status is the command's status in a shell: 128 + n
-// when signal n has ended it, 126 when it cannot be executed. Other kinds have a Reason.
+// End says how a run ended. For kind Ended, Status is as in a shell: 128 + n after signal n, 126
+// or 127 if the command could not be started. A failed start and other kinds have a Reason.
 type End struct {
 	Kind   Kind
 	Status int

@@ -98,8 +98,8 @@ type Span [2]time.Duration
 type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
-	// At is the time of the event, counted from the end of the callers' warm-up. If
-	// Trigger is set, the event then waits for this trigger of the host number Of.
+	// At is the time of the event, from the end of the callers' warm-up or, in the table, from their
+	// start. If Trigger is set, the event then waits for this trigger of the host number Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
@@ -108,8 +108,8 @@ type Event struct {
 	// from the moment of that event that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until is the number, from 1, of a host, or 0. If it is set, the event ends
-	// early: Linger after that host has got all locks that it asked for.
+	// Until is the number, from 1, of a host, or 0. If it is set, the event ends Linger after
+	// each lock that the host asked for last was granted or failed, or else after Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
 	// Group is for the actions ask and give-back: the number, from 1, of the group whose

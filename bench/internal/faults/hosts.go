@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// hostActions are actions on the processes of a host. If a plugin fails, no lease
+// hostActions are actions on the processes of a host. If a plugin fails once, no lease
 // is lost, because the host starts another plugin and renews the leases through it.
 var hostActions = []Action{
 	{

@@ -86,8 +86,8 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has each impairment twice: on the paths to all or the last
-// servers, and on the path to one server when the other servers form a majority.
+// networkActions has two actions for each impairment. The first is on the paths to all or the
+// last servers. The second, which pushes lack, is on the path to one server of at least three.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {

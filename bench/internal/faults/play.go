@@ -23,8 +23,8 @@ import (
 const (
 	// startTimeout bounds the start of a host while other hosts start too.
 	startTimeout = 30 * time.Second
-	// warmUp is how long callers work before the first action, so that every client
-	// was served once. They also work at least as long after the last action.
+	// warmUp is how long callers work before the first action, so that every client was served
+	// once. The table does without it. Callers also work at least as long after the last action.
 	warmUp = 400 * time.Millisecond
 	// endTimeout bounds the release of all locks at the end.
 	endTimeout = 10 * time.Second
@@ -197,8 +197,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall carries out one event. It first waits for the healing of the event before,
-// which uses the same resource. It returns an error if the event cannot be healed.
+// befall carries out one event, when it is due and the event before, which uses the same
+// resource, is healed. It returns an error if the event cannot be healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {

@@ -96,7 +96,7 @@ var uses = []struct {
 	},
 }
 
-// maxEventTime is the longest time that an action lasts in a schedule.
+// maxEventTime is the longest time that an action lasts in a schedule drawn at random.
 const maxEventTime = 7 * time.Second
 
 // generator makes schedules for one backend. The same seed makes the same schedules.

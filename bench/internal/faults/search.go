@@ -90,8 +90,8 @@ type Found struct {
 	// was starved (too busy to judge). Starved counts all schedules with a starved machine.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
-	// Exempt counts violations that the documentation allows. Again counts
-	// violations for which a reproducer exists or is being made.
+	// Exempt counts violations that the documentation allows. Again counts violations that
+	// lead to no reproducer, because another violation has led or leads to one.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
 	// Failed counts the schedules that could not be played. Failure is the last reason.
@@ -187,8 +187,8 @@ func (x *searcher) next(ctx context.Context) (Schedule, bool) {
 	return x.generator.next(), true
 }
 
-// satisfied reports whether the search can end. KeepGoing must be off, and a
-// reproducer must exist, and have broken its rule again, or be in the making.
+// satisfied reports whether the search can end: KeepGoing is off, and a reproducer is
+// being made or has broken its rule when it was played again.
 func (x *searcher) satisfied() bool {
 	shown := slices.ContainsFunc(x.found.Reproducers, func(s Reproducer) bool { return s.Shown > 0 })
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
@@ -275,7 +275,7 @@ func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })
 }
 
-// keep adds a reproducer to the findings, unless it is already among them.
+// keep adds a reproducer to the findings, unless another reproducer explains its violation.
 func (x *searcher) keep(reproducer Reproducer) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

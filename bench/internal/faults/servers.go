@@ -28,8 +28,8 @@ var (
 )
 
 // serverActions are actions on the servers of any store. Harm to one server and harm to all
-// servers are two actions, because other servers remain in the first. While one of several
-// servers is harmed, no other action harms the store, so that a majority remains.
+// servers are two actions, because other servers remain in the first. Actions that harm one
+// server never overlap, so that a majority remains.
 var serverActions = slices.Concat(freezes, crashes, []Action{
 	clockAction("clock-forward", "the clock of %s jumps ahead", Span{}, claim.ClockForward),
 	clockAction("clock-back", "the clock of %s jumps back", Span{}, claim.ClockBack),
@@ -128,7 +128,7 @@ func crash(keepData bool, a Action) Action {
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
 func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
-// each returns an Inject that applies the function do to running servers: the first, by Share.
+// each returns an Inject that applies the function do to the running servers in the Share.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		return w.Servers[:e.Share.of(len(w.Servers))].EachRunning(do)

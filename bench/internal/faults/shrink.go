@@ -12,7 +12,7 @@ import (
 
 // shrinker shrinks a schedule that has broken a claim. No two plays of a schedule
 // are the same. A smaller schedule replaces it if two of three plays break the same
-// rule. If it has fewer actions, fewer plays suffice; see [removalThreshold].
+// rule. If it has fewer actions, a smaller share is enough; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
@@ -59,7 +59,7 @@ const chances = 6
 // whether s has shown the violation again. If it has not, s cannot be shrunk.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
-	if !k.opts.KeepGoing { // shrinking may use the rest of the search's time
+	if !k.opts.KeepGoing { // the rest of the search's time, or a quarter of Shrink if that is more
 		most = min(most, max(time.Until(k.until), most/4))
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
@@ -130,9 +130,9 @@ func (k *shrinker) reproducerOf(ctx context.Context, s Schedule) Reproducer {
 }
 
 // back replaces a reproducer that seldom breaks its rule. It goes back in trail, by
-// longer and longer steps, to a schedule that breaks the rule more often and has
-// no more actions, or [wanted] at most. One step taken by luck can make all later schedules in trail
-// break the rule seldom.
+// longer and longer steps, to a schedule that breaks the rule more often. That schedule may
+// have as many events as the reproducer, or up to [wanted]. One step taken by luck can make
+// all later schedules in trail break the rule seldom.
 func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule) Reproducer {
 	best := seldom
 	for step := 1; step < len(trail) && 2*best.Shown < best.Runs && ctx.Err() == nil; step *= 2 {

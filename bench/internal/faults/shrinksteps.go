@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// smallerThan lists schedules with the events of s, but with fewer hosts, callers
-// or names, or less time. The smallest schedule comes first.
+// smallerThan lists schedules with the actions of s. Each has one change that makes it smaller:
+// fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {
@@ -178,8 +178,8 @@ func (s Schedule) alone() []Schedule {
 	return out
 }
 
-// longer lists copies of s with only one event, which lasts three times as long. A
-// long event may break the rule without the other events.
+// longer lists copies of s with only one event, which lasts up to three times as long.
+// A long event may break the rule without the other events.
 func (s Schedule) longer() []Schedule {
 	out := s.alone()
 	for i := range out {

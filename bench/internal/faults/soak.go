@@ -66,8 +66,8 @@ func (u Usage) Grown() string {
 	return ""
 }
 
-// soaked returns a schedule of a soak, with the hosts of the previous schedule s. The last
-// host has one caller for each lease of the pool. These callers hold their locks for long.
+// soaked completes a schedule s of a soak. The last host has one caller for each lease of the
+// pool. These callers hold their locks for long.
 func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 	s.Hosts = make([]HostPlan, soakHosts)
 	if kinds.Of(g.backend).InHost() {

@@ -35,8 +35,8 @@ type Fault struct {
 	TTL time.Duration
 	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
-	// Restores is the moment at which the outage ends. It is set if a free lock must be granted within
-	// a second after the outage. The holder then releases half of its locks during the outage.
+	// Restores is the moment at which the outage ends. It is set if a free lock must be granted
+	// promptly after the outage (claim Woken). The holder releases half of its locks meanwhile.
 	Restores Moment
 	// SeveralServers reports whether the fault runs on several servers if the
 	// backend can have one server or several.

@@ -136,8 +136,8 @@ const (
 	tryFor = time.Second
 	// queueing is the time for the rival to enter the queues of its locks.
 	queueing = 200 * time.Millisecond
-	// recovery is how long after the fault the rival may need to get every lock, in
-	// addition to a TTL.
+	// recovery is how long, in addition to a TTL, a fault waits until the rival has got every
+	// lock. A fault with Acts or ActsTTLs waits at most for that time.
 	recovery = 20 * time.Second
 	// givingBack is the time between the begin of an outage and the holder's releases in it.
 	givingBack = 300 * time.Millisecond
@@ -281,8 +281,8 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	return s, 3
 }
 
-// lasting makes an event end when the rival has every lock, or earlier. ended is
-// the time from the end of the event until the holder releases its locks.
+// lasting makes an event end soon after the rival has every lock, or when the event's time is
+// over. ended is the time from the end of the event until the holder releases its locks.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {

@@ -201,7 +201,7 @@ func (a *agent) event(e core.Event) {
 	}
 }
 
-// noteHeartbeat reports the plugin's process id, and a period in which this process did not run.
+// noteHeartbeat reports a new plugin process, and a period in which this process did not run.
 func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
 	if stall != nil {

@@ -382,9 +382,9 @@ func (p *Process) Use(ctx context.Context) (host, plugin Use, err error) {
 	return host, plugin, err
 }
 
-// ownUse returns, after a garbage collection, the figures of this process that
-// other processes cannot read. Stack memory is left out, because the runtime keeps
-// it longer than the goroutines. The goroutines are counted instead.
+// ownUse returns, after a garbage collection, the figures of this process that other processes
+// cannot read. Heap does not include stacks, because the runtime keeps the memory of a stack for a
+// while after its goroutine has ended. The field Goroutines says how many goroutines are left.
 func ownUse() *Use {
 	runtime.GC()
 	debug.FreeOSMemory() // also collects memory that finalizers have freed

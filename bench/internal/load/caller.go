@@ -21,9 +21,9 @@ type Caller struct {
 	Clock        proc.Clock
 	Lock         Lock
 
-	// Attempts are the attempts so far. The last attempt acquired the current lease.
+	// Attempts are the attempts so far. A current lease is from the last attempt.
 	Attempts []results.Attempt
-	// Err is the first error of an operation, except for the end of the caller's ctx.
+	// Err is the first error of a call whose ctx was alive. Cycle clears it when it calls choose.
 	Err error
 }
 
@@ -80,10 +80,10 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases until the time in until, and at least once after the time
-// in from. It waits for the end of its last cycle, however long this takes, because
-// stalls would be missed otherwise. It releases an acquired lock even if ctx has ended
-// meanwhile. If choose is not nil, Cycle calls it before each cycle to pick the lock.
+// Cycle acquires and releases until the time in until, or until ctx ends. Unless ctx ends, at least
+// one cycle begins after the time in from. Cycle waits for the end of its last cycle, however
+// long that takes, so that stalls are seen. It releases an acquired lock even if ctx has ended.
+// The function choose, if not nil, picks the lock before each cycle. Its error ends Cycle.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -108,9 +108,9 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 	}
 }
 
-// Cycles is a closed loop of the callers of one host. Each caller acquires and releases
-// random locks, one after the other. Cycles count from the time From on, and no cycle
-// begins after Until. From and Until are nanoseconds on the run's clock.
+// Cycles is a closed loop of the callers of one host. Each caller acquires and releases random
+// locks, one after the other, until the time Until. Each caller begins at least one cycle after
+// the time From (see [Caller.Cycle]). Both times are nanoseconds on the run's clock.
 type Cycles struct {
 	Names       []string
 	TTL, Hold   time.Duration
@@ -207,8 +207,8 @@ func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arriv
 }
 
 // Pace calls the function send for each arrival when the arrival is due, or at once
-// if it is overdue. It returns early when ctx ends. arrivals must be in the order
-// of their times, and send must not block.
+// if it is overdue. It returns early when ctx ends and an arrival is not due yet. The
+// arrivals must be in the order of their times, and send must not block.
 func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(Arrival)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -227,7 +227,7 @@ func Pace(ctx context.Context, clock proc.Clock, arrivals []Arrival, send func(A
 	}
 }
 
-// longestSleep bounds the delay until Pace notices the end of ctx.
+// longestSleep bounds one sleep of Pace, which checks ctx before each sleep.
 const longestSleep = 20 * time.Millisecond
 
 // sleep blocks in the kernel for the time d.

@@ -102,7 +102,7 @@ func (s *election) campaign(c *faults.Host) error {
 	return nil
 }
 
-// harm does the mode's actions to the victim of h. If they kill the victim, harm ends its terms.
+// harm does the mode's actions to the victim of h. If it is killed, harm records its terms' ends.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)
@@ -211,8 +211,8 @@ func (s *election) confirmed(names []int32, after int64) func() bool {
 	})
 }
 
-// all returns a function that reports whether each name has a leader. The function
-// like must return true for its term.
+// all returns a function that reports whether each name has a leader, for whose term
+// the function like returns true.
 func (s *election) all(names []int32, like func(results.Hold) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(names, func(n int32) bool {

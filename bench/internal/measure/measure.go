@@ -20,8 +20,8 @@ import (
 type Scenario struct {
 	Name string
 	Doc  string // one line
-	// Processes reports whether hosts are separate processes. Backends whose locks
-	// hold only in one host, and libraries in this process, are then excluded.
+	// Processes reports whether hosts are separate processes in all workloads. Backends
+	// whose locks hold only in one host are then excluded.
 	Processes bool
 	// PluginsOnly reports whether the scenario measures plugins, but no baselines.
 	PluginsOnly bool

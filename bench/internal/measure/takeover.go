@@ -156,7 +156,7 @@ func (s *election) succeed(ctx context.Context) error {
 	return s.await(ctx, s.in.TTL+grace, "every name has a leader again", s.led(h.names, 0))
 }
 
-// repair ends the harm, or replaces a killed candidate, after other hosts have taken over.
+// repair ends the harm after other hosts have taken over, and replaces a killed candidate.
 func (s *election) repair(ctx context.Context, h *incident) error {
 	switch {
 	case s.mode.kills:
@@ -234,8 +234,8 @@ type mode struct {
 	// server reports whether the mode harms the server instead of the leader. The leader may then
 	// keep its term.
 	server bool
-	// expires reports whether the lease ends by its TTL. A new leader before
-	// that time is a finding. In other modes some process releases the lease.
+	// expires reports whether the lease ends by its TTL. A new leader before that time is a
+	// finding. In other modes the host or its plugin releases the lease, or the server fails.
 	expires bool
 	// waits estimates how long a takeover takes. Nil means that the time is negligible.
 	waits func(ttl time.Duration) time.Duration

@@ -111,8 +111,8 @@ func (s *election) judge(h *incident, old results.Hold, since int64) {
 	}
 }
 
-// noticed waits until the victim knows that it has lost every name. Unless resumed
-// is 0, it counts the names that the victim acted as the leader of later.
+// noticed waits until the victim knows that it has lost every name. If resumed is not 0, it
+// counts the names for which the victim still acted as the leader after that time.
 func (s *election) noticed(ctx context.Context, h *incident, resumed int64) error {
 	all := func() bool {
 		return !slices.ContainsFunc(h.before, func(i int) bool { return s.terms[i].DoneNs == 0 })

@@ -36,8 +36,8 @@ const (
 	fewLeases   = 4
 )
 
-// ttlsOf returns the TTLs to try: the backend's smallest TTL, and above it those of
-// the series 1, 2, 5, 10 and so on, up to longest.
+// ttlsOf returns the TTLs to try: the backend's smallest TTL, and above it the TTLs of the
+// series 1, 2, 5, 10 and so on that the backend allows, up to longest.
 func ttlsOf(p driver.Properties, longest time.Duration) []time.Duration {
 	var out []time.Duration
 	add := func(d time.Duration) {
@@ -220,8 +220,8 @@ func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	}
 }
 
-// hear records how much of the TTL was used up at a renewal. It ignores the first
-// renewal of a lease that the store granted while the client waited.
+// hear records how much of the TTL was used up at a renewal. It ignores events without Slack,
+// such as the first renewal of a lease that the store granted while the client waited.
 func (t *ttlCell) hear(e core.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 // hostScope is the scope of a backend whose locks exclude only callers of the same host.
 const hostScope = "host"
 
-// answer is a run's answer to "which backend should I use". For each need it has
-// the backend that meets the need best. It also has a drawing of speed against what
-// the backends promise. Text and page show the same answer.
+// answer is a run's answer to "which backend should I use". For each need it has the best
+// backends, or says that the runs show no difference. It also has a drawing of speed against
+// what the backends promise. Text and page show the same answer.
 type answer struct {
 	Choices []choice
 	Note    string // which subjects were not candidates, and how to read the choices
@@ -28,19 +28,19 @@ func (r Report) answer() answer {
 // choice is the answer for one need, as text for people.
 type choice struct {
 	Need string `json:"need"`
-	// Take has the best backend, and all backends that the runs do not show to be
-	// worse. With several backends of which none is worse, it is empty.
+	// Take has the best backends: all that the runs do not show to be worse than the first.
+	// It is empty if none of several backends is shown to be worse. For scenario ttl it is a TTL.
 	Take     []string `json:"take,omitempty"`
-	Measured string   `json:"measured,omitempty"` // the figure of each backend in Take
-	Others   string   `json:"others,omitempty"`   // how much slower the other backends are, or what they lack
-	// Libraries names baselines that are faster or that backends are compared with,
-	// and the features of a plugin that these baselines lack.
+	Measured string   `json:"measured,omitempty"` // the figures of the best backends
+	Others   string   `json:"others,omitempty"`   // how much worse the others are, or why there is no choice
+	// Libraries names baselines that are faster or that backends are compared with. For a
+	// faster baseline it also names the features of a plugin that the baseline lacks.
 	Libraries string `json:"libraries,omitempty"`
 }
 
-// choices returns the choices of this run. Candidates are only backends that broke
-// no rule and whose locks exclude other hosts. It returns nothing if there is one
-// candidate and no library.
+// choices returns the choices of this run. Candidates are backends that broke no rule and whose
+// locks exclude other hosts, but no second builds (--vs). A choice by a figure needs two
+// candidates or a library, and the choice of survivors needs two candidates.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -54,7 +54,7 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors names the backends whose grants survive a crash of a server, according
+// survivors names the candidates whose grants survive a crash of a server, according
 // to the server settings that the run has read.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
@@ -188,7 +188,7 @@ func (r Report) runs() int {
 	return n
 }
 
-// choiceNote says which subjects were not candidates and why, and how to read the choices.
+// choiceNote says why some backends were no candidates, and how to read the choices.
 func (r Report) choiceNote() string {
 	var parts []string
 	compared := len(r.highlights()) > 0
@@ -227,8 +227,8 @@ func (a answer) Table() grid {
 	return tabulate(grid{Title: "which one should I use", Note: a.Note}, columns, a.Choices)
 }
 
-// highlight is the one figure that represents a scenario in the summary and in
-// the choice of a backend.
+// highlight is a figure that represents a scenario in the choice of a backend. Most
+// highlights are also in the summary.
 type highlight struct {
 	title string // title of its column
 	need  string // the quality that it measures
@@ -288,7 +288,7 @@ func near(ts []Table) []Table {
 }
 
 // mostHosts returns the table with the most hosts, and among these with the fewest callers
-// in each host. Callers of one host get a lock from their host and not from the backend.
+// in each host. Callers of one host often get a lock from their host, not from the backend.
 func mostHosts(ts []Table) (most Table, ok bool) {
 	for _, t := range ts {
 		if t.Hosts > most.Hosts {
@@ -298,8 +298,8 @@ func mostHosts(ts []Table) (most Table, ok bool) {
 	return most, ok
 }
 
-// summary has one row for each subject. The row has durability, fencing class, the
-// findings of the checks, and the highlights.
+// summary has one row for each subject except floors. The row has durability, fencing class,
+// the findings of the checks, and the highlights except p99 and maxima.
 func (r Report) summary() grid {
 	columns := []column[results.Subject]{
 		{gridColumn{"backend", false}, subject},

@@ -143,7 +143,7 @@ func outcome(h results.Held) string {
 	return "ok"
 }
 
-// measured is the value that was compared with a limit, and the interval of the median.
+// measured is the value that was compared with a limit. A median has its interval.
 func measured(h results.Held) string {
 	shown := func(v float64) string {
 		if h.IsRatio() {

@@ -8,8 +8,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// operations are the operations whose round trips are shown. A hand-over is
-// measured between hosts, if the subject supports several hosts.
+// operations are the operations whose round trips are shown. A hand-over of a plugin
+// counts only between hosts, because a host hands over its locks without the store.
 var operations = []struct{ title, scenario, name string }{
 	{"acquire", acquireScenario, "acquire"},
 	{"renew", acquireScenario, "renew"},
@@ -98,9 +98,9 @@ func (r Report) tripWarnings() (out []string) {
 	return out
 }
 
-// trips returns the round trips of one operation of s. The slope is the growth of
-// the p50 divided by the growth of the RTT, from the lowest to the highest. If
-// possible, relays added both of these RTTs. The count is from the highest RTT.
+// trips returns the round trips of one operation of s, under the least load. The slope is the
+// growth of the lowest p50 of all runs divided by the growth of the RTT, from the lowest to the
+// highest. If possible, relays added both of these RTTs. The count is from the highest RTT.
 func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
 	var loads []results.CellName // cells without their RTT

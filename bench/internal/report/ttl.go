@@ -111,7 +111,7 @@ func longestStall(ts []Table) (stalled float64) {
 }
 
 // soundShare is the part of a TTL that must be left at every renewal. A punctual renewal has
-// two thirds left, so stalls took at most a sixth. A stall four times as long costs no lease.
+// two thirds left, so stalls took at most a sixth. A stall of nearly four sixths costs no lease.
 const soundShare = 0.5
 
 func (t ttlRow) sound() bool {

@@ -30,8 +30,8 @@ type Comparison struct {
 	Rows []Difference
 	// Warnings are reasons to doubt the whole comparison.
 	Warnings []string
-	// Held has the bounds (limits for a figure) with the values of the newer
-	// folder. If all gates are bounds, Old is "" and the other fields are empty.
+	// Held has the bounds (limits for a figure) with the values of the newer folder.
+	// With one folder and only bounds, Old, Rows and Warnings are empty.
 	Held []Held
 
 	others []Difference // differences of plugins in units that are compared only if a gate names them

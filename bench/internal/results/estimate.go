@@ -139,7 +139,7 @@ func NewDifference(row Row, before, after []float64) Difference {
 // worse or better. Smaller changes do not count even if they are supported.
 const Matters = 0.05
 
-// Worse reports whether the figure got worse: the difference is supported, and at least [Matters].
+// Worse reports whether the figure got worse: the difference is supported, and above [Matters].
 func (d Difference) Worse() bool {
 	return d.Supported && math.Abs(d.Delta) > Matters && d.Delta*float64(d.Better) < 0
 }

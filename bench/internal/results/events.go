@@ -37,7 +37,7 @@ const (
 // EventWriter writes the events file: the bytes of eventMagic, and then frames. A frame has a
 // kind (1 byte), length (4 bytes, little endian), CRC-32C of the payload (4 bytes) and payload.
 // Payloads are compressed with DEFLATE. Attempts are written as varints. Times and tokens are
-// differences from the previous attempt in the block, so each block can be read alone.
+// differences from earlier values of the same block, so each block can be read alone.
 type EventWriter struct {
 	w      io.Writer
 	plain  []byte

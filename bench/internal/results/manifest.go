@@ -81,7 +81,7 @@ type Plan struct {
 	Clients    []int           `json:"clients,omitempty"`    // none: each scenario's default
 	Hosts      []int           `json:"hosts"`                // none: each scenario's default
 	Keys       []int           `json:"keys,omitempty"`       // of throughput; none: its default
-	Hold       []time.Duration `json:"hold_ns,omitempty"`    // of throughput; none: its default
+	Hold       []time.Duration `json:"hold_ns,omitempty"`    // of throughput, contend, footprint; none: defaults
 	RTT        []time.Duration `json:"rtt_ns,omitempty"`     // added between hosts and store
 	Rate       float64         `json:"rate,omitempty"`       // of the open loop; 0: half the closed loop's rate
 	Modes      []string        `json:"modes,omitempty"`      // of takeover; none: kill-host

@@ -6,7 +6,7 @@ import (
 )
 
 // quantiles are the quantiles that are written for each operation. samples is the
-// smallest number of samples for a quantile: five samples then lie above it.
+// smallest number of samples for a quantile. From p90 on, five samples then lie above it.
 var quantiles = []struct {
 	name    string
 	q       float64
