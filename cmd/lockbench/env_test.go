@@ -49,7 +49,7 @@ func TestKeptServers(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(out, "up already") {
 		t.Errorf("a second env up: %v, %q", err, out)
 	}
-	ends(t, exitOK, "redis uses the server that lockbench env up keeps", "run", "--quick", "--runs", "1", "--clients", "1", "--backends", "redis", "-o", "out", "--plugin-dir", dir)
+	ends(t, exitOK, "redis uses the server that lockbench env up keeps", "run", "--quick", "--runs", "1", "--clients", "1", "--scenarios", "acquire", "--backends", "redis", "-o", "out", "--plugin-dir", dir)
 	if m := manifest(t, "out"); m.Plan.Env != bench.EnvLocal || !slices.ContainsFunc(m.Notes, func(note string) bool { return strings.Contains(note, "env up keeps") }) {
 		t.Errorf("%+v", m)
 	}

@@ -23,7 +23,7 @@ type Caller struct {
 
 	// Attempts are the attempts so far. A current lease is from the last attempt.
 	Attempts []results.Attempt
-	// Err is the first error of a call whose ctx was alive. Cycle clears it when it calls choose.
+	// Err is the first error of a call whose ctx was alive.
 	Err error
 }
 
@@ -93,7 +93,8 @@ func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duratio
 		}
 		counts = now >= from
 		if choose != nil {
-			if c.Err = choose(); c.Err != nil {
+			if err := choose(); err != nil {
+				c.note(ctx, err)
 				return
 			}
 		}
