@@ -11,8 +11,10 @@ bench-peers: build servers
 	scripts/bench-peers $(OUT)
 
 # Three packages and one of the examples at a time: the suites wait for servers,
-# processes and TTLs half of the time. make lint runs go vet.
+# processes and TTLs half of the time. Most is compiled first, because compilers
+# beside the tests starve servers. make lint runs go vet.
 test: build servers
+	go build -race ./... && go -C examples build -race ./...
 	$(MAKE) -j 2 test-main test-examples
 	$(MAKE) test-newest
 
