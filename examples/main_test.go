@@ -218,8 +218,7 @@ func each(t *testing.T, test func(t *testing.T, w system)) {
 	}
 }
 
-// TestExamples runs every example on every backend, and on memory within one
-// process.
+// TestExamples runs every example on every backend, and on memory within one process.
 func TestExamples(t *testing.T) {
 	each(t, func(t *testing.T, w system) {
 		t.Run("scheduler", func(t *testing.T) { testScheduler(t, w) })

@@ -29,8 +29,7 @@ func commands(root *cobra.Command) []*cobra.Command {
 	return out
 }
 
-// TestHelp checks that every command shows how it is used, and that prose fits
-// into 80 columns.
+// TestHelp checks that every command shows how it is used, and that prose fits into 80 columns.
 func TestHelp(t *testing.T) {
 	for _, c := range commands(newRoot()) {
 		if strings.Contains(c.UsageString(), "(default [])") {
@@ -62,8 +61,7 @@ func TestHelpIsShort(t *testing.T) {
 	}
 }
 
-// TestExamplesParse checks that the flags and the configuration keys in the
-// examples exist.
+// TestExamplesParse checks that the flags and the configuration keys in the examples exist.
 func TestExamplesParse(t *testing.T) {
 	specs := map[string]driver.Spec{"redis": redis.Spec, "redlock": redlock.Spec, "mysql": mysql.Spec, "postgres": postgres.Spec, "etcd": etcd.Spec}
 	for _, c := range commands(newRoot()) {

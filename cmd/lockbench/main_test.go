@@ -25,8 +25,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// forgetKeptServers hides servers that the developer keeps, so that tests do
-// not use them.
+// forgetKeptServers hides servers that the developer keeps, so that tests do not use them.
 func forgetKeptServers() {
 	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }

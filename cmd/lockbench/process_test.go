@@ -15,9 +15,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestKilledRunLeavesNothing kills lockbench in the middle of each scenario. It
-// checks that no servers, plugins, hosts or files are left, and that the folder can
-// be judged.
+// TestKilledRunLeavesNothing kills lockbench in the middle of each scenario. It checks that no
+// servers, plugins, hosts or files are left, and that the folder can be judged.
 func TestKilledRunLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)
@@ -99,8 +98,7 @@ func TestKilledSearchLeavesNothing(t *testing.T) {
 	}
 }
 
-// processesWith lists the processes whose TMPDIR is tmp or below it, if the system
-// shows TMPDIR.
+// processesWith lists the processes whose TMPDIR is tmp or below it, if the system shows TMPDIR.
 func processesWith(tmp string) []string {
 	var found []string
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid

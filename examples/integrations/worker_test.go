@@ -23,8 +23,7 @@ import (
 )
 
 const (
-	// ttl is shorter than a job takes, so that a lock that is not renewed would
-	// be granted twice.
+	// ttl is shorter than a job takes, so that a lock that is not renewed would be granted twice.
 	ttl = time.Second
 	// jobTime is how long a job takes.
 	jobTime = 2500 * time.Millisecond

@@ -16,9 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
-// TestKeysAreUsedAgain checks that a lock always uses the same key, for every
-// owner. Each other key would stay in the server's index until it compacts, and
-// every acquire would read that key.
+// TestKeysAreUsedAgain checks that a lock always uses the same key, for every owner. Each other
+// key would stay in the server's index until it compacts, and every acquire would read that key.
 func TestKeysAreUsedAgain(t *testing.T) {
 	s := start(t, nil)
 	b := connect(t, on(s))

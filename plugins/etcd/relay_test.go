@@ -78,8 +78,7 @@ func pass(client grpc.ServerStream, server *grpc.ClientConn, answered func(strin
 	}
 }
 
-// balancer passes each new connection to the next of the servers at addrs, until
-// the test ends.
+// balancer passes each new connection to the next of the servers at addrs, until the test ends.
 func balancer(t testing.TB, addrs ...string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

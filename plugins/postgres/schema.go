@@ -96,7 +96,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	if _, err := read(ctx, b, "check", b.opts.Prefix, b.examine); err != nil {
 		return err
 	}
-	return errors.Join(b.identity.Err(), b.listener.check(ctx))
+	return errors.Join(b.identity.Recent(), b.listener.check(ctx))
 }
 
 // sweepEvery is the mean time between two sweeps of a host.

@@ -142,7 +142,7 @@ func (b *Backend) Check(ctx context.Context) error {
 			return err
 		}
 		b.server.Store(&s)
-		return errors.Join(b.node.Refusal(), b.checkReplicas(s), b.identity.Err())
+		return errors.Join(b.node.Refusal(), b.checkReplicas(s), b.identity.Recent())
 	})
 	if err == nil {
 		// Without wake-ups a lock is granted later but still correctly.

@@ -47,8 +47,7 @@ func TestScheduleFollowsSeed(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotShare checks that two events that use the same resource do not
-// overlap.
+// TestEventsDoNotShare checks that two events that use the same resource do not overlap.
 func TestEventsDoNotShare(t *testing.T) {
 	g := newGenerator("redis", 3, nil, Actions())
 	for range 300 {

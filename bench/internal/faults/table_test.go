@@ -85,12 +85,11 @@ func requireRedis(t *testing.T) {
 	}
 }
 
-// TestTableFindsPlantedBugs checks that one round finds each planted bug. In a
-// backend without a bug it must find only the loss by eviction, which that backend
-// does not handle. A busy machine can hide a bug, for example if it delays the
-// holder or the rival past the fault. A round is therefore repeated, up to four
-// times, if hosts reported that they did not run, or if a thread waited for a
-// processor for busyFor.
+// TestTableFindsPlantedBugs checks that one round finds each planted bug. In a backend without a
+// bug it must find only the loss by eviction, which that backend does not handle. A busy machine
+// can hide a bug, for example if it delays the holder or the rival past the fault. A round is
+// therefore repeated, up to four times, if hosts reported that they did not run, or if a thread
+// waited for a processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")
@@ -137,8 +136,7 @@ func TestTableFindsPlantedBugs(t *testing.T) {
 	}
 }
 
-// TestNoOperationsIsNoVerdict checks that a plugin that cannot be opened is not
-// called safe.
+// TestNoOperationsIsNoVerdict checks that a plugin that cannot be opened is not called safe.
 func TestNoOperationsIsNoVerdict(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "lockplugin-memory")
 	if err := os.WriteFile(missing, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {

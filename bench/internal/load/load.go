@@ -29,8 +29,7 @@ type Lock interface {
 
 // Trier is a Lock that can also ask once without waiting.
 type Trier interface {
-	// TryAcquire returns an error wrapping driver.ErrHeld when another owner
-	// has the lock.
+	// TryAcquire returns an error wrapping driver.ErrHeld when another owner has the lock.
 	TryAcquire(ctx context.Context) (Lease, error)
 }
 
@@ -48,8 +47,7 @@ type Lease interface {
 	Release(ctx context.Context) error
 }
 
-// Timed is a Lease of another process. That process measured the times, on the
-// run's clock.
+// Timed is a Lease of another process. That process measured the times, on the run's clock.
 type Timed interface {
 	// Granted returns when the acquire was called and when it returned.
 	Granted() (asked, answered int64)

@@ -21,11 +21,10 @@ type BatcherOptions[T any] struct {
 // Batcher lets the operations of many callers share round trips to a store. Its
 // methods may be called from any number of goroutines.
 //
-// It has a few senders. An idle sender sends an operation at once, and alone.
-// Operations that come while all senders are busy are sent together by the
-// first sender that becomes free. So batches grow with the load, and no
-// operation waits for others to come. A [Queue] selects what goes into the next
-// batch, and a [Ticket] lets a caller give up its operation until it is sent.
+// It has a few senders. An idle sender sends an operation at once, and alone. Operations that
+// come while all senders are busy are sent together by the first sender that becomes free. So
+// batches grow with the load, and no operation waits for others to come. A [Queue] selects what
+// goes into the next batch, and a [Ticket] lets a caller give up its operation until it is sent.
 type Batcher[T any] struct {
 	opts BatcherOptions[T]
 
@@ -42,9 +41,8 @@ func NewBatcher[T any](o BatcherOptions[T]) *Batcher[T] {
 	return &Batcher[T]{opts: o, queue: NewQueue(o.Limits)}
 }
 
-// Add queues ops in this order and returns at once. After Close it does nothing
-// and returns false. Every queued operation is either sent or dropped because
-// [Limits].Claim returned false.
+// Add queues ops in this order and returns at once. After Close it does nothing and returns
+// false. Every queued operation is either sent or dropped because [Limits].Claim returned false.
 func (b *Batcher[T]) Add(ops ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,9 +103,8 @@ func (b *Batcher[T]) send() {
 	}
 }
 
-// take returns the next batch. If there is no batch, it returns nil, and the
-// sender must wait for wake. over reports that the sender was replaced or,
-// after Close, has nothing left to send.
+// take returns the next batch. If there is no batch, it returns nil, and the sender must wait for
+// wake. over reports that the sender was replaced or, after Close, has nothing left to send.
 func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +121,7 @@ func (b *Batcher[T]) take(wake chan struct{}, replaced *bool) (batch []T, over b
 	return nil, false
 }
 
-// Close makes Add refuse operations. It returns when all queued operations are
-// answered.
+// Close makes Add refuse operations. It returns when all queued operations are answered.
 func (b *Batcher[T]) Close() {
 	b.mu.Lock()
 	b.closed = true
@@ -203,8 +199,7 @@ func (q *Queue[T]) batches() int {
 	return (len(q.waiting) + count - 1) / count
 }
 
-// Take removes and returns the operations of the next batch, or nil if there
-// are none.
+// Take removes and returns the operations of the next batch, or nil if there are none.
 func (q *Queue[T]) Take() (batch []T) {
 	l := &q.limits
 	count, room, named := l.Count(), l.Room(), l.Name != nil

@@ -10,10 +10,9 @@ const (
 	// not used the grant. LongestSpan is the longest such time for a distant waiter.
 	FirstSpan, LongestSpan = 500 * time.Millisecond, 2 * time.Second
 
-	// When a grant arrives, the waiter's last sign of life is older than one
-	// round trip, by up to the time between two signs (200 ms or a round trip)
-	// and by its wait behind other requests. Core wants two more round trips
-	// left for the first renewal.
+	// When a grant arrives, the waiter's last sign of life is older than one round trip, by up to
+	// the time between two signs (200 ms or a round trip) and by its wait behind other requests.
+	// Core wants two more round trips left for the first renewal.
 	spanTrips, spanBeside, spanStep = 5, 200 * time.Millisecond, 100 * time.Millisecond
 )
 

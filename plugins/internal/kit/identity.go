@@ -10,11 +10,10 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// Identity tracks which server an address leads to. Several servers may stand
-// behind one name: by a load balancer, two DNS records, or a failover that cut
-// no connection. If two of them served at the same time, a lock could be
-// granted twice. So all connections of one backend lead to one server, and
-// other servers are refused while that server serves.
+// Identity tracks which server an address leads to. Several servers may stand behind one name: by
+// a load balancer, two DNS records, or a failover that cut no connection. If two of them served
+// at the same time, a lock could be granted twice. So all connections of one backend lead to one
+// server, and other servers are refused while that server serves.
 //
 // An Identity sees only the connections of one process. If two hosts are
 // connected to different servers, neither host notices that.
@@ -32,17 +31,12 @@ type Identity struct {
 	at     time.Time
 }
 
-// refusedFor is how long [Identity.Err] returns a refusal.
-const refusedFor = time.Minute
-
-// Admit decides about a new connection to server, a unique name that changes
-// with a restart. It admits the name "", an unknown server, and makes the first
-// named server the current one. For another server it calls serves, which asks
-// over an existing connection whether the current server still serves. If it
-// serves, the new connection must be closed, and the error wraps
-// driver.ErrUnavailable and driver.ErrNotSent. Otherwise the new server becomes
-// current. A connection to a server that is not [Identity.Current] must not be
-// used again.
+// Admit decides about a new connection to server, a unique name that changes with a restart. It
+// admits the name "", an unknown server, and makes the first named server the current one. For
+// another server it calls serves, which asks over an existing connection whether the current
+// server still serves. If it serves, the new connection must be closed, and the error wraps
+// driver.ErrUnavailable and driver.ErrNotSent. Otherwise the new server becomes current. A
+// connection to a server that is not [Identity.Current] must not be used again.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
 		return nil
@@ -78,18 +72,16 @@ func (i *Identity) Current() string {
 	return i.server
 }
 
-// Refused returns the last refusal by Admit and when it was. It returns nil if there was
-// none since the current server became current.
-func (i *Identity) Refused() (time.Time, error) {
+// Err returns the last refusal by Admit if it came after since and the server is
+// still the same, else nil.
+func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.at, i.refuse
-}
-
-// Err returns the last refusal if it is at most a minute old, for a backend's Check.
-func (i *Identity) Err() error {
-	if at, err := i.Refused(); time.Since(at) <= refusedFor {
-		return err
+	if i.at.After(since) {
+		return i.refuse
 	}
 	return nil
 }
+
+// Recent returns such a refusal of the last minute, for a backend's Check.
+func (i *Identity) Recent() error { return i.Err(time.Now().Add(-time.Minute)) }

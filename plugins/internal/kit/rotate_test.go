@@ -248,9 +248,8 @@ func (p *path) cut(t *testing.T) {
 	must(t, p.Retarget(p.server))
 }
 
-// TestRotation changes certificates, authorities and passwords while leases are
-// held. The old certificates have expired when the connections break. No lease
-// may be lost.
+// TestRotation changes certificates, authorities and passwords while leases are held. The old
+// certificates have expired when the connections break. No lease may be lost.
 func TestRotation(t *testing.T) {
 	for name, start := range stores {
 		t.Run(name, func(t *testing.T) {

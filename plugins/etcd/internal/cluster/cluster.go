@@ -60,8 +60,7 @@ func New(o Options) *Cluster {
 	return c
 }
 
-// Go runs f in a goroutine that Close waits for. After Close it does nothing
-// and returns false.
+// Go runs f in a goroutine that Close waits for. After Close it does nothing and returns false.
 func (c *Cluster) Go(f func()) bool { return c.background.Go(f) }
 
 // Context returns a context that ends when Close is called.

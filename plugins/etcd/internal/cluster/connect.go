@@ -21,11 +21,10 @@ import (
 
 // conn is a connection to one member, logged in once.
 //
-// Note: requests use the generated clients on the connection of clientv3, and
-// not its KV, Lease and Watch. KV, Lease and Watch wait for a member to come
-// back instead of failing fast (K8), repeat reads a hundred times, open a
-// stream for each keepalive, and run a goroutine for each watch. This package
-// uses clientv3 only for endpoints and TLS.
+// Note: requests use the generated clients on the connection of clientv3, and not its KV, Lease
+// and Watch. KV, Lease and Watch wait for a member to come back instead of failing fast (K8),
+// repeat reads a hundred times, open a stream for each keepalive, and run a goroutine for each
+// watch. This package uses clientv3 only for endpoints and TLS.
 //
 // Note: clientv3 must not log in again when its token has expired. Servers
 // before 3.5 refuse even a login that carries an expired token, and then
@@ -72,8 +71,7 @@ func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	return m, conn, err
 }
 
-// join returns the connection to m. It takes time only if there is a user to
-// log in.
+// join returns the connection to m. It takes time only if there is a user to log in.
 func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	if c.background.Err() != nil {
 		return nil, driver.ErrClosed
@@ -198,8 +196,7 @@ func (c *Cluster) expired(conn *conn, err error) bool {
 	return true
 }
 
-// forsake takes conn out of use, and closes it once the requests under way have
-// had time to end.
+// forsake takes conn out of use, and closes it once the requests under way have had time to end.
 func (c *Cluster) forsake(conn *conn) {
 	if !c.detach(conn) {
 		return

@@ -15,13 +15,10 @@ import (
 )
 
 const (
-	// lookEvery is how long the result of asking all members counts, unless
-	// a second cluster was seen. Then the members are asked every lookAgain.
-	lookEvery = 30 * time.Second
-	lookAgain = 2 * time.Second
-	// settles is for how long no second cluster must be seen before locks are
-	// granted again. A load balancer may lead some connections to one cluster
-	// and some to another, so that one look is not enough.
+	lookEvery = 30 * time.Second // how long the result of asking all members counts
+	lookAgain = 2 * time.Second  // the same after a second cluster was seen
+	// settles is for how long no second cluster must be seen before locks are granted
+	// again. It is longer than one look, because a load balancer may alternate.
 	settles = 10 * time.Second
 )
 
@@ -38,9 +35,8 @@ type identity struct {
 // header is implemented by every answer of a member.
 type header interface{ GetHeader() *pb.ResponseHeader }
 
-// admit compares the cluster that answered over conn with the cluster in use.
-// After an error, the answer and conn must not be used. The request has then
-// changed no lock of the cluster in use.
+// admit compares the cluster that answered over conn with the cluster in use. After an error, the
+// answer and conn must not be used. The request has then changed no lock of the cluster in use.
 func (c *Cluster) admit(conn *conn, h header) error {
 	id := h.GetHeader().GetClusterId()
 	if id == 0 {
@@ -107,14 +103,14 @@ func (c *Cluster) Looked() bool {
 	return !c.identity.looked.IsZero() && c.identity.stray() == nil
 }
 
-// stray returns the last refusal of a connection to a second cluster, until none was
-// refused for settles and a look has found none. The caller holds mu.
+// stray returns the last refusal of a connection to a second cluster, until none came
+// for settles and the last look has found none. The caller holds mu.
 func (i *identity) stray() error {
-	at, err := i.Refused()
-	if time.Since(at) > settles && i.looked.After(at) {
-		return nil
+	since := time.Now().Add(-settles)
+	if i.looked.Before(since) {
+		since = i.looked
 	}
-	return err
+	return i.Err(since)
 }
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all

@@ -21,8 +21,7 @@ import (
 // know, or knows no longer.
 var ErrGone = errors.New("etcd: lease has expired or was revoked")
 
-// Keepalive is one keepalive under way. Sent and Err are valid once Done is
-// closed.
+// Keepalive is one keepalive under way. Sent and Err are valid once Done is closed.
 type Keepalive struct {
 	Done chan struct{}
 	Sent time.Time
@@ -32,8 +31,7 @@ type Keepalive struct {
 	again bool // sent a second time, because its first stream broke
 }
 
-// Sender sends keepalives. Its methods may be called from any number of
-// goroutines.
+// Sender sends keepalives. Its methods may be called from any number of goroutines.
 type Sender struct {
 	cluster *cluster.Cluster
 	wake    chan struct{}

@@ -21,9 +21,8 @@ type Step struct {
 	In   *Generation    // where Req's revisions count; nil when it has none
 	Size int            // bytes of values in request or answer
 
-	// Alongside, unless nil, runs when the step is sent. It may start work that
-	// must end before Then runs. It returns a channel that is closed when that
-	// work is done, or nil.
+	// Alongside, unless nil, runs when the step is sent. It may start work that must end before
+	// Then runs. It returns a channel that is closed when that work is done, or nil.
 	Alongside func() <-chan struct{}
 	// Repeatable reports whether a repetition does no harm, even if the first
 	// sending arrives late. Such a step is sent once more if no answer comes.

@@ -245,10 +245,9 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	return rest
 }
 
-// current ends the steps whose revisions are of a generation before g, and
-// returns the other steps. Another client may have created a key of g at the
-// same revision. The generation's own compare would not notice that, because
-// the sender has learned of g since the step was prepared.
+// current ends the steps whose revisions are of a generation before g, and returns the other
+// steps. Another client may have created a key of g at the same revision. The generation's own
+// compare would not notice that, because the sender has learned of g since the step was prepared.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {

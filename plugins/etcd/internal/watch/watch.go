@@ -12,13 +12,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Event is what a watch reports. An Event is only a reason to ask the store.
-// Only a delete proves something: the key's earlier owner has lost the key. A
-// member that is behind the others opens a watch at an older revision, and then
-// reports changes that are known already.
+// Event is what a watch reports. An Event is only a reason to ask the store. Only a delete proves
+// something: the key's earlier owner has lost the key. A member that is behind the others opens a
+// watch at an older revision, and then reports changes that are known already.
 //
-// The zero Event says that the stream is broken. No change is seen until an
-// Event with Opened.
+// The zero Event says that the stream is broken. No change is seen until an Event with Opened.
 type Event struct {
 	Opened  int64 // not 0: from now on, changes after this revision are seen
 	Changed int64 // not 0: the revision of the last change
@@ -78,8 +76,7 @@ func New(c *cluster.Cluster) *Mux {
 	return m
 }
 
-// Changes starts to watch [key, end). notify is called from one goroutine and
-// must not block.
+// Changes starts to watch [key, end). notify is called from one goroutine and must not block.
 func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	w := &Watch{key: key, end: end, notify: notify}
 	m.mu.Lock()
