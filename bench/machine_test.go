@@ -33,8 +33,7 @@ func TestMachineLoadOfOthers(t *testing.T) {
 	}
 }
 
-// TestOwnTimeHasChildren checks that ownTime includes the run time of a child that
-// has ended.
+// TestOwnTimeHasChildren checks that ownTime includes the run time of a child that has ended.
 func TestOwnTimeHasChildren(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")

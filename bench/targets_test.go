@@ -87,8 +87,7 @@ func TestShownAddress(t *testing.T) {
 	}
 }
 
-// FuzzSecret checks that a password in an address is recognized in any form,
-// and never shown.
+// FuzzSecret checks that a password in an address is recognized in any form, and never shown.
 func FuzzSecret(f *testing.F) {
 	f.Add("user", "hush-hush", "db:3306", byte(0))
 	f.Add("", "a,b?c@d:e/f", "[::1]", byte(1))

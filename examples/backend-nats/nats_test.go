@@ -26,9 +26,7 @@ func TestMain(m *testing.M) { plugintest.Main(m) }
 // The server is built without the race detector, which would slow it down.
 func serve(t *testing.T) (*plugintest.Server, string) {
 	binary, port := filepath.Join(t.TempDir(), "nats-server"), plugintest.Port(t)
-	build := exec.Command("go", "build", "-o", binary, "github.com/nats-io/nats-server/v2")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build sets it
-	if out, err := build.CombinedOutput(); err != nil {
+	if out, err := exec.Command("env", "CGO_ENABLED=0", "go", "build", "-o", binary, "github.com/nats-io/nats-server/v2").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	address, dir := fmt.Sprintf("127.0.0.1:%d", port), t.TempDir()
@@ -64,37 +62,34 @@ func TestConformance(t *testing.T) {
 	config := func(password string) driver.Config {
 		return driver.Config{"address": address, "username": "locks", "password": password, "prefix": fmt.Sprintf("test-%d", buckets.Add(1))}
 	}
-	conform := func(t *testing.T, harness func(driver.Config) func(drivertest.T) *drivertest.Harness) {
-		drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
-			cfg := config("secret")
-			h := harness(cfg)(t)
-			h.Other, h.Denied = opener(config("secret")), harness(config("wrong"))(t).Open
-			h.Store = server
-			h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, cfg["prefix"]) }
-			return h
-		})
-	}
-	t.Run("plugin", func(t *testing.T) {
-		conform(t, func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
+	for kind, harness := range map[string]func(driver.Config) func(drivertest.T) *drivertest.Harness{
+		"plugin": func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
 			return plugintest.Binary(binary, func(drivertest.T) driver.Config { return cfg })
-		})
-	})
-	if os.Getenv("LOCKBENCH_LONG") != "1" {
-		return
-	}
-	t.Run("library", func(t *testing.T) {
-		conform(t, func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
+		},
+		"library": func(cfg driver.Config) func(drivertest.T) *drivertest.Harness {
 			return func(drivertest.T) *drivertest.Harness {
 				return &drivertest.Harness{Open: opener(cfg), InProcess: true}
 			}
+		},
+	} {
+		if kind == "library" && os.Getenv("LOCKBENCH_LONG") != "1" {
+			continue
+		}
+		t.Run(kind, func(t *testing.T) {
+			drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
+				cfg := config("secret")
+				h := harness(cfg)(t)
+				h.Other, h.Denied, h.Store = opener(config("secret")), harness(config("wrong"))(t).Open, server
+				h.Leftovers = func(t drivertest.T) []string { return leftovers(t, address, cfg["prefix"]) }
+				return h
+			})
 		})
-	})
+	}
 }
 
 // opener returns a function that opens the library as another host.
 func opener(cfg driver.Config) func(t drivertest.T) driver.Backend {
 	return func(t drivertest.T) driver.Backend {
-		t.Helper()
 		b, err := driver.Open(t.Context(), nats.Spec, cfg, nil)
 		if err != nil {
 			t.Fatalf("%v", err)

@@ -17,9 +17,8 @@ const (
 
 var update = flag.Bool("update", false, "write the exceptions into docs/safety.md")
 
-// TestPages checks that docs/safety.md has a row for each rule and each
-// condition, that its table of exceptions matches the code, and that
-// docs/backends.md says why two hosts may hold a lock.
+// TestPages checks that docs/safety.md has a row for each rule and each condition, that its table
+// of exceptions matches the code, and that docs/backends.md says why two hosts may hold a lock.
 func TestPages(t *testing.T) {
 	safety, why := read(t, safetyPage), strings.Join(strings.Fields(read(t, backendsPage)), " ")
 	var rows []string

@@ -93,9 +93,8 @@ func TestHoleHidesDeath(t *testing.T) {
 	}
 }
 
-// TestHeldConnection checks that data held on one connection arrive after
-// healing, even if the client has ended that connection, and that data sent over a
-// new connection arrive earlier.
+// TestHeldConnection checks that data held on one connection arrive after healing, even if the
+// client has ended that connection, and that data sent over a new connection arrive earlier.
 func TestHeldConnection(t *testing.T) {
 	p, pair := paired(t)
 	sent := func(c net.Conn, s string) {

@@ -103,8 +103,7 @@ func paired(t *testing.T) (p *Proxy, pair func() (client, server net.Conn)) {
 	}
 }
 
-// silent reports whether a connection delivers neither data nor its end within
-// wait.
+// silent reports whether a connection delivers neither data nor its end within wait.
 func silent(t *testing.T, c net.Conn, wait time.Duration) bool {
 	t.Helper()
 	must(t, c.SetReadDeadline(time.Now().Add(wait)))

@@ -43,9 +43,8 @@ func TestRangeKeepsClearOfOutgoingConnections(t *testing.T) {
 	}
 }
 
-// TestPortIsFreeWhenHandedOut checks that a caller can listen on a new port at
-// once, even while this process starts children, which hold its sockets until
-// they execute their programs.
+// TestPortIsFreeWhenHandedOut checks that a caller can listen on a new port at once, even while
+// this process starts children, which hold its sockets until they execute their programs.
 func TestPortIsFreeWhenHandedOut(t *testing.T) {
 	stop := make(chan struct{})
 	var starters sync.WaitGroup

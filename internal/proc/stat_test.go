@@ -71,8 +71,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestWaited checks that Waited returns a plausible wait for each thread of
-// this process.
+// TestWaited checks that Waited returns a plausible wait for each thread of this process.
 func TestWaited(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("/proc/PID/task/TID/schedstat is Linux")

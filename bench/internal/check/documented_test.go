@@ -44,8 +44,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 	}
 }
 
-// twoHolders returns a round in which the store forgets a grant when the fault
-// is injected.
+// twoHolders returns a round in which the store forgets a grant when the fault is injected.
 func twoHolders(backend string, f faults.Fault) results.Round {
 	const ms = 1_000_000
 	return results.Round{

@@ -13,9 +13,8 @@ import (
 	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
-// TestChurn kills plugins and hosts while other hosts acquire, release and
-// campaign. It checks that no process, file or lock is left, and that no claim is
-// broken.
+// TestChurn kills plugins and hosts while other hosts acquire, release and campaign. It checks
+// that no process, file or lock is left, and that no claim is broken.
 func TestChurn(t *testing.T) {
 	for _, k := range served(2) {
 		t.Run(k.Name, func(t *testing.T) {
@@ -47,8 +46,7 @@ func TestPlannedFailover(t *testing.T) {
 	}
 }
 
-// play makes events happen to seven hosts, of which six may die, and judges the
-// hosts' reports.
+// play makes events happen to seven hosts, of which six may die, and judges the hosts' reports.
 func play(t *testing.T, k *servers.Kind, setting string, events []faults.Event) {
 	t.Helper()
 	times := func(least, most time.Duration) faults.Bounds {

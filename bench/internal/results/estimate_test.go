@@ -83,8 +83,7 @@ func TestNewDifference(t *testing.T) {
 	}
 }
 
-// TestLeastP compares leastP with the U test's result for samples that do not
-// overlap.
+// TestLeastP compares leastP with the U test's result for samples that do not overlap.
 func TestLeastP(t *testing.T) {
 	for n := 3; n <= 10; n++ {
 		var low, high []float64
