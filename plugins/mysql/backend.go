@@ -246,5 +246,5 @@ func (b *Backend) examine(ctx context.Context, s *conn.Session) error {
 	if _, _, err := s.Exec(ctx, conn.Kill(statement.NoWakeID)); err != nil && conn.Number(err) != conn.ErNoSuchThread {
 		return err
 	}
-	return b.cluster.Err()
+	return b.cluster.Recent()
 }

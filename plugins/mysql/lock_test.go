@@ -181,9 +181,8 @@ func TestReleaseWakesFirst(t *testing.T) {
 	}
 }
 
-// TestManyAreWokenTogether lets a host release many locks at once, each with a
-// waiter. When waiters slept by MariaDB's SLEEP, waking them sometimes stalled
-// all waiters for two seconds.
+// TestManyAreWokenTogether lets a host release many locks at once, each with a waiter. When
+// waiters slept by MariaDB's SLEEP, waking them sometimes stalled all waiters for two seconds.
 func TestManyAreWokenTogether(t *testing.T) {
 	w := newFixture(t)
 	holder := w.host(t)

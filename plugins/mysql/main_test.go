@@ -134,9 +134,8 @@ func number(variable string, otherwise int) int {
 	return otherwise
 }
 
-// leftovers returns the rows that are held or have waiters. A free row does not
-// count, because it must keep its last token for a day, in case the clock is
-// turned back.
+// leftovers returns the rows that are held or have waiters. A free row does not count, because it
+// must keep its last token for a day, in case the clock is turned back.
 func leftovers(t drivertest.T, address, prefix string) (left []string) {
 	t.Helper()
 	db := connect(t, address)

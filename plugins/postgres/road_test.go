@@ -23,7 +23,9 @@ const many = 40
 func TestOneOfTwoServers(t *testing.T) {
 	one, two := own(t, nil), own(t, nil)
 	to := backendtest.NewProxy(t, one.Addr(), two.Addr())
-	b := open(t, postgres.Options{Address: postgresserver.At(to.Addr()), Prefix: fresh()})
+	o := postgres.Options{Address: postgresserver.At(to.Addr()), Prefix: fresh()}
+	o.DialTimeout, o.RequestTimeout = backendtest.Timeout, backendtest.Timeout // half of all dials are refused
+	b := open(t, o)
 	var all sync.WaitGroup
 	for i := range many {
 		all.Go(func() {

@@ -33,12 +33,12 @@ func TestIdentity(t *testing.T) {
 	if n := strings.Count(logs.String(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings:\n%s", n, &logs)
 	}
-	if i.Err() == nil || i.Current() != "one" {
-		t.Errorf("in use is %q, and the check says %v", i.Current(), i.Err())
+	if i.Recent() == nil || i.Current() != "one" {
+		t.Errorf("in use is %q, and the check says %v", i.Current(), i.Recent())
 	}
 	serving = false
-	if err := i.Admit("two", serves); err != nil || i.Err() != nil || i.Current() != "two" {
-		t.Errorf("a second server after the first one: %v; in use is %q, and the check says %v", err, i.Current(), i.Err())
+	if err := i.Admit("two", serves); err != nil || i.Recent() != nil || i.Current() != "two" {
+		t.Errorf("a second server after the first one: %v; in use is %q, and the check says %v", err, i.Current(), i.Recent())
 	}
 }
 
