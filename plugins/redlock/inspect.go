@@ -156,8 +156,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return nil
 }
 
-// names returns every lock name that any node of a majority knows. It scans the nodes
-// at the same time. Every held lock is among the names, because it is on a majority too.
+// names returns every lock name that any scanned node knows. It scans the nodes at the same
+// time, and fails without a majority. So every held lock is among the names.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	names := map[string]struct{}{}
 	var mu sync.Mutex

@@ -39,8 +39,8 @@ end
 
 -- enter gives owner, which listens on channel, a place in key's queue text, or keeps its place
 -- alive, and notes in control that there is a queue. It returns the text, or nil if owner has no
--- place; without a channel it gives no new one. If the lock is held, the returned text may be an
--- old one, and a turn of owner ends.
+-- place; without a channel it gives no new place. If the lock is held, the returned text may be
+-- an old text, and a turn of owner ends.
 --
 -- It writes only what has changed. If each waiter wrote the whole queue every
 -- second, the bytes written would grow with the square of their number.
