@@ -98,7 +98,7 @@
 // "lockplugin-mysql ddl" prints a CREATE TABLE and a GRANT. GET_LOCK must be allowed, as in Percona
 // XtraDB Cluster with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
 // CONNECTION_ADMIN, because an account may wake only its own connections. A read-only server (a
-// replica, or in a failover) gets no requests, even if the account may write. Waiters go on waiting.
+// replica, or in a failover) gets no request, even if the account may write. Waiters go on waiting.
 //
 // # Where is what
 //

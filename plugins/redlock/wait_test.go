@@ -215,8 +215,8 @@ func TestQueueMoves(t *testing.T) {
 }
 
 // The node with the queue lacks the holder's lease, because another owner had the lock there when
-// the holder asked. Waiters must wait at another node, which sees the lease's end. The first node
-// gets the lease before a renewal, but not if the lease was released in the meantime.
+// the holder asked. Waiters must wait at another node, which sees the lease's end. The node without
+// the lease gets it before a renewal, but not if the lease was released in the meantime.
 func TestQueueLacksTheLease(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	queue := plain(t, nodes[b.queueOf("a", "holder")])

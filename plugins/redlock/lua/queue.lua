@@ -5,7 +5,7 @@
 -- turn keeps the free lock from all others; an unused turn ends after TURN_US.
 --
 -- These functions are few and call none of another file, because defining one
--- costs more time than a command.
+-- takes longer than a command.
 local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 3500
 
 -- holder returns the head of key's value (owner, token and label fit) and its
