@@ -15,8 +15,8 @@ const (
 	// store. The scripts keep a waiter's place for longer than that.
 	refreshEvery = time.Second
 
-	// lostAfter is how long at least an instance remembers a waiter, after its owner's last
-	// wait or request, if the owner was neither granted the lock nor withdrawn.
+	// lostAfter is the least time for which an instance remembers a waiter after its owner's
+	// last wait or request, if the owner is neither granted the lock nor withdrawn.
 	lostAfter = 10 * time.Second
 
 	// maxEntryValue is the longest published value, in bytes, that the queue stores.
