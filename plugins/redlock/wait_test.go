@@ -36,9 +36,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that compete for one lock get it in turns, soon after each release, because
-// with a second between two grants there would not be enough grants. A refused owner
-// waits for the slowest node, so a round in which a node stood still does not count.
+// Hosts that compete for one lock get it in turns, and soon after each release, because the test
+// allows half a second for each grant. A refused owner waits for the slowest node, so an unfair
+// round does not count if a thread of the test or of a node waited long for a processor.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
