@@ -70,8 +70,8 @@
 // server on its own connection; waiters beyond Options.WaitConnections ask every 15 to 45 ms. A
 // release grants the lock to the first waiter in the same statement, at first for half a second
 // (up to 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds the
-// session by a user lock of a random name (GET_LOCK), so it hits no other. The waiter learns how
-// long it has the lock, and core renews it. A waiter that does not come costs the other waiters
+// session by a randomly named user lock (GET_LOCK), so it hits no other session. The waiter learns
+// how long it has the lock, and core renews it. A waiter that does not come costs the other waiters
 // that half second, unless its process has given no sign of life for the last 0.6 s, because then
 // the release passes it over. A waiting process gives five signs a second, by a statement that
 // changes no row. If GET_LOCK is refused, all waiters ask, every 15 to 45 ms at first and later

@@ -186,7 +186,7 @@ func duplicateNode(a, b string) error {
 const closeGrace = 400 * time.Millisecond
 
 // settle sends nodes the requests to give up a lock that they missed, because
-// this host cannot send them after Close.
+// this backend cannot send them after Close.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {

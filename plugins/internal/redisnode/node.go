@@ -183,7 +183,7 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 }
 
 // inspect returns the holder of each lock in names. If observe is "1", the scripts publish for
-// the next seconds the changes of every lock of the prefix, or in a Cluster of the same slot.
+// the next seconds the changes of every lock of the prefix, or, in a Cluster, of the same slot.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {

@@ -80,8 +80,8 @@ type Process struct {
 // how many parts longer than usual it is valid.
 type Signed struct{ Part, Ahead uint64 }
 
-// Sign gives a sign of life for process, valid for ahead parts longer than usual, by user locks
-// named after the present part and every third later part. It ends last and replies the new part.
+// Sign gives a sign of life for process, valid for ahead parts longer than usual, by user locks for
+// the present part and every third later part. It ends the earlier sign, last. It replies the part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
