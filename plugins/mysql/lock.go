@@ -177,7 +177,7 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 
 // Withdraw waits, for at most settleFor, for this process's requests of owner that are under way.
 // If all requests were refused, it does nothing more. Otherwise it sends a statement, shared with
-// other withdrawals, over reserved connections, because requests may keep all other ones busy.
+// other withdrawals, over reserved connections: requests may keep all other connections busy.
 //
 // Note: killing the connection of the withdrawn request is not enough, because
 // that connection may be unknown. If a plugin is killed, the server goes on

@@ -1,7 +1,7 @@
 -- Acquires, renewals, releases and withdrawals, one or many. ARGV after the head,
 -- four for each lock key: kind, id, milliseconds, rest. The reply to each is a
 -- token or 1 when it was done, else an array that starts with a code of head.lua.
--- If the server refuses one of them, the others still go on. (A refusal is no
+-- If the server refuses one operation, the others still go on. (A refusal is no
 -- error reply, because the client would fail the whole call for it.)
 --
 -- Each call runs the script from its first line, and defining the functions costs more
