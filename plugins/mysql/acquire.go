@@ -61,9 +61,9 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	return results, nil, nil
 }
 
-// askInFull asks again, with the long text of the statement, for locks that the
-// short text refused although they have no holder. It first grants each free
-// lock to its first waiter, which may be an owner in ops.
+// askInFull asks again, with the long text of the statement, for locks that the short text
+// refused although they have no holder, or have more than a TTL left. A free lock that the
+// long text refuses too is first granted to its first waiter, which may be an owner in ops.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
 	const most = 3 // each time another host may be quicker
 	for range most {

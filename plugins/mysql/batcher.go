@@ -312,7 +312,7 @@ func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// batcherOf returns the batcher in which op may share a statement, or nil if op may not share.
+// batcherOf returns the batcher for op, or nil if op is a withdrawal or of an unknown kind.
 func (b *Backend) batcherOf(op driver.Op) *batcher {
 	switch {
 	case op.Kind == driver.OpAcquire:

@@ -29,7 +29,7 @@
 //     are told apart by host name, port and server_id, from 11.7 on by server_uid too.
 //   - Galera and group replication: let all hosts use one node. If hosts write on
 //     several nodes, a conflict is found at commit and the statement is repeated, which
-//     is safe but slow. Waiters on other nodes are not woken: they ask every second,
+//     is safe but slow. Waiters on other nodes are not woken: they ask twice a second,
 //     without order. Waiters behind a proxy that shares connections among clients ask
 //     in the same way. Behind a load balancer a host stays at one Galera node while
 //     that node serves. The next node may lag, so that an existing lease seems missing;
@@ -50,9 +50,9 @@
 //	inspect              1             0
 //
 // A row that has waiters or withdrawn owners needs a longer statement. The first
-// statement that meets such a row costs one more round trip. So does a statement for a
-// single row whose lock this process has held before and another process has held
-// since. Operations that come while others are under way share the next statement, up
+// statement that meets such a row costs one more round trip. So does an acquire, alone in
+// its statement, of a lock that this process has held before and another owner holds
+// now. Operations that come while others are under way share the next statement, up
 // to 64 (renewals: 500) in one commit. So a busy host commits far less often than it
 // locks. A withdrawal costs nothing when all requests of the owner were refused.
 //
@@ -68,14 +68,14 @@
 //
 // Waiters are in the row's queue, first in, first out over all hosts. Each waiter blocks in the
 // server on its own connection; waiters beyond Options.WaitConnections ask every 15 to 45 ms. A
-// release grants the lock to the first waiter in the same statement, for half a second. Then it
-// wakes the waiter by a KILL QUERY, which finds the waiter's session by a user lock of a random
-// name (GET_LOCK). So no other session is ever killed, on any server. The waiter learns how
-// long it has the lock, and core renews it. A waiter that does not come costs the other waiters
-// that half second, unless its process has given no sign of life for the last 0.6 s, because
-// then the release passes it over. A waiting process gives five signs a second, by a statement
-// that changes no row. If GET_LOCK is refused, all waiters ask, every 15 ms at first and later
-// every 120 to 360 ms, without order. Check then fails unless WaitConnections is none.
+// release grants the lock to the first waiter in the same statement, at first for half a second
+// (up to 2 s for a distant waiter). Then it wakes the waiter by a KILL QUERY, which finds the
+// session by a randomly named user lock (GET_LOCK), so it hits no other session. The waiter learns
+// how long it has the lock, and core renews it. A waiter that does not come costs the other waiters
+// that half second, unless its process has given no sign of life for the last 0.6 s, because then
+// the release passes it over. A waiting process gives five signs a second, by a statement that
+// changes no row. If GET_LOCK is refused, all waiters ask, every 15 to 45 ms at first and later
+// every 120 to 360 ms, without order. Check then fails unless WaitConnections allows none.
 //
 // A free row is kept, because of its token, until the row's end and its token are a day
 // old, and then purged. A token that was granted while the clock was ahead delays this.
@@ -94,11 +94,11 @@
 //
 // # Rights
 //
-// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE to create the table:
-// "lockplugin-mysql ddl" prints the rights. GET_LOCK must be allowed, which Percona XtraDB Cluster
-// does with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have CONNECTION_ADMIN,
-// because an account may wake only its own connections. A read-only server (a replica, or in a
-// failover) is sent no requests, even if the account may write. Waiters go on waiting.
+// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE unless it exists.
+// "lockplugin-mysql ddl" prints a CREATE TABLE and a GRANT. GET_LOCK must be allowed, as in Percona
+// XtraDB Cluster with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
+// CONNECTION_ADMIN, because an account may wake only its own connections. A read-only server (a
+// replica, or in a failover) gets no request, even if the account may write. Waiters go on waiting.
 //
 // # Where is what
 //

@@ -68,7 +68,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release sends one statement, and a second statement if there is a waiter.
+// Release sends one statement, and more if there is a waiter that the first has not woken.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.shortens.one(ctx, r).Err
@@ -175,9 +175,9 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 	}
 }
 
-// Withdraw waits for this process's requests of owner that are under way. It does nothing more if
-// all requests were refused. Otherwise it sends a statement, shared with other withdrawals, over
-// reserved connections, because the request to be withdrawn may keep all other connections busy.
+// Withdraw waits, for at most settleFor, for this process's requests of owner that are under way.
+// If all requests were refused, it does nothing more. Otherwise it sends a statement, shared with
+// other withdrawals, over reserved connections: requests may keep all other connections busy.
 //
 // Note: killing the connection of the withdrawn request is not enough, because
 // that connection may be unknown. If a plugin is killed, the server goes on
@@ -263,7 +263,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break sends one statement, and a second statement if there is a waiter.
+// Break sends one statement, and more if there is a waiter.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.breaks.one(ctx, driver.Request{Name: name, Owner: "operator", Token: token}).Err
 }

@@ -34,7 +34,7 @@ const (
 	// are not urgent: they wait for an eighth of the time that their callers
 	// allow, up to half of the server's lock wait, so that a server that is
 	// only busy is not flooded by repeated statements. Operations sent again
-	// although no row was locked also get that longer time.
+	// although no row was locked also get slowestAfter.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8

@@ -24,8 +24,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql"
 )
 
-// foreign is the variable with the address of another server to test against,
-// such as a MySQL. With it, cases that stop and start the server do not run.
+// foreign is the environment variable with the address of another server to test against,
+// such as a MySQL. If it is set, cases that stop and start the server do not run.
 // The account needs all rights in the address's database.
 const foreign = "LOCKBENCH_TEST_MYSQL"
 

@@ -40,7 +40,7 @@ type Options struct {
 	// 1000. Withdrawals, kills of statements and signs of life use five more.
 	Connections int `key:"connections" default:"16" doc:"the most that are used for statements, 2 to 1000"`
 	// WaitConnections is the most connections for blocked waiters, up to 1000. Waiters beyond
-	// that number ask every few milliseconds. A negative number means that all waiters ask.
+	// that number ask every 15 to 45 ms. A negative number means that all waiters ask.
 	WaitConnections int `key:"wait_connections" default:"32" doc:"the most that waiters are blocked on, 0 (none) to 1000; those above it poll"`
 
 	// Logger receives messages that reach no caller; nil means slog.Default().

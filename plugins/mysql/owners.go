@@ -20,7 +20,7 @@ import (
 type owners struct {
 	mu    sync.Mutex
 	known kit.Recent[string, *owner]
-	// gone are owners withdrawn without a tombstone, which this process refuses.
+	// gone are withdrawn owners, which this process refuses. Most have no tombstone.
 	gone kit.Recent[string, struct{}]
 }
 
@@ -97,8 +97,8 @@ func (os *owners) end(o *owner, stands, lost bool) {
 	}
 }
 
-// withdraw refuses the owner id from now on and waits until its requests are
-// answered. It returns what remains to be done in the store: undo says to
+// withdraw refuses the owner id from now on, if owners knows it, and waits for its requests,
+// for at most settleFor. It returns what remains to be done in the store: undo says to
 // delete what the requests left, and tombstone says to put a tombstone too.
 func (os *owners) withdraw(ctx context.Context, id string) (undo, tombstone bool) {
 	os.mu.Lock()

@@ -97,8 +97,8 @@ func changed(t *testing.T, address string, change func(*mysqldriver.Config)) str
 	return c.FormatDSN()
 }
 
-// checking returns a function that calls Check on a host with the options o. It
-// also acquires a lock, and the error must be the same.
+// checking returns a function that calls Check on a host with the options o. It also tries
+// to acquire a lock. Both calls must succeed, both be denied, or both fail otherwise.
 func checking(t *testing.T, o mysql.Options) func() error {
 	return func() error {
 		b := open(t, o)

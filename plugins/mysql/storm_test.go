@@ -400,7 +400,7 @@ func TestValuesAboveAPacket(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesThroughOnce checks that a purge does not read the remaining rows for each page.
+// TestPurgeGoesThroughOnce checks that a purge reads the rows that it keeps only about once.
 func TestPurgeGoesThroughOnce(t *testing.T) {
 	w := newFixture(t)
 	const rows = 20000

@@ -24,7 +24,7 @@ import (
 // end from the row. On MariaDB one block does all of this, so that the reply to the
 // waiter's statement brings the grant. A lock without waiters has no such costs.
 //
-// This is why two owners never hold a lock. By its clock, the server measures the time from the
+// This is why two owners never hold a lock at once. The server's clock measures the time from the
 // start of the sleeping statement to the end of the grant. The waiter counts that time from when it
 // sent the statement, which was before that start. So its lease ends before the server's grant. No
 // sign of life and no other clock matters. A server clock that is turned back in between shortens
@@ -261,8 +261,8 @@ func (q *queue) noSleep() bool {
 
 func pollPause() time.Duration { return pollFrom + rand.N(pollTo-pollFrom) }
 
-// poll waits on behalf of a waiter that has no connection to sleep on. It returns after a pause, or
-// earlier if found says that there is a connection, so that the waiter asks whether it is its turn.
+// poll waits on behalf of a waiter that has no connection to sleep on. It returns after a pause,
+// or earlier when left or found is closed or ctx ends. Then the waiter asks whether it is its turn.
 func poll(ctx context.Context, left, found <-chan struct{}, most, after time.Duration) error {
 	pause := time.NewTimer(min(most, after))
 	defer pause.Stop()

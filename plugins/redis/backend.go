@@ -202,7 +202,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 }
 
 // Observe follows the holder of name; see driver.Observer. Changes made by this
-// backend, on any host, are pushed. To see other changes, Observe reads the key
+// package, on any host, are pushed. To see other changes, Observe reads the key
 // four times a second, and when the holder's TTL runs out.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	err := b.node.Observe(ctx, name, lookEvery, emit)

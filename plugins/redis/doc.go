@@ -15,7 +15,7 @@
 // Where two holders would do harm, the resource has to check tokens.
 //
 // Waiters queue in the store, first in, first out over all hosts. A release grants the lock
-// to the first waiter in the same step, at first for half a second, and the store tells the
-// waiter by pub/sub, in a Cluster too. A foreign client that takes the same key by SET NX
-// PX excludes us and is excluded by us. A release by a foreign client wakes no waiter.
+// to the first waiter in the same step, at first for half a second (up to 2 s if the waiter is
+// far away), and the store tells the waiter by pub/sub, in a Cluster too. A foreign client that
+// takes the same key by SET NX PX excludes us and is excluded by us. Its release wakes no waiter.
 package redis

@@ -357,7 +357,7 @@ func TestStorePaused(t *testing.T) {
 	}
 }
 
-// A withdrawal that crosses a grant undoes the grant, so that the next waiter gets the lock.
+// A withdrawal that crosses a grant undoes the grant, so that the next owner gets the lock.
 func TestWithdrawalCrossesTheGrant(t *testing.T) {
 	s := start(t, nil)
 	holders, waiter := connect(t, at(s)), connect(t, at(s))
@@ -395,8 +395,8 @@ func TestGrantOutlivesThePlugin(t *testing.T) {
 	}
 }
 
-// If replicas have to confirm grants, the server pushes no grant that the
-// replicas may not have.
+// If replicas have to confirm grants, a waiter does not count a pushed grant,
+// because the replicas may not have it.
 func TestGrantWaitsForReplicas(t *testing.T) {
 	master := start(t, &redisserver.Options{Lines: []string{"repl-diskless-sync-delay 0"}})
 	host, port, _ := strings.Cut(master.Addr(), ":")

@@ -51,9 +51,9 @@ type Options struct {
 	// Cluster reports whether Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
 
-	// WaitReplicas is how many replicas must confirm a grant, a renewal or a
-	// release within WaitTimeout, by the command WAIT. It makes the loss of a
-	// lock at a failover less likely, not impossible.
+	// WaitReplicas is how many replicas must confirm a grant, a renewal or a release
+	// within WaitTimeout, by the command WAIT, before it counts. It makes the loss of
+	// a lock at a failover less likely, not impossible.
 	WaitReplicas int           `key:"wait_replicas" default:"0" doc:"replicas that must confirm a grant, a renewal or a release"`
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 

@@ -235,7 +235,7 @@ func (a *acquisition) mayHold() []bool {
 }
 
 // undo frees the lock on the nodes that were taken and waits for all of them,
-// because a failed attempt leaves nothing behind (K2).
+// because a failed attempt must leave nothing behind (K2).
 func (a *acquisition) undo(err error) (more bool) {
 	a.err = err
 	if a.queue >= 0 && !a.votes[a.queue].queued {
@@ -304,9 +304,9 @@ func neverSent(votes []vote) bool {
 // node that lost its counter still refuses old tokens.
 //
 // To need only one round, the caller guesses: it picks a token a little ahead
-// of the nodes' clocks, which no node should have seen. A node that has seen a
-// higher token grants the lock without a token and names the token that it has
-// seen. A second round then writes a token above it.
+// of the nodes' clocks, which no node should have seen. A node that has seen
+// this token or a higher one grants the lock without a token and names the
+// highest token that it has seen. A second round then writes a token above that.
 
 // guess returns a token that most nodes will not have seen. The caller holds
 // b.sending, so that guesses rise in the order in which they reach each node.

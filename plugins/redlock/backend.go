@@ -181,12 +181,12 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is how long Close goes on telling nodes that they missed the end
-// of a lease. A plugin has 700 ms for all of Close.
+// closeGrace is how long Close goes on sending nodes the requests to give up a
+// lock that they missed. A plugin has 700 ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
-// settle tells nodes that they missed the end of a lease, because after Close
-// no other process would.
+// settle sends nodes the requests to give up a lock that they missed, because
+// this backend cannot send them after Close.
 func (b *Backend) settle(ctx context.Context) {
 	end := time.After(closeGrace)
 	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
@@ -207,8 +207,8 @@ func (b *Backend) settle(ctx context.Context) {
 	}
 }
 
-// Close ends connections and goroutines; see driver.Backend. For up to
-// closeGrace it tells nodes that they missed the end of a lease.
+// Close ends connections and goroutines; see driver.Backend. Before that, for up to
+// closeGrace, it sends nodes the requests to give up a lock that they missed.
 func (b *Backend) Close(ctx context.Context) error {
 	b.settle(ctx)
 	b.sending.Lock()

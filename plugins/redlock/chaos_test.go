@@ -190,7 +190,7 @@ func cycleOnce(t *testing.T, b *Backend, h *history, client int, r driver.Reques
 	return true
 }
 
-// retry calls f until it succeeds, for at most the time for which a lease could live.
+// retry calls f until it succeeds, for at most 3 s, which is longer than a lease lives.
 func retry(t *testing.T, f func() error) {
 	for end := time.Now().Add(3 * time.Second); ; pause(t.Context(), 5*time.Millisecond) {
 		err := f()

@@ -107,8 +107,8 @@ func distinct(all []string) string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// Watch reports when a majority of nodes becomes unreachable and when it is
-// back; see driver.Watcher.
+// Watch reports when less than a majority of nodes votes, and when a majority
+// votes again; see driver.Watcher.
 func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	up := true
 	for {

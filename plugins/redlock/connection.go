@@ -16,7 +16,7 @@ import (
 
 // connection carries the votes of one node. Only the node's goroutine uses it.
 //
-// The server's run id (its name since its last start) was read over this connection, and a restart
+// The server's run id (another one after each start) was read over this connection, and a restart
 // breaks the connection. So each vote over the connection comes from the server with that run id.
 type connection struct {
 	n      *node

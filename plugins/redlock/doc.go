@@ -13,12 +13,12 @@
 // An operation returns when a majority has answered; the other nodes follow later.
 //
 // A node that does not vote in time is left out of every operation until it
-// answers again, so that it delays only one operation by NodeTimeout. When it
-// answers, it is first told what it has missed. All requests to one node go
+// answers again, so that operations wait for it for one NodeTimeout only. When
+// it answers, it is first told what it has missed. All requests to one node go
 // over one connection, in order, and simultaneous requests share a script.
 //
-// After a renewal by a majority, nodes without the lease get a copy, and count as
-// holders from the next renewal on. So a minority never revives a lost lease.
+// After a renewal by a majority, the nodes where the lock is free get a copy of the lease,
+// and count from the next renewal on. So a minority never revives a lost lease.
 //
 // # What it was criticised for
 //
@@ -34,8 +34,8 @@
 //     same step that checks that the grant is still there. A node's token
 //     counter is never below the node's clock in microseconds. So tokens rise
 //     for every lock, even when nodes lose their data, if the nodes' clocks
-//     differ by less than MaxTTL. A resource that checks tokens refuses the
-//     writes of a holder that was paused past its deadline.
+//     differ by less than MaxTTL. A resource that checks tokens refuses the writes of a
+//     holder that was paused past its deadline, once it has seen the next holder's token.
 //   - Quarantine. A node votes only while the hash "~redlock" on it has the run id of
 //     its server. The run id is read when a connection opens, and every script compares
 //     it. After a restart or FLUSHALL the hash does not match, and the node's votes do
@@ -60,7 +60,7 @@
 // Queues on all nodes would hand the nodes to different waiters, and no waiter
 // would get a majority. So one node keeps the queue of a name: the first voting
 // node in an order that depends on the name. The other nodes only vote. The
-// first waiter in the queue is woken by pub/sub after a majority is free.
+// first waiter in the queue is woken by pub/sub after the lock is free on a majority.
 // Waiters are served nearly first come, first served: an attempt overtakes if
 // it gets a majority while the node with the queue is out of reach.
 //

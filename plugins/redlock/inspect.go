@@ -36,8 +36,8 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 	})
 }
 
-// holder returns the holder of name according to votes: the owner that a majority
-// shows, or would show if all nodes without a vote showed that owner too.
+// holder returns the holder of name according to votes: the owner that a majority shows, or would
+// show if each node without a vote, or with a grant that has no token yet, showed that owner.
 func (b *Backend) holder(name string, votes []vote) driver.Holder {
 	shown := slices.DeleteFunc(slices.Clone(votes), func(v vote) bool {
 		// A grant that has no token yet may still be undone.
@@ -116,8 +116,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 // observeEvery is how often a host asks about all observed locks.
 const observeEvery = 100 * time.Millisecond
 
-// Observe follows the holder of name; see driver.Observer. It asks all nodes
-// ten times a second, in one request for all observers of the host.
+// Observe follows the holder of name; see driver.Observer. It asks all nodes ten
+// times a second, about all locks that this host observes together.
 //
 // Note: if nodes pushed changes, the pushes would have to be counted by majority
 // too, because one node's push says only that something may have changed.
@@ -156,8 +156,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return nil
 }
 
-// names returns every lock name that any node of a majority knows. It scans the nodes
-// at the same time. Every held lock is among the names, because a majority has it.
+// names returns every lock name that any scanned node knows. It scans the nodes at the same
+// time, and fails without a majority. So every held lock is among the names.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	names := map[string]struct{}{}
 	var mu sync.Mutex

@@ -73,7 +73,7 @@ type node struct {
 // maxRetries bounds the retries kept for a node that does not come back.
 const maxRetries = 10_000
 
-// errConnecting is the cause of a missing vote before the first connection.
+// errConnecting is the cause of a missing vote until the first try to connect has ended.
 var errConnecting = errors.New("not connected yet")
 
 func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
@@ -154,7 +154,7 @@ func (n *node) status() (state, error) {
 	return n.state, n.cause
 }
 
-// connecting reports whether the first try to connect to the node is under way.
+// connecting reports whether the first try to connect is under way, at start or after a break.
 func (n *node) connecting() bool {
 	_, cause := n.status()
 	return errors.Is(cause, errConnecting)

@@ -187,7 +187,7 @@ func (e *nothingLeft) Error() string   { return e.err.Error() + ", and nothing i
 func (e *nothingLeft) Unwrap() []error { return []error{e.err, driver.ErrNotSent} }
 
 // unavailable returns the error for votes without a majority for or against the
-// request. The error says why too few nodes voted, and what is wrong with each node.
+// request. The error says how many nodes voted, and what is wrong with nodes that did not.
 func (b *Backend) unavailable(votes []vote) error {
 	voted, denied, fresh := 0, 0, false
 	var causes []string

@@ -24,9 +24,9 @@ type Options struct {
 	// must list the same servers; their order does not matter.
 	Address []string `key:"address" required:"true" doc:"the nodes: 3, 5, 7 or 9 independent masters, each host:port, redis:// or rediss://"`
 	Connect
-	// PoolSize is how many connections carry requests, and so how many batches may be under way
-	// at once. More connections help only when the server is far away, because fewer
-	// connections make larger batches. Wake-ups use one more connection. Allowed are 1 to 1000.
+	// PoolSize is how many connections to each node carry requests. All votes of a node go
+	// over one of them, one batch after the other, so more connections make no grant faster.
+	// Wake-ups use one more connection. Allowed are 1 to 1000.
 	PoolSize int `key:"pool_size" default:"2" doc:"connections that carry requests, 1 to 1000"`
 	// DB is the number of the database on every node.
 	DB int `key:"db" default:"0" doc:"number of the database on every node"`

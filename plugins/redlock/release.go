@@ -14,8 +14,8 @@ import (
 // Release ends a lease on a majority; see driver.Lock.
 //
 // A node that cannot be reached, or that refuses to write, is told again until it
-// confirms or this backend closes. Until then the lease remains on that node for
-// the rest of its TTL, but less than a majority has the lease. The last 10,000 such
+// confirms or this backend closes. Until then the lease remains on that node, at most
+// for the rest of its TTL, but less than a majority has the lease. The last 10,000 such
 // requests of each node are remembered. If this backend is closed earlier and the
 // release had no Keep, other hosts end the lease; see lookForOver.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
@@ -93,7 +93,7 @@ const maxRemembered = 1000
 
 // lookForOver ends released leases on nodes that missed the release. A node that missed it
 // shows the lock as held by an owner that has a tombstone on another node. Without lookForOver,
-// one more unreachable node would keep all owners from a majority for the rest of the TTL.
+// one more unreachable node could keep all owners from a majority for the rest of the TTL.
 func (b *Backend) lookForOver(name string, votes []vote) {
 	if !slices.ContainsFunc(votes, vote.absent) {
 		return
@@ -131,7 +131,7 @@ func (b *Backend) tell(node int, x *quorumRequest) {
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the request that is kept for a node that x did not reach.
+// retryOf returns the request to send later to a node that x did not reach.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 	y := b.later(x)
 	y.open(len(b.nodes))

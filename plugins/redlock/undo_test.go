@@ -49,8 +49,8 @@ func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	return p, listener.Addr().String()
 }
 
-// carry forwards the data of one connection until the client closes it. It
-// forwards data that was held back until the node has answered.
+// carry forwards the data of one connection until the client closes it. Later it
+// forwards the data that was held back, and waits for the node's answer.
 func (p *lateUndo) carry(client net.Conn) {
 	server, err := net.Dial("tcp", p.to)
 	if err != nil {

@@ -113,8 +113,8 @@ func (b *Backend) leaveQueues(owner string) bool {
 const contendedFor = 2 * time.Second
 
 // contention remembers which locks have waiters, and which owners of this host
-// were told that it is their turn. Only the order in which nodes are asked
-// depends on contention.
+// were told that it is their turn. Only the order in which nodes are asked, and
+// the node where an owner queues, depend on contention.
 type contention struct {
 	known atomic.Bool // false: no lock has waiters, so the mutex is not needed
 	mu    sync.Mutex  // keeps known consistent with names
@@ -152,8 +152,8 @@ func (c *contention) lacksLease(owner string, node int) bool {
 	return ok && nodes[node]
 }
 
-// outOfTurn reports whether other owners wait for name and owner was not told
-// that it is its turn. A turn is valid for one attempt.
+// outOfTurn reports whether the lock called name has waiters and owner was not
+// told that it is its turn. A turn is valid for one attempt.
 func (c *contention) outOfTurn(name, owner string) bool {
 	if !c.known.Load() || c.turns.Take(owner) {
 		return false

@@ -36,9 +36,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that compete for one lock get it in turns, soon after each release, because
-// with a second between two grants there would not be enough grants. A refused owner
-// waits for the slowest node, so a round in which a node stood still does not count.
+// Hosts that compete for one lock get it in turns, and soon after each release, because the test
+// allows half a second for each grant. A refused owner waits for the slowest node, so an unfair
+// round does not count if a thread of the test or of a node waited long for a processor.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))
@@ -215,8 +215,8 @@ func TestQueueMoves(t *testing.T) {
 }
 
 // The node with the queue lacks the holder's lease, because another owner had the lock there when
-// the holder asked. Waiters must wait at another node, which sees the lease's end. The first node
-// gets the lease before a renewal, but not if the lease was released in the meantime.
+// the holder asked. Waiters must wait at another node, which sees the lease's end. The node without
+// the lease gets it before a renewal, but not if the lease was released in the meantime.
 func TestQueueLacksTheLease(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	queue := plain(t, nodes[b.queueOf("a", "holder")])

@@ -24,8 +24,8 @@ import (
 // MaxPool is the most connections that a client may be allowed.
 const MaxPool = 1000
 
-// Take adds to c the settings that the address a gives besides host and port.
-// It returns an error if these settings contradict c.
+// Take adds to c the user name and the password that the address a gives.
+// It returns an error if a contradicts c.
 func Take(c *config.Connect, a Address) error {
 	switch {
 	case a.Network == "unix" && c.Secure():
@@ -189,8 +189,8 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 // Links are the connections of one client. The client keeps no list of them, and closes a
 // connection only when the connection breaks or the server answers READONLY outside of a script.
-// But what one reply says about a server is true of every connection to that server. By then, the
-// address may lead new connections to another server while the old connections live on.
+// But what one reply says about a server is true of every connection to that server. The address
+// may already lead new connections to another server while the old connections live on.
 //
 // Leaving a connection marks it as not to be used again. The client closes it
 // when it next looks for an idle connection. The connection for wake-ups is
@@ -206,7 +206,7 @@ type Links struct {
 }
 
 // Pauses before the next connection after a server was found not to serve: none the first time,
-// then pauses that double.
+// then longer and longer pauses.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
@@ -220,7 +220,7 @@ func (l *Links) Leave(before time.Time) {
 	l.Refused()
 }
 
-// Keep leaves all connections except the connections to the server whose run id is run.
+// Keep leaves the connections to servers whose run id is known and differs from run.
 func (l *Links) Keep(run string) {
 	l.leave(func(c *serverConn) bool { return c.run != "" && c.run != run })
 }

@@ -11,9 +11,9 @@ import (
 
 // Keys says how the lock names of one prefix become Redis keys.
 //
-// The key of a plain name is the prefix and the name. A name that starts with "~" or
-// contains braces becomes "~n:" and the name, with "{", "}" and "%" written as %7B, %7D and
-// %25. So no lock key has braces, and every side key (a queue's, for example) has braces. A
+// The key of a plain name is the prefix and the name. If a name starts with "~" or contains
+// braces, its key is the prefix, "~n:" and the name with "{", "}" and "%" written as %7B, %7D
+// and %25. So no lock key has braces, and every side key (a queue's, for example) has braces. A
 // lock key is never equal to a side key, even of another prefix (K6). A side key of one
 // lock has the lock's whole key between its braces, and so is in the lock's Cluster slot.
 type Keys struct {
@@ -23,7 +23,7 @@ type Keys struct {
 
 // NewKeys returns the keys of prefix, or an error wrapping driver.ErrConfig
 // when prefix has braces, because braces decide a key's Cluster slot. In a
-// Cluster, each slot has a copy of the keys that locks share.
+// Cluster, the keys that locks share exist once for each slot.
 func NewKeys(prefix string, cluster bool) (Keys, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return Keys{}, fmt.Errorf("%w: prefix has braces, which would decide about the Cluster slot", driver.ErrConfig)

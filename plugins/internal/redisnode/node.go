@@ -55,7 +55,7 @@ type Node struct {
 	requests *kit.Batcher[*item]
 	distance kit.Distance
 
-	// Wakeups receives the store's messages to this process's waiters and observers.
+	// Wakeups receives the store's messages to the waiters and observers of this Node.
 	Wakeups *Wakeups
 
 	// Turned wakes its listeners when acquires begin or cease to be refused.
@@ -182,8 +182,8 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// inspect returns the holder of each lock in names. If observe is "1", the
-// scripts publish the changes of every lock of the prefix for the next seconds.
+// inspect returns the holder of each lock in names. If observe is "1", the scripts publish for
+// the next seconds the changes of every lock of the prefix, or, in a Cluster, of the same slot.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {

@@ -69,8 +69,8 @@ func (w *Wakeups) wakeObservers(name string) {
 const scanCount = 500
 
 // Names returns the names of all locks that start with prefix. It scans the
-// keys of the database without blocking the server, and may return only after
-// ctx has ended.
+// keys of the database without blocking the server, and may go on for a while
+// after ctx has ended.
 func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	var mu sync.Mutex
 	names := map[string]struct{}{} // SCAN may return a key twice

@@ -40,7 +40,7 @@ var Rights = lua("rights")
 // Script is the text of a script and the digest by which the server knows it.
 type Script struct{ Text, SHA string }
 
-// newScript makes a script of the library and files. Each run defines all their functions.
+// newScript makes a script of files and the functions that they use. Each run defines all of these.
 func newScript(files ...string) *Script {
 	text := lua("lease")
 	for _, name := range files {

@@ -61,7 +61,7 @@ func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 }
 
 // Check is like Probe, over any connection of the client. It tries a new connection if the
-// first leads to a server that does not serve. It may return only after ctx has ended.
+// first leads to a server that does not serve. It may go on for a while after ctx has ended.
 func (n *Node) Check(ctx context.Context) (Server, error) {
 	sent := time.Now()
 	s, err := n.Probe(ctx, n.client)

@@ -37,9 +37,9 @@ func ValueTail(label string, value []byte) string {
 	return b.String()
 }
 
-// parseHolder reads a lock key's value. A value that another program wrote means a
-// foreign holder: its owner is the printable part of the value, and it has no
-// token. ms is a reply of PTTL, where -2 means that the key does not exist.
+// parseHolder reads a lock key's value. A value of any other form means a foreign
+// holder: its owner is a short, printable form of the value, and it has no token.
+// ms is a reply of PTTL, where -2 means that the key does not exist.
 func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
 	if ms == -2 {
 		return driver.Holder{}

@@ -15,12 +15,12 @@ const (
 	// store. The scripts keep a waiter's place for longer than that.
 	refreshEvery = time.Second
 
-	// lostAfter is after how long an instance forgets a waiter whose owner was
-	// neither granted the lock nor withdrawn.
+	// lostAfter is the least time for which an instance remembers a waiter after its owner's
+	// last wait or request, if the owner is neither granted the lock nor withdrawn.
 	lostAfter = 10 * time.Second
 
-	// maxEntryValue is the longest published value, in bytes, that the queue
-	// stores. Every request for a lock reads the whole queue.
+	// maxEntryValue is the longest published value, in bytes, that the queue stores.
+	// It is small because every acquire and release of the lock reads the whole queue.
 	maxEntryValue = 512
 )
 
@@ -43,9 +43,9 @@ type pushed struct {
 	span  time.Duration
 }
 
-// Wait queues r.Owner. It returns when the store has granted r.Owner the lock,
-// when r.Owner should ask again, after the time most, or when moved is closed.
-// woken reports whether a push, a message from the store, came or may have been lost.
+// Wait queues r.Owner. It returns when the store has granted r.Owner the lock, when r.Owner
+// should ask again, after the time most, or when moved is closed. woken reports whether it is
+// r.Owner's turn, or whether a push, a message from the store, came or may have been lost.
 //
 // The queue is in the store. A push is lost when its connection breaks, so a
 // broken connection wakes every waiter. A push is also lost when the store
@@ -124,7 +124,7 @@ var entryText = strings.NewReplacer("%", "%0", "\n", "%1")
 
 // take returns the grant that was pushed to r.Owner, once. It returns the zero
 // Grant, which makes the owner ask the store, if there is no grant, its time is over,
-// replicas must confirm it, r's value was too long to queue, or no lock must be granted.
+// replicas must confirm it, r's value was too long to queue, or acquires are refused now.
 func (n *Node) take(r driver.Request) driver.Grant {
 	n.Wakeups.mu.Lock()
 	defer n.Wakeups.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 // pingEvery is the shortest time between two pings of a silent connection.
 const pingEvery = 2 * time.Second
 
-// Wakeups is the one pub/sub connection of a backend, opened by its first use.
+// Wakeups is the one pub/sub connection of a Node, opened by its first use.
 // One channel belongs to the instance: a message names a waiting owner, and
 // says that the owner has the lock or should ask. Each observed lock has one
 // more channel, for the lock's changes.

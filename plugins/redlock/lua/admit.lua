@@ -2,15 +2,15 @@
 -- ARGV: the marker that admits the node ("RUN-ID MAX-TTL"), the episode that
 -- the caller has watched for long enough ("" for none, "*" for an operator who
 -- knows that no lock is held), a random text, how long a quarantine lasts, and
--- between which instants the clocks of the other nodes are ("" when the caller
+-- between which instants the clocks of the other nodes are (left out when the caller
 -- does not know); times are microseconds. Replies {marker, episode, left}. The
--- episode is "" once the node is admitted; left is how long it still lasts by
+-- episode is "" once the node is admitted; left is how long the episode still lasts by
 -- the clocks, or -1 when the other nodes' clocks are not known.
 --
 -- An episode is one stretch of quarantine. The first caller that finds a wrong
 -- marker begins it. Its name has the run id, so that old data of another run is
--- not mistaken for it. It ends with the marker, so that a caller that missed
--- that end finds another episode after the next loss of data.
+-- not mistaken for it. It ends when the marker is written, so that a caller that
+-- missed that end finds another episode after the next loss of data.
 --
 -- The node stores when the episode began, by its own clock and by the latest of
 -- the other clocks. So every process reads the same answer, however short it

@@ -5,7 +5,7 @@
 -- turn keeps the free lock from all others; an unused turn ends after TURN_US.
 --
 -- These functions are few and call none of another file, because defining one
--- costs more than a command.
+-- takes longer than a command.
 local ALIVE_US, TURN_US, KEY_MS = 2000000, 250000, 3500
 
 -- holder returns the head of key's value (owner, token and label fit) and its
@@ -37,10 +37,10 @@ local function leave(key, owner, text)
   return true
 end
 
--- enter gives owner a place in key's queue text, on channel, or keeps its place
--- alive, and notes in control that there is a queue. It returns the text, or
--- nil without a place. When held, the text may be an old one, and a turn of
--- owner ends.
+-- enter gives owner, which listens on channel, a place in key's queue text, or keeps its place
+-- alive, and notes in control that there is a queue. It returns the text, or nil if owner has no
+-- place; without a channel it gives no new place. If the lock is held, the returned text may be
+-- an old text, and a turn of owner ends.
 --
 -- It writes only what has changed. If each waiter wrote the whole queue every
 -- second, the bytes written would grow with the square of their number.
@@ -68,8 +68,8 @@ local function enter(key, text, owner, channel, held)
   return text
 end
 
--- next_turn finds whose turn it is for the free lock key, wakes that waiter
--- unless it is me, and returns it and the end of its turn. Waiters that died,
+-- next_turn finds whose turn it is for the free lock key, wakes that waiter unless it is
+-- me or its turn has begun, and returns it and the end of its turn. Waiters that died,
 -- do not listen or missed their turn lose their place. It returns nil when the
 -- queue is empty.
 --
@@ -101,7 +101,7 @@ local function next_turn(key, text, me)
 end
 
 -- refuse returns the refusal for an acquire that found the lock taken; value is
--- the key's value if it is known. It keeps the place of owner in the queue text.
+-- the key's value if it is known. It keeps owner's place in the queue text, if there is one.
 local function refuse(key, owner, text, value)
   local by, ms
   if value then

@@ -7,7 +7,7 @@ end
 
 local function read_queue(key) return call('GET', side .. 'l:{' .. key .. '}') end
 
--- count returns how many wait according to the reply of GET, -1 when that is an error.
+-- count returns the number of waiters in text, the reply of GET; -1 when text is an error.
 local function count(text)
   if type(text) == 'table' then return -1 end
   return text and select(2, string.gsub(text, '\n', '')) - 1 or 0
@@ -33,7 +33,7 @@ local function ended(key)
   return DONE
 end
 
--- split returns the parts of "owner token rest".
+-- split returns the owner, the token and the rest of "owner token rest".
 local function split(text)
   local owner, token, from = string.match(text, '^([%w_-]+) (%d+) ()')
   return owner, token, string.sub(text, from)
@@ -66,9 +66,9 @@ local function with_token(key, owner, token)
 end
 
 -- place checks the guessed token in the text of an acquire, "owner token rest".
--- A guess above this node's clock and above every token that it has seen is
--- accepted: place returns text, nil and the guess. Otherwise it returns the
--- text for a grant without a token, and what the token has to exceed.
+-- A guess above this node's clock and above every token that this node has seen is
+-- accepted: place returns text, nil and the guess. Otherwise it returns the text
+-- of a grant without a token, and the number that the token has to exceed.
 local function place(text)
   local owner, guess, rest = split(text)
   local floor = math.max(last, now)
@@ -96,8 +96,8 @@ function other.r(key, ttl_ms, text)
   return call('PEXPIRE', key, ttl_ms)
 end
 
--- h: repair. Adds a lease that a majority has just granted or renewed to a node
--- that lacks it. The text is the value.
+-- h: repair. Copies a lease, which a majority has just granted or renewed, to this node,
+-- which lacks it. The text is the value.
 function other.h(key, ttl_ms, text)
   local owner, token = split(text)
   if has_tombstone(owner) then return {WITHDRAWN} end
@@ -134,12 +134,12 @@ function other.c(key, _, channel)
   return DONE
 end
 
--- o: over. Reports whether the owner, which is the text, has a tombstone.
+-- o: over. Replies whether the owner, which is the text, has a tombstone.
 function other.o(key, _, owner)
   return has_tombstone(owner) and DONE or not_held(key)
 end
 
--- d: release. The text is as for r. With milliseconds, the lock stays taken for so long.
+-- d: release. The text is as for r. With milliseconds, the lock stays taken for at most so long.
 function other.d(key, keep_ms, text)
   local owner, token = split(text)
   if not held(key, owner, token) then return not_held(key) end
@@ -159,8 +159,8 @@ function other.d(key, keep_ms, text)
   return DONE
 end
 
--- u: undo what an owner still holds after its release or withdrawal. Here and
--- below, the text is the owner and a space. The owner gets a tombstone too,
+-- u: undo what an owner still holds after its release. w does this too, for a withdrawal.
+-- For both, and for l, the text is the owner and a space. The owner gets a tombstone too,
 -- because its request may still be on its way. The undo of one attempt, which
 -- has no milliseconds, is in vote.lua.
 function other.u(key, tombstone_ms, text)
@@ -193,8 +193,8 @@ function other.b(key, _, text)
   return ended(key)
 end
 
--- k: wake the first waiter, after a majority is free. It may have been woken
--- before, when only this node was free.
+-- k: wake the first waiter, after the lock is free on a majority. It may have been
+-- woken before, when the lock was free only on this node.
 function other.k(key)
   if queued > now and call('EXISTS', key) == 0 then
     local text = read_queue(key)

@@ -3,15 +3,15 @@
 -- must have ("" for none), three hints, then for each lock key: kind,
 -- milliseconds, text.
 --
--- The hints: the lowest and the highest token that acquires of this batch guess,
--- 0 for none. The tokens rise in the order of the requests; otherwise both are
--- "". The third is the last index of the texts of all other requests, or "" when
--- they differ: Lua prints a number more slowly than it reads an argument.
+-- The hints: the lowest and the highest token that acquires of this batch guess, or 0
+-- without acquires. All hints are "" if the tokens do not rise in the order of the requests.
+-- The third is the last index of the text of each other request, or "" when these indexes
+-- differ. It is a hint because Lua prints a number more slowly than it reads an argument.
 --
 -- Replies {now, admitted, answers}: TIME in microseconds, 1 when the marker is
 -- right, and for each request a number when it was done, else an array that
--- starts with a code of the two heads. A node whose marker is wrong has lost
--- data. It gives up what it is told to give up, but does not vote.
+-- starts with a code of the two heads. A node whose marker is wrong has lost its
+-- data. It gives up the leases that it is told to give up, but does not vote.
 --
 -- As in operate.lua of the redis backend, functions are defined when they are needed, and
 -- share no local variables with this part. A call that only checks the marker names no lock.
@@ -25,7 +25,7 @@ if #text > 16 then
 end
 local admitted = ARGV[5] == '' or call('HGET', KEYS[1], 'marker') == ARGV[5]
 local lowest, index = tonumber(ARGV[6]), ARGV[8]
--- A guess above all that this node has seen can be taken without checking each.
+-- If even the lowest guess is above all that this node has seen, no guess needs a check.
 local fresh = lowest and (lowest == 0 or lowest > now and lowest > last)
 
 local answers, arg, minted, lib, queue = {}, 9, false, nil, nil
@@ -41,8 +41,8 @@ for n = 2, #KEYS do
   if not admitted and not string.find('duwlbk', kind, 1, true) then
     answer = {QUARANTINED}
   elseif kind == 'a' then
-    -- The text is the value with a guessed token. If the guess is taken, the
-    -- reply is DONE or FREED; otherwise it is what the token has to exceed.
+    -- The text is the value with a guessed token. After a grant with the guess, the
+    -- reply is DONE or FREED; after one without it, the number that the token has to exceed.
     if tombstones_until > now and try('ZSCORE', tombstones, string.match(text, '^[%w_-]+')) then
       answer = {WITHDRAWN}
     elseif waiters and string.match(waiters, '^%d+\n(%S+)') ~= string.match(text, '^[%w_-]+') then

@@ -6,7 +6,7 @@
 -- although they share its slot. While a slot moves, Redis refuses a script with
 -- TRYAGAIN unless all declared keys are on one node, so renewals would fail
 -- until the move has ended. An acquire must fail then: on the wrong node it
--- would begin a second control string. A release grants nothing there.
+-- would begin a second control string. A release on the wrong node grants nothing.
 --
 -- The control string has what one prefix (in a Cluster: one slot of a prefix) keeps
 -- besides its lock keys. Its fields have 16 digits and are written one by one:

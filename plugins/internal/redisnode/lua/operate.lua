@@ -1,16 +1,16 @@
 -- Acquires, renewals, releases and withdrawals, one or many. ARGV after the head,
 -- four for each lock key: kind, id, milliseconds, rest. The reply to each is a
 -- token or 1 when it was done, else an array that starts with a code of head.lua.
--- If the server refuses one of them, the others still go on. (A refusal is no
+-- If the server refuses one operation, the others still go on. (A refusal is no
 -- error reply, because the client would fail the whole call for it.)
 --
 -- Each call runs the script from its first line, and defining the functions costs more
 -- than the usual acquire. So library defines them when they are needed: those of the
 -- queue, or all. It shares no local variables with this part, because that costs too.
 --
--- The first lock's queue and value are read together with the control string. A
--- single renewal reads none of these: it needs none, and while the lock's slot
--- moves, Redis may refuse that read. So leases can still be renewed, and released.
+-- The first lock's queue and value are read together with the control string. A single
+-- renewal skips this read, because it needs none of these and Redis may refuse the read
+-- while the lock's slot moves. A release goes on after such a refusal.
 local state, refused, now, last = {}, nil, nil, nil
 local tombstones_until, queued, observed = 0, 0, 0
 if ARGV[5] ~= 'r' or ARGV[9] then

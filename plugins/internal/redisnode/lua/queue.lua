@@ -11,7 +11,7 @@
 -- owner counts the grant's time from it. The sign was sent before the grant was
 -- made. So the owner lets go before the store does, however late the push is.
 --
--- The functions are few and call none of another file, because each costs more than a command.
+-- The functions are few and call none of another file: defining one takes longer than a command.
 local KEY_MS = 3500
 
 -- holder returns the head of key's value (owner, token and label fit) and its

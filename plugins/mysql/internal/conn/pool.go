@@ -288,8 +288,8 @@ func (p *Pool) dial() (*Session, error) {
 	return s, err
 }
 
-// Put takes a connection back, and closes it if it has failed. If it went silent,
-// or its server serves no client, Put also checks idle connections as old.
+// Put takes a connection back, and closes it if it has failed. If it went silent, or its server
+// serves no client, Put also tests the idle connections that brought no answer after its request.
 func (p *Pool) Put(s *Session) {
 	slots := s.slots
 	s.slots = nil
@@ -307,7 +307,7 @@ func (p *Pool) Put(s *Session) {
 }
 
 // keep adds a connection to the idle connections, or closes it. It returns the
-// channel that Put must close when a caller can have the connection.
+// channel that keep's caller must close, or nil if no goroutine waits for a connection.
 func (p *Pool) keep(s *Session) (back chan struct{}) {
 	p.mu.Lock()
 	if s.changed.After(p.changed) && !p.Stale(s) {

@@ -169,8 +169,8 @@ var ErrTooLong = errors.New("statement is too long")
 // begin refuses a text so long that the server would end the connection. Until
 // done is called, the end of ctx interrupts the session's waiting.
 //
-// Note: the driver could interrupt the waiting for a context that can end, but
-// by a goroutine per connection that wakes twice for each statement.
+// Note: the driver could interrupt the waiting when a context ends, but it would
+// need a goroutine per connection that wakes twice for each statement.
 func (s *Session) begin(ctx context.Context, text string) (bare context.Context, done func(), err error) {
 	if most := s.Server.Packet; most > 0 && len(text)+1 > most {
 		return nil, nil, fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d", ErrTooLong, len(text)+1, most)

@@ -80,8 +80,8 @@ type Process struct {
 // how many parts longer than usual it is valid.
 type Signed struct{ Part, Ahead uint64 }
 
-// Sign gives a sign of life for process, by user locks named after every third part to come,
-// that is valid ahead parts longer than usual, and ends the sign last. The reply is its part.
+// Sign gives a sign of life for process, valid for ahead parts longer than usual, by user locks for
+// the present part and every third later part. It ends the earlier sign, last. It replies the part.
 func Sign(process string, ahead uint64, last Signed) string {
 	var t text
 	t.add("SELECT ", part)
@@ -292,8 +292,8 @@ func ReleaseAndWake(table string, nonce uint64, a Operation) string {
 	return t.add("SELECT n,wake_id;END").String()
 }
 
-// Shorten makes a lease end after keep at the latest. It replies the
-// first waiter's wake id, by which it is woken: waiters know only the lease's old end.
+// Shorten makes a lease end after r.Keep at the latest. It replies the wake id of the first
+// waiter, which is then woken, because waiters know only the lease's old end.
 //
 // Note: in MySQL 9, LEAST of two times is a text, so LEAST here would lose the lease.
 func Shorten(table string, r driver.Request) string {
@@ -404,8 +404,8 @@ func EnterAndSleep(table, lock string, p Process, r driver.Request, wakeID uint6
 	return t.add(Granted(table, r), ";END").String()
 }
 
-// pause adds an expression for how many microseconds r's owner has to wait before it asks. It
-// is zero when the lock is free or the owner is not queued, else most or until 1 ms after the lease.
+// pause adds an expression for how many microseconds r's owner has to wait before it asks. It is
+// zero when the lock is free or the owner not queued, else most, or less if the lease ends before.
 func (t *text) pause(r driver.Request, most time.Duration) *text {
 	t.add("IF(", Free, " OR LOCATE(',", r.Owner, ".',queue)=0,0,LEAST(").uint(uint64(most.Microseconds()))
 	return t.add(",TIMESTAMPDIFF(MICROSECOND,", Now, ",expires_at)+1000))")

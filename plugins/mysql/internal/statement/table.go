@@ -22,7 +22,7 @@ func Create(table string) string {
 }
 
 // unused is the condition that a row has been free for a day and that its last token is a
-// day old. An owner still in its queue is dead, because a living waiter asks every second.
+// day old. An owner still in its queue is dead, because a living waiter would have the lock.
 // New tokens are not below the server's clock, so a purged row is missed only if the clock
 // is turned back by more than a day. The token is checked too, because a token granted
 // while the clock was ahead may be above the clock for as long as the clock was ahead.
