@@ -60,7 +60,7 @@
 //
 // Operations that come at the same time, up to 120, share one transaction and its fsync.
 // The first acquire with a TTL makes a lease, which costs 1 and 1 more. So does the first
-// acquire after a time as long as the TTL without an acquire, and the first wait.
+// acquire after a TTL without an acquire or a renewal, and the first wait.
 //
 // # The queue
 //
@@ -88,9 +88,9 @@
 //
 // Locks of one TTL share a lease (see leases, and decision etcd-1 for the
 // alternatives). Sharing has a cost: while some locks of a lease are renewed,
-// etcd does not end the others. So the backend deletes a lock that is not
-// renewed at its deadline. Only if the whole machine is lost, the lock may last
-// longer, until one TTL after the machine's last keepalive.
+// etcd does not end the others. So the backend deletes each lock whose deadline
+// has come without a renewal. Only if this process is lost, the lock may last
+// longer, until one TTL after the last keepalive of the lease.
 //
 // etcd counts TTLs in whole seconds, has a minimum of 1.5 times its election
 // timeout (2 s as it is set up by default), and looks for expired leases twice a

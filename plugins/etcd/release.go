@@ -153,7 +153,7 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 }
 
 // keep lets the lock end after r.Keep. If no more than r.Keep is left, it only checks that the
-// entry still exists. Otherwise it renews the lock for r.Keep, rounded up to whole seconds and to at
+// entry still exists. Otherwise it renews the lock for r.Keep, rounded up to whole seconds and at
 // least leases.shortest(), in case this process ends. This process deletes the key after r.Keep.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
