@@ -88,7 +88,7 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 	return nil, nil
 }
 
-// next waits until p is no longer before e. It returns the entry then before e, or nil if e is first.
+// next waits until p is no longer before e. It returns the entry that is then before e, or nil.
 func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
