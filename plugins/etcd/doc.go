@@ -70,7 +70,7 @@
 // becomes the lock in the same revision. So a lock with waiters is never free.
 //
 //   - No two owners hold the lock at once: a new entry comes behind all others, and a former holder
-//     cannot touch another owner's entry, because it compares create revision and generation.
+//     cannot touch another entry, because its requests compare create revision and generation.
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
 //   - A waiter that sees the end of the entry before its own, and knows that this entry
@@ -81,8 +81,8 @@
 //     lease was sent. When little of that time is left, the waiter asks the store.
 //   - An entry is on the waiters' lease until its first renewal, and this process
 //     deletes the entry if no renewal comes. So a host that is frozen or lost costs 2 s.
-//   - A request without an answer may reach the store late and then does nothing. A late put of an
-//     entry finds the tombstone of its owner, and a late move finds the entry on another lease.
+//   - A request without an answer may reach the store late. After a withdrawal, a late put of an
+//     entry finds the tombstone of its owner. A late move finds the entry on another lease.
 //
 // # Leases
 //

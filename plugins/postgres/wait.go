@@ -63,7 +63,7 @@ type sleeper struct {
 }
 
 // Wait enters the queue, and returns when a notice arrives. Until then it enters again and
-// again, because the waiter before it may be dead, and only an enter removes a dead waiter.
+// again, because the waiter before it may be dead, and the store passes it over only in a call.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err
