@@ -16,8 +16,8 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// TryAcquire sends one Txn and, at the same time, a keepalive of the etcd lease on
-// which it puts the key. After a refusal, another request asks for the holder's TTL.
+// TryAcquire sends one Txn and, unless the etcd lease for the key is new, a keepalive of that
+// lease at the same time. After a refusal, another request may ask for the holder's TTL.
 func (b *Backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	res := b.one(ctx, driver.OpAcquire, r)
 	return res.Token, res.Err
@@ -83,7 +83,7 @@ func (a *acquisition) start() <-chan struct{} {
 	return a.keepalive.Done
 }
 
-// txn returns the part of a Txn that grants the lock if no other owner has an earlier entry.
+// txn returns the step that grants the lock if no earlier entry and no tombstone forbids it.
 func (a *acquisition) txn() *txn.Step {
 	s, name, e := a.b.space, a.r.Name, a.entry
 	tombstone := s.tombstone(name, a.r.Owner)
@@ -178,7 +178,7 @@ func (a *acquisition) retry(ctx context.Context, err error) driver.Result {
 	return next.finish(ctx)
 }
 
-// refusal returns the error that names the holder. It asks once more if the holder has changed.
+// refusal returns the error of a refused acquire, or asks once more if no other owner is first.
 func (a *acquisition) refusal(ctx context.Context) driver.Result {
 	b, v := a.b, lockStateIn(a.step.Generation, a.step.Ops)
 	held := &driver.HeldError{}

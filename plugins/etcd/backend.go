@@ -94,7 +94,7 @@ func open(o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Properties returns the backend's claims, completed by what the server has told.
+// Properties returns the backend's claims, completed by what a server has answered.
 func (b *Backend) Properties() driver.Properties {
 	p := claims
 	p.Capabilities = slices.Clone(p.Capabilities)

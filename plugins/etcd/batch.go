@@ -103,8 +103,8 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	b.txns.Submit(s)
 }
 
-// ready prepares op if one step of a Txn can do it and no earlier request is needed,
-// because the generation is known and a lease exists. Otherwise it returns nil.
+// ready prepares op if one step can do it without an earlier request: the generation must be
+// known, and the entry to release or a lease for the new key. Otherwise it returns nil.
 func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
 	switch {
 	case b.txns.Known() == nil:

@@ -35,8 +35,8 @@ func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	return keys
 }
 
-// TestConformance tests the library and the binary, each on its own server. The cases
-// run in parallel, because a TTL is at least two seconds and they mostly wait.
+// TestConformance tests the library and the binary, each on its own server. The two
+// run in parallel, because a TTL is at least two seconds and most cases mostly wait.
 func TestConformance(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	for name, conform := range map[string]func(*testing.T){"library": ofLibrary, "plugin": ofPlugin} {

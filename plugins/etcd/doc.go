@@ -60,7 +60,7 @@
 //
 // Operations that come at the same time, up to 120, share one transaction and its fsync.
 // The first acquire with a TTL makes a lease, which costs 1 and 1 more. So does the first
-// acquire after a time as long as the TTL without an acquire, and the first wait.
+// acquire after a TTL without an acquire or a renewal, and the first wait.
 //
 // # The queue
 //
@@ -70,7 +70,7 @@
 // becomes the lock in the same revision. So a lock with waiters is never free.
 //
 //   - No two owners hold the lock at once: a new entry comes behind all others, and a former holder
-//     cannot touch another owner's entry, because it compares create revision and generation.
+//     cannot touch another entry, because its requests compare create revision and generation.
 //   - Tokens are create revisions. They rise, because each entry that becomes the lock
 //     was put after every entry that was the lock before.
 //   - A waiter that sees the end of the entry before its own, and knows that this entry
@@ -81,16 +81,16 @@
 //     lease was sent. When little of that time is left, the waiter asks the store.
 //   - An entry is on the waiters' lease until its first renewal, and this process
 //     deletes the entry if no renewal comes. So a host that is frozen or lost costs 2 s.
-//   - A request without an answer may reach the store late and then does nothing. A late put of an
-//     entry finds the tombstone of its owner, and a late move finds the entry on another lease.
+//   - A request without an answer may reach the store late. After a withdrawal, a late put of an
+//     entry finds the tombstone of its owner. A late move finds the entry on another lease.
 //
 // # Leases
 //
 // Locks of one TTL share a lease (see leases, and decision etcd-1 for the
 // alternatives). Sharing has a cost: while some locks of a lease are renewed,
-// etcd does not end the others. So the backend deletes a lock that is not
-// renewed at its deadline. Only if the whole machine is lost, the lock may last
-// longer, until one TTL after the machine's last keepalive.
+// etcd does not end the others. So the backend deletes each lock whose deadline
+// has come without a renewal. Only if this process is lost, the lock may last
+// longer, until one TTL after the last keepalive of the lease.
 //
 // etcd counts TTLs in whole seconds, has a minimum of 1.5 times its election
 // timeout (2 s as it is set up by default), and looks for expired leases twice a

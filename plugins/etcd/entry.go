@@ -43,7 +43,7 @@ func (e *entry) is(kv *mvccpb.KeyValue, gen *txn.Generation) bool {
 	return kv != nil && e.rev != 0 && kv.CreateRevision == e.rev && string(kv.Key) == e.key && gen.Same(e.generation)
 }
 
-// short reports whether e is still on a lease for waiters, so no renewal has confirmed it.
+// short reports whether e is on a lease for waiters, so no acquire or renewal has moved it yet.
 func (e *entry) short() bool { return e.lease.use == waiting }
 
 // pin keeps e while an operation of its owner runs, and for at least entryFor
@@ -57,7 +57,7 @@ func (t *table) pin(e *entry, now time.Time) *entry {
 	return e
 }
 
-// extend puts off e's deadline. The deadline of a lock counts from its last confirmation.
+// extend puts off e's deadline unless e is the lock, whose deadline only a confirmation moves.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)
@@ -115,7 +115,7 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.losses.add(e)
 }
 
-// confirm notes that e is the lock, on the lease l, for ttl from the instant began of its acquire.
+// confirm notes that e is the lock, on the lease l, until ttl has passed since the instant began.
 func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
 	t.moved(e, l)
 	t.mu.Lock()
@@ -125,9 +125,9 @@ func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, 
 }
 
 // granted notes that e is the lock, because no entry is before it, and returns the
-// grant. The grant lasts as long as the waiters' lease, counted from the last sign
-// of life that the store confirmed. If little of that time is left, or e lacks part
-// of its value, granted returns the zero Grant, and the owner must ask.
+// grant. The grant lasts for the TTL of the waiters' lease, or for r.TTL if that is shorter,
+// counted from the lease's last confirmed keepalive. If more than half of that time is over, or
+// e may be on another lease or lack part of its value, granted returns the zero Grant.
 func (t *table) granted(e *entry, r driver.Request) driver.Grant {
 	now := time.Now()
 	t.mu.Lock()
@@ -244,7 +244,7 @@ func (t *table) left(e *entry, now time.Time) time.Duration {
 }
 
 // verify reads which of entries are still in the store. It returns the entries
-// that are gone, and the revision at which it saw the others.
+// that are gone, and the lowest revision at which it has read one.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))

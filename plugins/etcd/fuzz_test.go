@@ -86,8 +86,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzHolder puts any value under any key below a lock's name. The lock must
-// then have a holder with that name.
+// FuzzHolder reads the holder from an entry with any value and any key below a
+// lock's name. The lock must count as held, under that name.
 func FuzzHolder(f *testing.F) {
 	f.Add("jobs", "ha", []byte{recordVersion, 1, 'o', 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
 	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)

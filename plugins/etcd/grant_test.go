@@ -79,7 +79,7 @@ func TestGrantOfTheQueue(t *testing.T) {
 	isNotHeld(t, b.Release(t.Context(), next)) // releases it a second time
 }
 
-// TestNoQuestion checks that the end of the entry before a waiter's tells the waiter that it
+// TestNoQuestion checks that the end of a marked entry tells the waiter behind it that it
 // holds the lock, even if more entries were in front when the waiter came. When the owner of
 // the entry before it only gives up, the waiter asks the store and goes on waiting.
 func TestNoQuestion(t *testing.T) {

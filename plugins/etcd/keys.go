@@ -58,7 +58,7 @@ func (s space) nameOf(key string) string {
 
 // record is the content of an entry's value: a version byte, owner and label,
 // each after its length, and the published value. Each grant's record is unique
-// because each grant has another owner.
+// because each grant has a different owner.
 type record struct {
 	owner string
 	label string

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// lease is an etcd lease, which all keys of one purpose share. Its fields from
+// lease is an etcd lease, which many keys of one purpose share. Its fields from
 // acked on are guarded by leases.mu.
 type lease struct {
 	id int64
@@ -56,8 +56,8 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 // Sharing saves the consensus entry of a LeaseGrant for each lock, and lets one keepalive
 // renew many locks. Sharing causes three problems, which are solved as follows:
 //   - A key that is put late in the life of its lease would end too early. So
-//     every Txn with acquires is sent together with one keepalive of the lease,
-//     and their TTLs count from its sending.
+//     every Txn with acquires is sent together with one keepalive of the lease.
+//     From then on, the lease lasts for the whole TTL.
 //   - A key whose lock is not renewed would live on with the other keys. So the
 //     backend deletes it at the deadline of its lock (table.run), repeatedly
 //     until the delete is confirmed.
@@ -66,7 +66,7 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 //
 // Waiters have a separate lease with the shortest TTL that the server grants, because
 // its TTL bounds how long a lost machine delays the waiters behind it. When an entry
-// has become the lock, its first renewal moves it to a lease with the lock's TTL.
+// has become the lock, an acquire or a renewal moves it to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
@@ -121,8 +121,8 @@ func (ls *leases) atHand(p purpose) *lease {
 	return l
 }
 
-// usable reports whether l may take another key. A lease may not if it is full,
-// or if it may end before the next keepalive arrives.
+// usable reports whether l may take another key. A lease may not if it is
+// retired or full, or if it could end before the next keepalive arrives.
 func (l *lease) usable(now time.Time) bool {
 	switch {
 	case l.retired:
@@ -219,8 +219,8 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign returns when the last confirmed keepalive of l was sent. From that
-// instant, l lives for at least its TTL.
+// sign returns when the last confirmed keepalive of l, or the request that made l,
+// was sent. From that instant, l lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -237,7 +237,7 @@ func (ls *leases) retire(l *lease) {
 	}
 }
 
-// retireAll stops the renewal of the leases that new locks get.
+// retireAll stops the renewal of the leases that new keys get.
 func (ls *leases) retireAll() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -291,8 +291,8 @@ func newTTLs(c *cluster.Cluster) *ttls {
 	return &ttls{cluster: c, known: kit.Recent[int64, expiry]{Age: rememberTTL, Limit: maxTTLs}}
 }
 
-// left returns the remaining time in whole seconds, rounded down as etcd does. It is
-// negative for the lease id 0, of a key that another program has put without a lease.
+// left returns the remaining time, up to one second too little, because etcd rounds it down.
+// It is negative for the lease id 0, of a key that another program has put without a lease.
 func (t *ttls) left(ctx context.Context, id int64) (time.Duration, error) {
 	if id == 0 {
 		return -1, nil

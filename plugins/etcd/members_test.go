@@ -49,8 +49,8 @@ func sits(t *testing.T, b *Backend, addr string) {
 	}
 }
 
-// TestReleaseWithFrozenMember ends a host while the member that it uses is
-// frozen. It must leave no lock behind, although the lock has a long TTL.
+// TestReleaseWithFrozenMember closes a host's client while the member that it uses is
+// frozen. Close must release all locks of the host, whose TTL is long.
 func TestReleaseWithFrozenMember(t *testing.T) {
 	members, o := three(t)
 	ill := members[(leader(t, members)+1)%3]

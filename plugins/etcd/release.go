@@ -15,7 +15,7 @@ import (
 )
 
 // Release sends one Txn. If an earlier process acquired the lock, it first
-// reads the lock. A release with Keep is a renewal for a short time.
+// reads the lock. With r.Keep, it lets the lock end after that time; see keep.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.keep(ctx, r)
@@ -64,15 +64,15 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Generation, s.Ops))}
 }
 
-// Withdraw sends one Txn, and one more Txn for keys that another process has
-// put. From time to time it must first make a lease for tombstones.
+// Withdraw sends one Txn, and one more Txn to delete other entries of owner that the
+// first Txn has found. From time to time it must first make a lease for tombstones.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
 
 // withdraw puts a tombstone for the owner, whose acquire may still be on its way, and deletes
-// the owner's entries. A store without space takes no tombstone, but it does deletes. Then the
-// lock is free, and the error says that the owner may still take it by a late acquire.
+// the owner's entries. A store without space accepts the deletes, but no tombstone. Then the
+// lock is free, and the error means that the owner may still take it by a late acquire.
 func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
 	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
@@ -95,8 +95,8 @@ const (
 	maxRecord = 64 << 10
 )
 
-// undo does the operations in first, then deletes the owner's entry that this
-// process knows, and then any others. Its error is an error of the client library.
+// undo does the operations in the list first, deletes the owner's entry that this process knows,
+// and then other entries of the owner. Its error is an error of the client library.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -152,9 +152,9 @@ func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Ste
 	return d
 }
 
-// keep shortens a lease to r.Keep. It renews the lease for r.Keep, rounded up
-// to a TTL that the server grants, so that etcd ends the lease even if this
-// process ends. This process deletes the key after r.Keep.
+// keep lets the lock end after r.Keep. If no more than r.Keep is left, it only checks that the
+// entry still exists. Otherwise it renews the lock for r.Keep, rounded up to whole seconds and at
+// least leases.shortest(), in case this process ends. This process deletes the key after r.Keep.
 func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	now := time.Now()
 	e, err := b.known(ctx, r)

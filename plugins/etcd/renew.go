@@ -19,8 +19,8 @@ import (
 
 // Renew sends a keepalive and, at the same time, a read of the key, because a
 // keepalive alone would succeed for a key that Break has deleted. A lock that
-// was granted in the queue, or acquired by an earlier process, is first moved
-// to a lease with its TTL by one Txn.
+// was granted in the queue, or acquired by an earlier process, or gets another
+// TTL, is moved to a lease with that TTL by one Txn instead.
 func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.one(ctx, driver.OpRenew, r).Err
 }
@@ -128,7 +128,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 }
 
 // moving returns the step that puts e, which is the lock, on the lease l. It moves e only from the
-// lease where this process knows e. So a late move, which finds e on another lease, does nothing.
+// lease on which this process believes e to be. So a late move finds e on another lease and fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	from, _ := b.table.where(e)
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{

@@ -105,8 +105,8 @@ func TestUnrenewedEnds(t *testing.T) {
 	must(t, b.Renew(t.Context(), kept))
 }
 
-// TestUnconfirmedDies loses the reply to a granted acquire, and for a while
-// every request that would clean up after it. The key must be deleted although
+// TestUnconfirmedDies loses the reply to a granted acquire, and for a while the
+// replies to all later requests for that lock. The key must be deleted although
 // another lock on its lease is renewed all the time.
 func TestUnconfirmedDies(t *testing.T) {
 	versions(t, func(t *testing.T, binary string) {

@@ -167,7 +167,7 @@ func TestGrantedWithoutSpace(t *testing.T) {
 }
 
 // TestWaitedForWithoutSpace is like TestGrantedWithoutSpace, for queue entries,
-// and for a lock that is granted in the queue.
+// and for the acquire of a lock that was granted in the queue.
 func TestWaitedForWithoutSpace(t *testing.T) {
 	f := startFilling(t)
 	b := f.connect(t)

@@ -64,7 +64,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartGivenUp checks that an operation whose ctx ends early is never sent,
+// TestStartGivenUp checks that an operation whose ctx has already ended is never sent,
 // and that a closed backend answers.
 func TestStartGivenUp(t *testing.T) {
 	s := start(t, nil)

@@ -176,13 +176,13 @@ func (t *table) overdue(now time.Time) (over []*entry) {
 	return over
 }
 
-// eraseAgain is the pause before the next try after a delete without an answer.
+// eraseAgain is the shortest pause after a delete that failed or got no answer.
 const eraseAgain = 500 * time.Millisecond
 
 // erase deletes e, whose time is over, repeatedly until the store says that e
 // is gone. So the renewal of other locks on its lease cannot keep e alive. If
 // e's put had no answer, the put may still arrive, so erase withdraws the
-// owner. A user without the right to delete stops renewing the lease.
+// owner. If the user has no right to delete, the lease is renewed no more.
 func (t *table) erase(e *entry) {
 	t.mu.Lock()
 	own := []*pb.Compare{txn.At(e.key, e.rev)}

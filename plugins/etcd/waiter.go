@@ -17,8 +17,8 @@ import (
 
 const (
 	// entryFor is how long a waiting entry lives on after its owner's last Wait or
-	// TryAcquire. It is also the TTL of the waiters' lease, if the server grants so short a
-	// TTL, and the life of a lock granted in the queue that its owner does not confirm.
+	// TryAcquire. It is also the TTL of the waiters' lease, if the server grants so short a TTL.
+	// A lock that was granted in the queue and is not confirmed lasts no longer than that TTL.
 	entryFor = 2 * time.Second
 	// entryRenewal is how often the waiters' lease is renewed.
 	entryRenewal = entryFor / 4
@@ -41,7 +41,7 @@ func (ls *leases) forWaiting() purpose {
 // A waiting entry is on a lease that is renewed while this process has waiters.
 // When it becomes the lock, it lives for the rest of that lease. This process
 // knows that rest, because it counts from when the last confirmed keepalive was
-// sent. The first renewal moves the entry to a lease with the lock's TTL.
+// sent. The first renewal or acquire moves the entry to a lease with the lock's TTL.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
@@ -88,7 +88,7 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 	return nil, nil
 }
 
-// next waits until p is no longer before e. It returns the entry that is, or nil if none is.
+// next waits until p is no longer before e. It returns the entry that is then before e, or nil.
 func (t *table) next(ctx context.Context, e *entry, p *predecessor, events <-chan watch.Event) (next *predecessor, err error) {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
@@ -132,7 +132,7 @@ func (t *table) mark(e *entry) {
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
 // keep renews the lease of the waiting entry e, unless it was renewed within
-// the time age before now. It returns false if the lease has ended.
+// the time age before now. It returns false if the lease is retired.
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l, _ := t.where(e)
 	if !t.leases.alive(l) {
@@ -221,7 +221,7 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 }
 
 // newWaiting makes the entry of an owner that enters the queue. Its key is the first, counted
-// from number, that this process does not use for that lock. A key begins with a text that only
+// from number, that this process does not use for that lock. A key contains a text that only
 // this process has, so that no two processes use the same key. Keys are used again, because
 // each new key would stay in the server's index until it compacts. An entry whose put got no
 // answer is put once more. newWaiting returns nil for an owner that has asked for the lock.

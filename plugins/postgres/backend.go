@@ -278,7 +278,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 // observeEvery is how often a host asks about all observed locks.
 const observeEvery = 25 * time.Millisecond
 
-// Observe reads the lock every 25 ms, by one query for all observers of the host.
+// Observe reads the lock every 25 ms. One query reads up to 500 observed locks of the host.
 //
 // Note: if each change sent a notice, all commits of the database would wait
 // for each other, because all notices go through one queue with one lock.

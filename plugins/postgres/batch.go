@@ -230,7 +230,7 @@ func (l *batcher) sendAlone(ps []*pending) {
 	all.Wait()
 }
 
-// send sends ps, which are sorted by name, in one call, and stores the result of each in it.
+// send sends the operations ps, sorted by name, in one call, and stores the result in each.
 func (l *batcher) send(ps []*pending, patience string) error {
 	args := append([]any{patience}, l.args(l.columns(ps))...)
 	return l.b.ask(ps[0].ctx, l.what, ps[0].Name, func(ctx context.Context, c *pgxpool.Conn) error {

@@ -109,8 +109,8 @@ const (
 )
 
 // serves asks idle connections whether they lead to the server in use, because
-// a pooler may now lead them elsewhere. It waits for busy connections, and for
-// the connection admitted last, which may not be in the pool yet.
+// a pooler may now lead them elsewhere. It waits for busy connections. It reports true
+// if a connection was admitted within redialTo, which may not be in the pool yet.
 func (b *Backend) serves() bool {
 	if s := b.server.Load(); s != nil && time.Since(s.admitted) < redialTo {
 		return true

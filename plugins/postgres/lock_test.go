@@ -215,8 +215,8 @@ func TestLockedRow(t *testing.T) {
 	acquire(t, b, backendtest.Request("stuck", rand.Text()))
 }
 
-// TestDDL checks that a role that may not create a schema needs exactly the
-// rights that the command ddl prints.
+// TestDDL checks that the rights that the command ddl prints suffice for a role that
+// may not create the schema, and that Check notices when one of them is missing.
 func TestDDL(t *testing.T) {
 	s := own(t, nil)
 	c := connect(t, s)

@@ -46,7 +46,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestTLS checks that the certificate is verified, and that an error says which key to look at.
+// TestTLS checks that the server's certificate is verified, and that errors name the key at fault.
 func TestTLS(t *testing.T) {
 	ca, dir := configtest.NewAuthority(t), t.TempDir()
 	ca.Issue(t, dir, "server", time.Now().Add(time.Hour))

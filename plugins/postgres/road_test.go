@@ -94,7 +94,7 @@ func TestDemotedWithoutACut(t *testing.T) {
 }
 
 // TestRestartBehindPooler restarts the server behind a pooler, which keeps its
-// clients' connections. Old and new connections must lead to one server.
+// clients' connections. Check must find that old and new ones lead to one server.
 func TestRestartBehindPooler(t *testing.T) {
 	s := own(t, nil)
 	b := open(t, postgres.Options{Address: pooler(t, s), ListenAddress: "none", Prefix: fresh()})

@@ -37,7 +37,7 @@ const (
 
 // listener receives notices of grants over a separate connection. The store
 // grants locks to the process while its signs of life come over that
-// connection. When the connection breaks, every waiter asks for its lock.
+// connection. When the connection breaks, every waiter enters the queue again.
 type listener struct {
 	b        *Backend
 	process  string    // also the channel on which it listens
@@ -54,8 +54,8 @@ type listener struct {
 	tried  chan struct{}       // closed once it is known whether notices arrive
 }
 
-// sleeper is an owner that waits. It is told of at most one grant. A sleeper that is woken
-// without a grant should ask for the lock, because notices have stopped or resumed.
+// sleeper is an owner that waits. It is told at most once of a grant or to ask for the lock. If it
+// is woken untold, it enters the queue again, because notices have stopped or resumed.
 type sleeper struct {
 	woken chan struct{}
 	told  bool
@@ -63,7 +63,7 @@ type sleeper struct {
 }
 
 // Wait enters the queue, and returns when a notice arrives. Until then it enters again and
-// again, because the waiter before it may be dead, and only an enter removes a dead waiter.
+// again, because the waiter before it may be dead, and the store passes it over only in a call.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := valid(r); err != nil {
 		return none, err

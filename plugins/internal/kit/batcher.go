@@ -148,7 +148,7 @@ type Limits[T any] struct {
 	Name func(op T) string
 	// Joins reports whether op may be in a batch that begins with first.
 	Joins func(first, op T) bool
-	// Claim is called after the other fields. It reports whether op is to be sent. Even
+	// Claim is called after the other functions. It reports whether op is to be sent. Even
 	// an operation that is not sent leaves the queue. Claim must not call the Batcher.
 	Claim func(op T) bool
 }

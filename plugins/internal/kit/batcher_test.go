@@ -65,7 +65,7 @@ func TestBatcher(t *testing.T) {
 }
 
 // TestBatcherWidth adds more operations at once than fit into one batch.
-// Several senders must send them, but no more than Senders.
+// Several senders must send them, but no more than the option Senders says.
 func TestBatcherWidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}

@@ -33,7 +33,7 @@ func (d *Distance) Took(trip time.Duration) {
 func (d *Distance) Trip() time.Duration { return time.Duration(d.trip.Load()) }
 
 // FirstSpan returns how long a grant that the store makes to a waiter of this process
-// lasts at first: FirstSpan for a round trip of up to 60 ms, LongestSpan from 340 ms on.
+// lasts at first: FirstSpan for a round trip of up to 60 ms, LongestSpan above 340 ms.
 func (d *Distance) FirstSpan() time.Duration {
 	span := spanBeside + spanTrips*d.Trip()
 	return min(max((span+spanStep-1).Truncate(spanStep), FirstSpan), LongestSpan)

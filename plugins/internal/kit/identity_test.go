@@ -42,7 +42,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// If first connections to several servers come at the same time, one is admitted.
+// If first connections to several servers come at the same time, only one server is admitted.
 func TestIdentityAtOnce(t *testing.T) {
 	i := kit.Identity{Log: slog.New(slog.DiscardHandler)}
 	var refused sync.Map

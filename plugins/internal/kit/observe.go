@@ -52,7 +52,7 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 }
 
 // Poller follows locks for a backend that is not told of changes. It asks about all locks
-// in one request, at the interval Every, so that many locks cost no more than one lock.
+// in one call of Look, at the interval Every, so that many locks cost little more than one.
 type Poller struct {
 	Every time.Duration
 	// Look returns the holders of the locks names. A lock without an entry is not held.

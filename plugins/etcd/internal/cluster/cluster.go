@@ -26,7 +26,7 @@ type Options struct {
 }
 
 // Cluster is the connection of a process to a cluster. All its requests and streams
-// go to one member. They move to another member at once when that member reports a
+// go to one member. New ones go to another member as soon as that member reports a
 // failure, or does not answer a read that another member answers.
 //
 // Its methods may be called from any number of goroutines.

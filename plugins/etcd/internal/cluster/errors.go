@@ -74,7 +74,7 @@ func Is(err, target error) bool {
 }
 
 // Wrap adds to an error of the client library the sentinel that the contract
-// requires. An error not known to be permanent means an unknown outcome.
+// requires. An error that Wrap does not know means an unknown outcome.
 func (c *Cluster) Wrap(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) || errors.Is(err, driver.ErrClosed) {
 		return err
@@ -129,7 +129,7 @@ func unanswered(text string) bool {
 	}, func(said string) bool { return strings.Contains(text, said) })
 }
 
-// denied returns the error for a request that the server refused because this client lacks a right.
+// denied returns the error for a request that the server refuses until a user follows the advice.
 func (c *Cluster) denied(native error, advice string) error {
 	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", c.addresses(), driver.ErrDenied, driver.ErrNotSent, native, advice)
 }

@@ -72,7 +72,7 @@ func (c *Cluster) State() (changes int, down error) {
 }
 
 // Follow sends to ch at each change between up and down, until stop is called.
-// The store is asked regularly only while there is a follower.
+// A store that is up is asked regularly only while there is a follower.
 func (c *Cluster) Follow(ch chan struct{}) (stop func()) {
 	h := &c.health
 	h.mu.Lock()

@@ -16,8 +16,8 @@ const (
 	// compared with the others.
 	slowAfter = 250 * time.Millisecond
 	// askNext is how long a comparison of members waits for one member's answer
-	// before it also asks the next. sickAfter is how long a member may still
-	// take when another member has answered.
+	// before it also asks the next. sickAfter is how long, from the comparison's
+	// start, the member in use may take when another member has answered.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
 	// electedGrace is how long requests sent before a change of leader may still

@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// poll sends a read through the consensus to the member in use and, if that
-// takes long, to the others. The first member that answers is used from then
-// on. If no member answers, poll connects anew to the members that are silent
-// or cannot serve. Its error is the error of the member in use.
+// poll sends a read through the consensus to the member in use and, if that fails or
+// takes long, to the others. The first member that answers replaces the member in use,
+// unless the latter answers within sickAfter. If no member answers, poll connects anew to
+// members that are silent or cannot serve, and returns the error of the member in use.
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,7 +84,7 @@ func (p *poll) next(ctx context.Context) {
 	p.c.Go(func() { p.answers <- answer{m, p.c.probe(ctx, m)} })
 }
 
-// compare makes winner the member in use, unless the member in use answers too.
+// compare makes winner the member in use, unless the member in use answers before sickAfter.
 func (p *poll) compare(ctx context.Context, winner *member) {
 	old := p.order[0]
 	late := time.NewTimer(time.Until(p.began.Add(sickAfter)))

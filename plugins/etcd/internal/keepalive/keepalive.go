@@ -1,6 +1,6 @@
 // Package keepalive sends the keepalives of all leases of a process on one
 // stream. It sends only the keepalives that callers ask for, so a lease lives
-// on only because locks on it are acquired and renewed.
+// on only because locks on it are acquired, waited for or renewed.
 package keepalive
 
 import (

@@ -16,8 +16,8 @@ func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
 	return req
 }
 
-// single makes a request without nested transactions, because nested ones are slower. If the
-// request's compares fail, its other branch also reads whether the compare holds was the reason.
+// single makes a request without nested transactions, because nested ones are slower. If a compare
+// fails, the request also reads the generation's key, to show whether the generation has ended.
 func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: slices.Concat(r.Compare, []*pb.Compare{holds}),

@@ -25,11 +25,11 @@ type Step struct {
 	// Then runs. It returns a channel that is closed when that work is done, or nil.
 	Alongside func() <-chan struct{}
 	// Repeatable reports whether a repetition does no harm, even if the first
-	// sending arrives late. Such a step is sent once more if no answer comes.
+	// sending arrives late. Such a step is sent again while no answer comes.
 	Repeatable bool
-	// Done is called when the compares do not hold, or the answer does not say whether they
-	// did. It reports whether an earlier try has done the step; see Doubt. It may read Ops,
-	// the answers of Failure, and correct Rev. Without Done, an earlier try stays in doubt.
+	// Done is called when the compares do not hold after a try in Doubt, or when the answer does
+	// not say whether they held. It reports whether an earlier try has done the step. It may read
+	// Ops, the answers of Failure, and correct Rev. Without Done, an earlier try stays in doubt.
 	Done func() bool
 	// OnAnswer runs before any caller sees the answer, even when no caller waits.
 	OnAnswer func()

@@ -228,8 +228,8 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 	}
 }
 
-// again sends the steps of batch once more that may be done twice and whose
-// time is not over. It returns the other steps.
+// again repeats the steps of batch that may be done twice and whose time is not over, if
+// err is a reason to ask another member. It returns the other steps.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {
@@ -245,9 +245,10 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	return rest
 }
 
-// current ends the steps whose revisions are of a generation before g, and returns the other
-// steps. Another client may have created a key of g at the same revision. The generation's own
-// compare would not notice that, because the sender has learned of g since the step was prepared.
+// current ends the steps whose revisions are of another generation than g, and
+// returns the other steps. Another client may have created a key of g at the
+// same revision. The generation's own compare would not notice that, because
+// the sender has learned of g since the step was prepared.
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {

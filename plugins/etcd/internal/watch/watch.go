@@ -174,8 +174,8 @@ func (s *stream) cancel(w *Watch) {
 	s.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: w.id}}})
 }
 
-// reuse puts w in the place of a spare watch that has been open since revision and
-// has no delete left to report. It returns false if there is no spare watch to use.
+// reuse puts w in the place of a spare watch that has been open since revision and has
+// seen no delete after revision. It returns false if there is no such spare watch.
 func (s *stream) reuse(w *Watch, revision int64) bool {
 	old := s.spare[w.key]
 	if old == nil || old.opened > revision || old.changed > revision {

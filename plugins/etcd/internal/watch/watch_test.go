@@ -95,7 +95,7 @@ func changed(id, rev int64) *pb.WatchResponse {
 	return &pb.WatchResponse{WatchId: id, Events: []*mvccpb.Event{{Kv: &mvccpb.KeyValue{ModRevision: rev}}}}
 }
 
-// TestOneStream checks that all watches share a stream, and each watch gets only events of its key.
+// TestOneStream checks that all watches share a stream, and each watch gets only its keys' events.
 func TestOneStream(t *testing.T) {
 	c, server := serve(t)
 	m := New(c)
