@@ -203,8 +203,7 @@ func TestSentinel(t *testing.T) {
 	}
 }
 
-// TestSentinelPasswordFile checks that the sentinels' password is read again
-// for each connection.
+// TestSentinelPasswordFile checks that the sentinels' password is read again for each connection.
 func TestSentinelPasswordFile(t *testing.T) {
 	master := start(t, nil)
 	host, port, err := net.SplitHostPort(master.Addr())
