@@ -221,8 +221,7 @@ func TestPanicInACallbackEndsTheProcess(t *testing.T) {
 	}
 }
 
-// slowLevel is a handler whose method Enabled blocks, except at the first
-// call.
+// slowLevel is a handler whose method Enabled blocks, except at the first call.
 type slowLevel struct {
 	*blocker
 	asked atomic.Bool

@@ -12,8 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestWaiterThatGivesUpPassesOn hands the lock over to a waiter whose ctx
-// ends at that moment.
+// TestWaiterThatGivesUpPassesOn hands the lock over to a waiter whose ctx ends at that moment.
 func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 	const rounds = 50
 	synctest.Test(t, func(t *testing.T) {
@@ -64,9 +63,8 @@ func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 	})
 }
 
-// TestGivenUpHandOverOfADownStore hands the lock over to a waiter whose ctx
-// ends at that moment, while the store accepts no release. The grant then
-// still exists, and the error must say so.
+// TestGivenUpHandOverOfADownStore hands the lock over to a waiter whose ctx ends at that moment,
+// while the store accepts no release. The grant then still exists, and the error must say so.
 func TestGivenUpHandOverOfADownStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

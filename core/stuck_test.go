@@ -10,8 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// stuckContext is a context of the application whose methods block while stuck
-// is set.
+// stuckContext is a context of the application whose methods block while stuck is set.
 type stuckContext struct {
 	context.Context
 	stuck atomic.Bool

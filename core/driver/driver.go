@@ -51,30 +51,27 @@ type Lock interface {
 	// is higher than every earlier token of that name to the extent that [Properties]
 	// Fencing claims (L6). Unless it is ended before, a grant expires by the store's own clock.
 	//
-	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the
-	// store reserves it for a waiter whose turn it is. A call by the owner that
-	// holds Name is not a renewal and returns a HeldError too, with one
-	// exception. If the store made the grant without a request (see [Grant]),
-	// and no TryAcquire or Renew has confirmed the grant yet, this call confirms
-	// it. TryAcquire then returns the grant's token, and the lease lives for TTL
-	// from now. TryAcquire returns [ErrWithdrawn] for an owner that was
-	// withdrawn. An error that wraps [ErrUnavailable] means that the outcome is
-	// unknown, and the caller must withdraw the owner before it asks again.
+	// TryAcquire returns a [*HeldError] if another owner holds Name, or if the store reserves it
+	// for a waiter whose turn it is. A call by the owner that holds Name is not a renewal and
+	// returns a HeldError too, with one exception. If the store made the grant without a request
+	// (see [Grant]), and no TryAcquire or Renew has confirmed the grant yet, this call confirms
+	// it. TryAcquire then returns the grant's token, and the lease lives for TTL from now.
+	// TryAcquire returns [ErrWithdrawn] for an owner that was withdrawn. An error that wraps
+	// [ErrUnavailable] means that the outcome is unknown, and the caller must withdraw the owner
+	// before it asks again.
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
 
-	// Renew lets the lease of Name, Owner and Token live for TTL from now.
-	// Renew must compare owner and token in the same atomic step, and must
-	// never revive a lease that has expired or was deleted. Renew returns a
-	// [*NotHeldError] if that lease no longer exists. Renew must ignore
-	// Keep, which only the plugin process reads.
+	// Renew lets the lease of Name, Owner and Token live for TTL from now. Renew must compare
+	// owner and token in the same atomic step, and must never revive a lease that has expired or
+	// was deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew must
+	// ignore Keep, which only the plugin process reads.
 	Renew(ctx context.Context, r Request) error
 
-	// Release ends the lease of Name, Owner and Token, and wakes the next waiter.
-	// Release must compare owner and token in the same atomic step. With Keep > 0
-	// it shortens the lease to Keep instead of deleting it, and never lengthens
-	// it. It returns a [*NotHeldError] if the lease does not exist. A repeated
-	// call is harmless (L7). No lease has Token zero, so Release must return an
-	// error for it: before it sends anything, or the error for a wrong token.
+	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must
+	// compare owner and token in the same atomic step. With Keep > 0 it shortens the lease to
+	// Keep instead of deleting it, and never lengthens it. It returns a [*NotHeldError] if the
+	// lease does not exist. A repeated call is harmless (L7). No lease has Token zero, so Release
+	// must return an error for it: before it sends anything, or the error for a wrong token.
 	Release(ctx context.Context, r Request) error
 
 	// Withdraw undoes everything that owner's TryAcquire or Wait on name did, or may still
@@ -92,11 +89,10 @@ type Lock interface {
 	// zero Holder and no error.
 	Inspect(ctx context.Context, name string) (Holder, error)
 
-	// Proclaim replaces the published value of the lease of Name, Owner and
-	// Token with Value. It must compare owner and token in the same atomic
-	// step, and does not change the TTL. Proclaim returns a [*NotHeldError]
-	// if that lease no longer exists. A leader is the holder of a lease with
-	// a value; a lock and an election of one name are the same lock.
+	// Proclaim replaces the published value of the lease of Name, Owner and Token with Value. It
+	// must compare owner and token in the same atomic step, and does not change the TTL. Proclaim
+	// returns a [*NotHeldError] if that lease no longer exists. A leader is the holder of a lease
+	// with a value; a lock and an election of one name are the same lock.
 	Proclaim(ctx context.Context, r Request) error
 }
 
@@ -135,12 +131,11 @@ type Waiter interface {
 // If a backend is no [Waiter], core asks for a lock whenever Notify reports a release, and
 // without a Notifier core polls. All waiters ask at the same time, in no order.
 type Notifier interface {
-	// Notify calls emit as soon as it is subscribed to name, and again soon after
-	// each end of a lease of name by a release, a withdrawal or a Break. Notify
-	// must not miss an end that comes after the first call, but one call may report
-	// several ends. An expiry needs no call. A needless call costs the caller one
-	// request. Notify calls emit once at a time; emit does not block. Notify
-	// returns ctx.Err() when ctx ends, and an error as soon as it may miss an end.
+	// Notify calls emit as soon as it is subscribed to name, and again soon after each end of a
+	// lease of name by a release, a withdrawal or a Break. Notify must not miss an end that comes
+	// after the first call, but one call may report several ends. An expiry needs no call. A
+	// needless call costs the caller one request. Notify calls emit once at a time; emit does not
+	// block. Notify returns ctx.Err() when ctx ends, and an error as soon as it may miss an end.
 	Notify(ctx context.Context, name string, emit func()) error
 }
 
@@ -148,18 +143,16 @@ type Notifier interface {
 // step that freed the lock or found it free: a release, a withdrawal, a Break, or the
 // request of another owner. So the waiter need not ask, which saves a round trip (K4).
 //
-// The store makes such a grant only for a short time, because the waiter may be
-// dead, and only to an owner whose process has recently sent a sign of life. The
-// waiter does not know when the grant was made, but it was made after Sent: then
-// its process sent the last sign of life that the store had seen before. The
-// waiter renews in time, while it works, and the lease then lives for the TTL. A
-// Grant that arrives late is only a hint to the waiter. A backend may always
+// The store makes such a grant only for a short time, because the waiter may be dead, and only to
+// an owner whose process has recently sent a sign of life. The waiter does not know when the
+// grant was made, but it was made after Sent: then its process sent the last sign of life that
+// the store had seen before. The waiter renews in time, while it works, and the lease then lives
+// for the TTL. A Grant that arrives late is only a hint to the waiter. A backend may always
 // return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
-	// Sent is an instant before the grant was made, by the monotonic clock of
-	// this process.
+	// Sent is an instant before the grant was made, by the monotonic clock of this process.
 	Sent time.Time
 	// For is how long the store keeps the grant after it made the grant. For is positive,
 	// and at most the TTL of the request and the time that [Properties] FirstSpan allows.
@@ -169,21 +162,19 @@ type Grant struct {
 // Observer is an optional capability: the store reports changes of a lock's holder.
 // If the capability is not declared, core inspects the lock ten times a second.
 type Observer interface {
-	// Observe calls emit with the present holder of name, and again after each
-	// change of owner, token or value; the zero Holder means that the lock is
-	// free. Observe calls emit once at a time, in the order of the changes, and
-	// tokens never fall. Of changes that follow each other closely, only the
-	// newest need be emitted. Observe returns ctx.Err() when ctx ends, and the
-	// cause when it can no longer reach the store. If a server does not answer,
-	// Observe must notice that within seconds.
+	// Observe calls emit with the present holder of name, and again after each change of owner,
+	// token or value; the zero Holder means that the lock is free. Observe calls emit once at a
+	// time, in the order of the changes, and tokens never fall. Of changes that follow each other
+	// closely, only the newest need be emitted. Observe returns ctx.Err() when ctx ends, and the
+	// cause when it can no longer reach the store. If a server does not answer, Observe must
+	// notice that within seconds.
 	Observe(ctx context.Context, name string, emit func(Holder)) error
 }
 
 // Watcher is an optional capability: the backend reports lost leases and outages.
 type Watcher interface {
-	// Watch calls emit for each notice, once at a time, until ctx ends;
-	// emit does not block. It returns ctx.Err(), or an error if it cannot
-	// go on; core then calls Watch again.
+	// Watch calls emit for each notice, once at a time, until ctx ends; emit does not block. It
+	// returns ctx.Err(), or an error if it cannot go on; core then calls Watch again.
 	Watch(ctx context.Context, emit func(Notice)) error
 }
 

@@ -16,9 +16,8 @@ var (
 	ErrNotHeld = errors.New("lock is not held by this owner")
 	// ErrWithdrawn: the owner was withdrawn, and every request of it is refused.
 	ErrWithdrawn = errors.New("owner was withdrawn")
-	// ErrUnavailable: the store or the plugin did not answer. The outcome of
-	// the request is unknown unless the error also wraps ErrNotSent. A later
-	// request may succeed.
+	// ErrUnavailable: the store or the plugin did not answer. The outcome of the request is
+	// unknown unless the error also wraps ErrNotSent. A later request may succeed.
 	ErrUnavailable = errors.New("backend is unavailable")
 	// ErrNotSent is wrapped together with ErrUnavailable when it is certain
 	// that the store has not received the request and will not receive it.

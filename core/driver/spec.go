@@ -44,9 +44,8 @@ type Spec struct {
 	Name string // such as "redis"; matches [a-z][a-z0-9-]*
 	Doc  string // one line
 	Keys []Key
-	// Open makes a Backend from a checked configuration. It does not wait for
-	// the store. If a value cannot work, it returns an error that wraps
-	// ErrConfig. The logger is never nil.
+	// Open makes a Backend from a checked configuration. It does not wait for the store. If a
+	// value cannot work, it returns an error that wraps ErrConfig. The logger is never nil.
 	Open func(ctx context.Context, cfg Config, log *slog.Logger) (Backend, error)
 	// Properties are the claims that are known without asking a server.
 	Properties Properties

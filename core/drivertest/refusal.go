@@ -68,8 +68,8 @@ func carriesTTL(t T, h *Harness) {
 			mistimed(t, a.TTL, "no refusal came while the lease lived")
 		}
 		at := wantHeld(t, err, "while the lease lives")
-		most, least := a.TTL-asked.Sub(replied)+2*time.Millisecond, a.TTL-answered.Sub(sent)
-		if at.TTL > most || at.TTL < least-h.props.TTLStep {
+		most, least := a.TTL-asked.Sub(replied)+time.Millisecond, a.TTL-answered.Sub(sent)
+		if at.TTL > most+h.props.TTLStep || at.TTL < least-h.props.TTLStep {
 			t.Fatalf("the refusal says another %v; it is between %v and %v", at.TTL, least, most)
 		}
 		pause(t, a.TTL/8)

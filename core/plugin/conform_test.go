@@ -75,9 +75,8 @@ func TestConformNotifier(t *testing.T) {
 	}
 }
 
-// The whole suite runs with real plugin and host processes, on a store that
-// outlives them. The cases that stop the store do not run here; they run
-// with backends that have a server.
+// The whole suite runs with real plugin and host processes, on a store that outlives them. The
+// cases that stop the store do not run here; they run with backends that have a server.
 func TestConformProcess(t *testing.T) {
 	t.Parallel()
 	err := drivertest.Conform(t.Context(), func(t drivertest.T) *drivertest.Harness {

@@ -30,8 +30,7 @@ func links(t *testing.T, root string, chain ...string) {
 	}
 }
 
-// Every directory on the path to the binary is checked, even in the targets
-// of links.
+// Every directory on the path to the binary is checked, even in the targets of links.
 func TestOpenFollowsEveryComponentOfEveryLink(t *testing.T) {
 	safe := copied(t, 0o755, 0o755)
 	for what, tt := range map[string]struct {
@@ -126,8 +125,7 @@ func nextDescriptor(t *testing.T) int {
 	}
 }
 
-// If the host has no descriptors left, the error says so, whichever file
-// could not be opened.
+// If the host has no descriptors left, the error says so, whichever file could not be opened.
 func TestHostWithoutDescriptorsIsToldSo(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	sums := filepath.Join(t.TempDir(), "sums")

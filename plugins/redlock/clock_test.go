@@ -134,8 +134,7 @@ func TestTokenAfterClockJumpAndWipe(t *testing.T) {
 	cutOff(t, b, nodes[3:])
 	r := lease("a", "o1")
 	r.TTL = 2 * time.Second
-	// The clocks must differ by less than the quarantine, which lasts two
-	// seconds.
+	// The clocks must differ by less than the quarantine, which lasts two seconds.
 	clocks[0].shift(t, 1500*time.Millisecond)
 	clocks[1].shift(t, -1500*time.Millisecond)
 	r = acquire(t, b, r)

@@ -238,9 +238,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A node that refuses to write keeps a released lease. If several nodes did
-// that, no owner could get a majority. So a node that misses the end of a
-// lease, of any kind, must be told again.
+// A node that refuses to write keeps a released lease. If several nodes did that, no owner could
+// get a majority. So a node that misses the end of a lease, of any kind, must be told again.
 func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	for how, end := range map[string]func(*Backend, driver.Request) error{
 		"release": func(b *Backend, r driver.Request) error { return b.Release(t.Context(), r) },
@@ -271,8 +270,7 @@ func TestRefusedReleaseIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// Check returns nil only if a lock would be granted: nodes that answer reads may
-// refuse to write.
+// Check returns nil only if a lock would be granted: nodes that answer reads may refuse to write.
 func TestCheckTriesToWrite(t *testing.T) {
 	nodes := start(t, 3, nil)
 	ctx, cfg := t.Context(), configOf(nodes, nil)
@@ -416,8 +414,7 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-// One node of the last write quorum is wiped and votes again while the other
-// two are cut off.
+// One node of the last write quorum is wiped and votes again while the other two are cut off.
 func TestTokenAfterWipe(t *testing.T) {
 	nodes, b := cluster(t, driver.Config{"max_ttl": "2s", "node_timeout": "100ms"})
 	cutOff(t, b, nodes[3:])

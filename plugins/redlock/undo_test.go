@@ -209,8 +209,7 @@ func TestRefusedUndoIsMadeUpFor(t *testing.T) {
 	eventually(t, "the node has undone it", func() bool { return keyCount(t, nodes[:1], "a") == 0 })
 }
 
-// A node that misses the last release of a host for a moment is told again before
-// Close returns.
+// A node that misses the last release of a host for a moment is told again before Close returns.
 func TestCloseTellsAgain(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()

@@ -17,6 +17,7 @@ type backend struct {
 	store   Store
 	watcher Watcher       // nil if the store is not a Watcher
 	timeout time.Duration // longest time of one request
+	step    time.Duration // a lease lives longer by it, because the store's clock may show the time in such steps
 
 	mu     sync.Mutex
 	claims driver.Properties
@@ -29,7 +30,7 @@ type backend struct {
 // New returns a backend on s with the claims p; see [Properties]. The backend's Close closes s. A
 // request to s ends after timeout, which must be positive, or earlier when its caller's ctx ends.
 func New(s Store, p driver.Properties, timeout time.Duration) driver.Backend {
-	b := &backend{store: s, timeout: timeout, topics: map[string]*topic{}}
+	b := &backend{store: s, timeout: timeout, step: p.TTLStep, topics: map[string]*topic{}}
 	b.watcher, _ = s.(Watcher)
 	b.claims = Properties(p, b.watcher != nil)
 	b.life, b.end = context.WithCancel(context.Background())
@@ -93,7 +94,7 @@ func ask[R any](ctx context.Context, b *backend, f func(context.Context) (R, err
 func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err error) {
 	e, err = ask(ctx, b, func(ctx context.Context) (Entry, error) { return b.store.Read(ctx, keyOf(name)) })
 	if err == nil {
-		r, err = decode(e, name)
+		r, err = b.decode(e, name)
 	}
 	return e, r, err
 }
@@ -162,7 +163,7 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 		if s.Holder != nil {
 			return &driver.HeldError{Holder: s.shown(now)}
 		}
-		s.Holder = &holder{Owner: r.Owner, Label: r.Label, Value: r.Value, End: now.Add(r.TTL).UnixNano()}
+		s.Holder = &holder{Owner: r.Owner, Label: r.Label, Value: r.Value, End: now.Add(r.TTL + b.step).UnixNano()}
 		return nil
 	})
 	if err != nil {
@@ -185,14 +186,14 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	var read time.Time // when the record was read, by the store's clock
 	asked := time.Now()
 	written, err := b.changeHeld(ctx, r, func(s *record, now time.Time) {
-		s.Holder.By, s.Holder.End = s.Holder.End, now.Add(r.TTL).UnixNano()
+		s.Holder.By, s.Holder.End = s.Holder.End, now.Add(r.TTL+b.step).UnixNano()
 		renewed, read = *s.Holder, now
 	})
 	if err != nil {
 		return err
 	}
 	atMost := time.Since(asked) * 101 / 100 // the speeds of two clocks differ by less than 1 %
-	if read.Add(atMost).UnixNano() < renewed.By || !written.Written.IsZero() && !renewed.void(written) {
+	if read.Add(atMost+b.step).UnixNano() < renewed.By || !written.Written.IsZero() && !renewed.void(written) {
 		return nil
 	}
 	e, s, err := b.read(ctx, r.Name)
@@ -227,7 +228,7 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 			s.Holder = nil
 			return
 		}
-		s.Holder.End = min(s.Holder.End, now.Add(r.Keep).UnixNano())
+		s.Holder.End = min(s.Holder.End, now.Add(r.Keep+b.step).UnixNano())
 	})
 	return err
 }
@@ -297,7 +298,7 @@ func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	defer done()
 	var bad error
 	err = b.store.List(ctx, func(e Entry) bool {
-		r, err := decode(e, "")
+		r, err := b.decode(e, "")
 		if err != nil {
 			bad = err
 			return false

@@ -35,6 +35,23 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestClockOfSeconds checks that no lease ends early on a store whose clock shows whole seconds.
+func TestClockOfSeconds(t *testing.T) {
+	coarse := claims
+	coarse.TTLMin, coarse.TTLStep = time.Second, time.Second
+	drivertest.Run(t, func(drivertest.T) *drivertest.Harness {
+		d := &data{step: time.Second}
+		return &drivertest.Harness{
+			InProcess: true, NoServer: true,
+			Open: func(t drivertest.T) driver.Backend {
+				b := cas.New(&client{data: d}, coarse, time.Second)
+				t.Cleanup(func() { _ = b.Close(context.Background()) })
+				return b
+			},
+		}
+	}, "K2 a refusal carries the remaining TTL", "L2 no other owner gets the lock before its holder's deadline", "L2 a grant lives for its TTL", "L2 a renewal lives for its TTL")
+}
+
 // leftovers returns the keys that do not expire soon.
 func (d *data) leftovers(drivertest.T) (keys []string) {
 	d.mu.Lock()

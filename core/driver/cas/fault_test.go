@@ -134,7 +134,7 @@ func TestLateRenewal(t *testing.T) {
 				slow.before = func(op, _ string) error {
 					if op == "put" {
 						slow.before = nil
-						time.Sleep(time.Second)
+						time.Sleep(time.Second + claims.TTLStep)
 					}
 					return nil
 				}

@@ -20,6 +20,7 @@ type record struct {
 	Name      string           `json:"name"`
 	Holder    *holder          `json:"holder,omitempty"`
 	Withdrawn map[string]int64 `json:"withdrawn,omitempty"` // maps an owner to the instant until which it is refused
+	step      time.Duration    // as in backend
 }
 
 type holder struct {
@@ -44,8 +45,8 @@ func keyOf(name string) string {
 }
 
 // decode returns the record of e, or an empty record if the key does not exist.
-func decode(e Entry, name string) (record, error) {
-	r := record{Name: name}
+func (b *backend) decode(e Entry, name string) (record, error) {
+	r := record{Name: name, step: b.step}
 	if len(e.Value) == 0 {
 		return r, nil
 	}
@@ -99,6 +100,9 @@ func (r *record) shown(now time.Time) driver.Holder {
 		return driver.Holder{}
 	}
 	left := time.Duration(h.End - now.UnixNano())
+	if left > r.step {
+		left -= r.step
+	}
 	left = (left + time.Millisecond - 1).Truncate(time.Millisecond)
 	return driver.Holder{Name: r.Name, Owner: h.Owner, Label: h.Label, Value: h.Value, Token: h.Token, TTL: left, Waiters: -1}
 }

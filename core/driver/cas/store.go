@@ -81,8 +81,8 @@ type Entry struct {
 	// higher revisions, because a store makes fewer than a million changes a second.
 	Revision uint64
 	// Now is the store's time, read after the method was called and before it
-	// returns. Only Read and List must set it. Leases end when that clock moves on.
-	// So if it shows whole seconds, claim a TTLMin and a TTLStep of whole seconds.
+	// returns. Only Read and List must set it. The clock may show the time in steps of
+	// TTLStep, for example whole seconds: each lease lives one step longer for that.
 	Now time.Time
 	// Written is the store's time when it handled the Put that wrote Value, or
 	// zero if the store does not say. With Written, all hosts ignore a renewal

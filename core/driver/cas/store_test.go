@@ -17,8 +17,9 @@ type data struct {
 	entries  map[string]cas.Entry
 	revision uint64
 	watches  map[*watch]bool
-	silent   bool // the store does not tell when an entry was written
-	timeless bool // keys do not expire
+	silent   bool          // the store does not tell when an entry was written
+	timeless bool          // keys do not expire
+	step     time.Duration // the clock shows the time in such steps; 0 means exactly
 	ends     map[string]time.Time
 }
 
@@ -71,7 +72,7 @@ func (c *client) at(key string) cas.Entry {
 		delete(c.ends, key)
 	}
 	e := c.entries[key]
-	e.Now = now
+	e.Now = now.Truncate(c.step)
 	return e
 }
 

@@ -148,7 +148,7 @@ func Invalid(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrConfig, err)
 }
 
-// KeysOf returns a configuration key for each field of the struct options that has the tag
+// KeysOf returns a configuration key for each field of the struct (no pointer) options that has the tag
 // "key". The tags "key", "default", "required", "secret" and "doc" describe the key. Fields
 // of an embedded struct count too. A tag on the embedded struct, with the name of a key,
 // replaces the default of that key. So a backend that needs more time to connect writes
@@ -184,8 +184,7 @@ func Filled[O any](options *O) O {
 	return o
 }
 
-// Fill sets each zero field to its default, in the struct that options
-// points to.
+// Fill sets each zero field to its default, in the struct that options points to.
 func Fill(options any) {
 	for f := range fields(reflect.ValueOf(options).Elem()) {
 		if f.value.IsZero() {
