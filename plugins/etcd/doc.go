@@ -89,12 +89,12 @@
 // Locks of one TTL share a lease (see leases, and decision etcd-1 for the
 // alternatives). Sharing has a cost: while some locks of a lease are renewed,
 // etcd does not end the others. So the backend deletes each lock whose deadline
-// has come without a renewal. Only if this process is lost, the lock may last
-// longer, until one TTL after the last keepalive of the lease.
+// has come without a renewal. If this process is killed, nobody deletes the lock,
+// and it lasts until one TTL after the last keepalive of the lease.
 //
-// etcd counts TTLs in whole seconds, has a minimum of 1.5 times its election
-// timeout (2 s as it is set up by default), and looks for expired leases twice a
-// second. The backend refuses a TTL that etcd would round.
+// etcd counts TTLs in whole seconds. The shortest TTL is 1.5 times the election
+// timeout, 2 s by default. etcd looks for expired leases twice a second. The
+// backend refuses a TTL that etcd would round.
 //
 // # What it needs
 //
