@@ -32,7 +32,9 @@ func ExampleLock_Do() {
 		return nil
 	})
 	fmt.Println(err)
-	// Output: refreshing jobs/refresh <nil> <nil>
+	// Output:
+	// refreshing jobs/refresh <nil>
+	// <nil>
 }
 
 // At most one host runs the job. The other hosts skip the job, and know which host runs it.
@@ -54,7 +56,9 @@ func ExampleLock_TryDo() {
 		return nil
 	})
 	fmt.Println("blue:", err)
-	// Output: green skips it: blue is running it blue: <nil>
+	// Output:
+	// green skips it: blue is running it
+	// blue: <nil>
 }
 
 // A lease that the caller releases itself, for work that is not a single function.
@@ -73,7 +77,9 @@ func ExampleLock_Acquire() {
 	}
 	<-lease.Done()
 	fmt.Println("ended:", core.CauseName(lease.Err()))
-	// Output: valid: true ended: released
+	// Output:
+	// valid: true
+	// ended: released
 }
 
 // A leader publishes a value that other hosts can read.
@@ -92,7 +98,9 @@ func ExampleElector_Run() {
 		<-term.Context().Done()
 	})
 	fmt.Println(errors.Is(err, context.Canceled))
-	// Output: app-1 leads at 10.0.0.7:8080 true
+	// Output:
+	// app-1 leads at 10.0.0.7:8080
+	// true
 }
 
 // Operators see which client holds a lock, and may end its lease by the token.
@@ -115,5 +123,8 @@ func ExampleClient_Break() {
 	}
 	holder, _ := operator.Inspect(ctx, "stuck")
 	fmt.Println("held:", holder.Held())
-	// Output: stuck is held by app-1 <nil> held: false
+	// Output:
+	// stuck is held by app-1
+	// <nil>
+	// held: false
 }

@@ -29,7 +29,7 @@ var etcd = Terms{
 		{
 			Rules: TwiceForLong(Token), All: []Condition{TwoStores},
 			Why: "two clusters grant every lock each. A host whose addresses lead to both grants nothing, warns once, and its check fails. " +
-				"It sees only members that answer when it looks, at its first acquire and at most every 30 s in its check. " +
+				"It sees only members that answer when it looks, at its first acquire and at most every 30 s in its check, and it grants again 10 s after the second cluster was seen last. " +
 				"Hosts that are led to one cluster each do not notice",
 		},
 		{Rules: []Rule{Token}, All: []Condition{DataLost, ClockBack}},

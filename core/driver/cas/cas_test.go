@@ -20,18 +20,20 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			drivertest.Run(t, func(drivertest.T) *drivertest.Harness {
-				d := &data{}
-				return &drivertest.Harness{
-					InProcess: true, NoServer: true,
-					Open: func(t drivertest.T) driver.Backend {
-						b := cas.New(open(d), claims, time.Second)
-						t.Cleanup(func() { _ = b.Close(context.Background()) })
-						return b
-					},
-					Leftovers: d.leftovers,
-				}
+				return (&data{}).harness(claims, open)
 			})
 		})
+	}
+}
+
+func (d *data) harness(p driver.Properties, open func(*data) cas.Store) *drivertest.Harness {
+	return &drivertest.Harness{
+		InProcess: true, NoServer: true, Leftovers: d.leftovers,
+		Open: func(t drivertest.T) driver.Backend {
+			b := cas.New(open(d), p, time.Second)
+			t.Cleanup(func() { _ = b.Close(context.Background()) })
+			return b
+		},
 	}
 }
 
@@ -40,15 +42,7 @@ func TestClockOfSeconds(t *testing.T) {
 	coarse := claims
 	coarse.TTLMin, coarse.TTLStep = time.Second, time.Second
 	drivertest.Run(t, func(drivertest.T) *drivertest.Harness {
-		d := &data{step: time.Second}
-		return &drivertest.Harness{
-			InProcess: true, NoServer: true,
-			Open: func(t drivertest.T) driver.Backend {
-				b := cas.New(&client{data: d}, coarse, time.Second)
-				t.Cleanup(func() { _ = b.Close(context.Background()) })
-				return b
-			},
-		}
+		return (&data{step: time.Second}).harness(coarse, func(d *data) cas.Store { return &client{data: d} })
 	}, "K2 a refusal carries the remaining TTL", "L2 no other owner gets the lock before its holder's deadline", "L2 a grant lives for its TTL", "L2 a renewal lives for its TTL")
 }
 

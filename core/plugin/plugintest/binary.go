@@ -19,7 +19,7 @@ import (
 
 const (
 	// cleanupBudget bounds each wait in a clean-up.
-	cleanupBudget = 10 * time.Second
+	cleanupBudget = 30 * time.Second
 	// startTimeout is long, because in a test run under the race detector many
 	// plugins start at the same time. Other tests check how long a start takes.
 	startTimeout = 30 * time.Second

@@ -129,9 +129,8 @@ func (s starting) Start(_ context.Context, op driver.Op, done func(driver.Result
 	go done(driver.Result{Token: token, Err: err})
 }
 
-// FuzzSession checks that, for any bytes from a host, the plugin's backend
-// gets no request beyond the limits, every reply belongs to a request, and
-// the session ends with the stream.
+// FuzzSession checks that, for any bytes from a host, the plugin's backend gets no request beyond
+// the limits, every reply belongs to a request, and the session ends with the stream.
 func FuzzSession(f *testing.F) {
 	var whole []byte
 	for i, m := range messages(&testing.T{}) {
