@@ -10,9 +10,8 @@ bench: build servers
 bench-peers: build servers
 	scripts/bench-peers $(OUT)
 
-# Three packages at a time, and then two of the examples: the suites wait for servers,
-# processes and TTLs half of the time. Most is compiled first, because compilers
-# beside the tests starve servers. make lint runs go vet.
+# Most is compiled first, because compilers beside the tests starve servers.
+# make lint runs go vet.
 test: build servers
 	go build -race ./... && go -C examples build -race ./...
 	$(MAKE) test-main
@@ -20,11 +19,11 @@ test: build servers
 	$(MAKE) test-newest
 
 test-main:
-	go test -race -vet=off -p 3 -timeout 15m ./...
+	go test -race -vet=off -timeout 15m ./...
 
 test-examples:
-	go -C examples test -race -vet=off -p 2 -parallel 6 -timeout 15m ./...
-	go -C examples/integrations test -race -vet=off -p 1 -parallel 6 -timeout 15m ./...
+	go -C examples test -race -vet=off -parallel 6 -timeout 15m ./...
+	go -C examples/integrations test -race -vet=off -parallel 6 -timeout 15m ./...
 
 # The newest Redis, Valkey and MySQL, where scripts/newest can have them.
 test-newest:
