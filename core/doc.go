@@ -37,5 +37,5 @@
 //   - elector.go: the Elector and its Term
 //   - observe.go: what observers of an election see, by one stream for each name
 //   - event.go: events, for loggers and OnEvent
-//   - errors.go: the errors, the causes of a lease's end, and which of them are final
+//   - errors.go: the errors, the causes of a lease's end, and which are final
 package core
