@@ -22,11 +22,11 @@
 //     (see cluster.Cluster.Certain). Two hosts that see one cluster each do not notice.
 //   - The program grpc-proxy. It answers keepalives at its own pace, so an
 //     answer may be to an earlier keepalive than the last one.
-//   - A restored older snapshot brings back old leases and old tokens, unless
-//     its revisions are bumped (etcdutl snapshot restore --bump-revision).
-//     After a cluster was set up anew, without data, the leases are gone. The
-//     new tokens are above the earlier tokens if the clock of the first host
-//     that uses the new cluster is not behind (see txn.Generation).
+//   - A restored older snapshot brings back old leases and tokens, unless its
+//     revisions are bumped (etcdutl snapshot restore --bump-revision). After
+//     a cluster was set up anew, without data, the leases are gone. The new
+//     tokens are above the earlier tokens if the clock of the first host that
+//     uses the new cluster is not behind (see txn.Generation).
 //   - As with every lease, a holder that is paused past its deadline does not
 //     know that it has lost the lock. The resource can tell by the token.
 //   - After a change of leader the TTL of every lease starts anew, so a dead

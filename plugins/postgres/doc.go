@@ -74,9 +74,8 @@
 // # Rights
 //
 // The role needs USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its four tables, and
-// CREATE on the database unless the schema exists: "lockplugin-postgres ddl" prints these
-// rights. A read-only server (a standby, or in a failover) gets no request. Waiters go on
-// waiting.
+// CREATE on the database unless the schema exists: "lockplugin-postgres ddl" prints all. A
+// read-only server (a standby, or in a failover) gets no request. Waiters go on waiting.
 //
 // # Where is what
 //
