@@ -86,7 +86,7 @@
 //
 // # Leases
 //
-// Locks of one TTL share a lease (see leases, and decision etcd-1 for the
+// Locks of one TTL share a lease (see type leases; decision etcd-1 has the
 // alternatives). Sharing has a cost: while some locks of a lease are renewed,
 // etcd does not end the others. So the backend deletes each lock whose deadline
 // has come without a renewal. If this process is killed, nobody deletes the lock,
