@@ -1,5 +1,5 @@
 // Package mysql keeps locks as rows of one table in MySQL 8.4 and later or
-// MariaDB 10.6 and later. Its tests were run on MySQL 9.7.4 and on MariaDB
+// MariaDB 10.6 and later. Its tests were run on MySQL 9.7.4 and MariaDB
 // 10.11.19 and 11.8.6.
 //
 // # Guarantee
@@ -94,9 +94,9 @@
 //
 // # Rights
 //
-// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE unless it exists.
-// "lockplugin-mysql ddl" prints a CREATE TABLE and a GRANT. GET_LOCK must be allowed, as in Percona
-// XtraDB Cluster with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
+// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE unless the table
+// exists. "lockplugin-mysql ddl" prints a CREATE TABLE and a GRANT. GET_LOCK must be allowed, as in
+// Percona XtraDB Cluster with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
 // CONNECTION_ADMIN, because an account may wake only its own connections. A read-only server (a
 // replica, or in a failover) gets no request, even if the account may write. Waiters go on waiting.
 //

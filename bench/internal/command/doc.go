@@ -13,9 +13,9 @@
 // The package claims that the lock is free only when no process of the command is left:
 //
 //   - The front is killed: its pipe to the keeper ends. The keeper kills all of its
-//     descendants except the plugin ([tree]), and then releases the lock. It renews
-//     until then, so a process that cannot be killed (in the kernel, or another user's)
-//     keeps the lock.
+//     descendants except the plugin ([tree]), and then releases the lock. The keeper
+//     renews the lease until then, so a process that cannot be killed (in the kernel,
+//     or another user's) keeps the lock.
 //   - The keeper is killed: its plugin releases nothing (plugin.Policy, Abandon),
 //     because the command may still run. The front inherits the command, kills it
 //     in the same way, and then breaks the lease by its token.
@@ -29,8 +29,8 @@
 //     left, and SIGKILL when a tenth is left. If the lease is over by then (it was
 //     broken, or the machine slept), the command gets SIGKILL at once.
 //
-// Processes that another program starts for the command, such as a service manager, a container
-// engine or a remote shell, are not the command's descendants. They can outlive the lock.
+// Processes that a service manager, a container engine or a remote shell starts for the command
+// are not its descendants. They can outlive the lock.
 //
 // On other systems than Linux no process adopts orphans, so processes that a
 // command leaves behind can outlive the lock.
