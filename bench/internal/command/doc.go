@@ -24,7 +24,7 @@
 //   - Front and keeper are killed at once, or the keeper is killed while the front is
 //     stopped: the kernel kills the command itself (PR_SET_PDEATHSIG), but nothing ends
 //     the processes that it has started. The lease ends with its TTL. No kill by name
-//     hits both, because the keeper is called lockkeeper, without arguments.
+//     hits both, because the keeper is called lockkeeper and has no arguments.
 //   - The lease is not renewed: the command gets SIGTERM when a quarter of the TTL is
 //     left, and SIGKILL when a tenth is left. If the lease is over by then (it was
 //     broken, or the machine slept), the command gets SIGKILL at once.
