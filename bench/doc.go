@@ -1,5 +1,5 @@
-// Package bench plans a run and carries it out: servers, plugins, scenarios,
-// one result folder.
+// Package bench plans a run, starts its servers and plugins, measures its
+// scenarios, and writes one result folder.
 //
 // # Where is what
 //
@@ -9,8 +9,8 @@
 //   - session.go: what is open during a run; environment.go: its servers; subject.go: a backend
 //     or a baseline; failures.go: failed backends; machine.go: the machine
 //   - parts.go: a run on several machines
-//   - outcome.go: the result of a plan, and how it is written
-//   - faults.go: the table of faults; search.go: schedules, drawn or played again
+//   - outcome.go: the result of a plan, and its writing
+//   - faults.go: the table of faults; search.go: schedules, drawn or replayed
 //   - folders.go: result folders; keep.go: env up
 //   - locks.go, conform.go, skeleton.go: commands for operators and plugin authors
 //   - lock.go: a command under a lock; exec.go: the small init

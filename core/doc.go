@@ -25,7 +25,7 @@
 //   - notify.go: how a contender hears of releases where the store has no queue
 //   - attempt.go: one request: its context and end, and its withdrawal if the outcome is unknown
 //   - token.go: the backend as core calls it, with the grant numbers turned into tokens
-//   - clock.go, clock_linux.go, clock_other.go: instants that count suspends; when a lease ends
+//   - clock.go, clock_linux.go, clock_other.go: instants that include suspends; when a lease ends
 //   - lease.go: the Lease and its contexts
 //   - schedule.go: the time of every lease: which renewals are due, which leases are over
 //   - renew.go: renewals and what their answers mean; notices of the plugin and the store
@@ -37,5 +37,5 @@
 //   - elector.go: the Elector and its Term
 //   - observe.go: what observers of an election see, by one stream for each name
 //   - event.go: events, for loggers and OnEvent
-//   - errors.go: the errors, the causes of a lease's end, and which of them are final
+//   - errors.go: the errors, the causes of a lease's end, and which are final
 package core

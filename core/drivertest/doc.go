@@ -16,8 +16,8 @@
 //
 // [Conform] runs the same cases without a test, for "lockbench conform".
 //
-// A busy machine hardly makes a backend fail. Most limits count only the time in which
-// the suite's process ran. A case that was late or lost a lease while that process stalled
+// A busy machine rarely makes a backend fail. Most limits count only the time in which the
+// suite's process ran. A case that was late or lost a lease while that process stalled
 // runs again in a fresh environment. After five such runs the case fails and says that the
 // machine was too busy. A failure that does not depend on time fails the case at once.
 //

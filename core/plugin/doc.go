@@ -1,8 +1,8 @@
 // Package plugin runs a backend as a separate process and makes it a
 // [driver.Backend]: [Open] finds the binary, starts it, and keeps it running.
 //
-// A plugin that dies is replaced within a fraction of a second, one that
-// freezes within seconds. Watchers get a [driver.NoticeDown] and then a
+// A dead plugin is replaced within a fraction of a second, and a frozen plugin
+// is replaced within seconds. Watchers get a [driver.NoticeDown] and then a
 // [driver.NoticeUp], and calls between them fail at once. When a host dies,
 // its plugin lives until it has released the host's locks; see [Policy].
 //
@@ -13,8 +13,8 @@
 //   - safe.go, privileges_linux.go, privileges_other.go: which binary is refused
 //   - launch.go: starting and configuring the plugin, and errors for a start that failed
 //   - runner.go: the process, also behind a wrapper; group_linux.go, group_other.go: ending it
-//     with all processes that it has started; socketdir.go: the directory of its sockets
-//   - process.go: a plugin that serves: its heartbeats, how a freeze is detected, and its end
+//     with all processes that it started; socketdir.go: the directory of its sockets
+//   - process.go: a serving plugin: its heartbeats, how a freeze is detected, and its end
 //   - backend.go: the driver.Backend that calls the plugin, and notices to watchers
 //   - supervise.go: replacing a plugin that died
 //   - log.go: what the plugin prints and logs; applog.go: the application's logger, which may block

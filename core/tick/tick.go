@@ -12,12 +12,12 @@
 // No tick is run twice while three conditions hold. First, the store keeps
 // its grants. docs/backends.md says for each backend how grants can be
 // lost, for example when an operator ends the tick's lock. Second, the wall
-// clocks of any two hosts differ by less than 49 hundredths of [Options]
-// Keep. Third, all hosts give a job the same name, schedule, Late and Keep.
+// clocks of any two hosts differ by less than 49 % of [Options.Keep].
+// Third, all hosts give a job the same name, schedule, Late and Keep.
 //
-// This also holds if a process is paused, for any time and at any instruction,
-// and if the process, its plugin or its machine dies: a tick whose function
-// was killed while it ran is not run again.
+// No tick is run twice even if a process is paused, for any time and at any
+// instruction, or if the process, its plugin or its machine dies: a tick
+// whose function was killed is not run again.
 //
 // Without Overlap, a tick does not run while the previous tick still runs. This is only as
 // certain as any lock: a function whose lease is lost must stop when its ctx ends. If the process

@@ -14,19 +14,19 @@
 //     revoke leases that the next leader has renewed (etcd-io/etcd#12528 and #15247). The
 //     lock is then granted again while the holder's lease is valid. The holder learns of
 //     the loss by its watch, usually before the next holder acts, and the resource can
-//     refuse its token. After a stall of 2 s, waiters lose their order in the same way, and
-//     a lock that was granted in the queue and not renewed yet is lost.
+//     refuse the old token. After a stall of 2 s, waiters lose their order in the same way,
+//     and a lock that was granted in the queue and not renewed yet is lost.
 //   - A member that runs with --unsafe-no-fsync may forget what it has
 //     acknowledged; no client can detect this.
 //   - Addresses that lead to two clusters. A host that sees both clusters grants nothing
 //     (see cluster.Cluster.Certain). Two hosts that see one cluster each do not notice.
 //   - The program grpc-proxy. It answers keepalives at its own pace, so an
 //     answer may be to an earlier keepalive than the last one.
-//   - A restored older snapshot brings back old leases and old tokens, unless
-//     its revisions are bumped (etcdutl snapshot restore --bump-revision).
-//     After a cluster was set up anew, without data, the leases are gone. The
-//     new tokens are above the earlier tokens if the clock of the first host
-//     that uses the new cluster is not behind (see txn.Generation).
+//   - A restored older snapshot brings back old leases and tokens, unless its
+//     revisions are bumped (etcdutl snapshot restore --bump-revision). After
+//     a cluster was set up anew, without data, the leases are gone. The new
+//     tokens are above the earlier tokens if the clock of the first host that
+//     uses the new cluster is not behind (see txn.Generation).
 //   - As with every lease, a holder that is paused past its deadline does not
 //     know that it has lost the lock. The resource can tell by the token.
 //   - After a change of leader the TTL of every lease starts anew, so a dead
@@ -79,14 +79,14 @@
 //   - A waiter may learn late that it is the first, but its entry and its grant last for
 //     the TTL of the waiters' lease, counted from when the last confirmed keepalive of that
 //     lease was sent. When little of that time is left, the waiter asks the store.
-//   - An entry is on the waiters' lease until its first renewal, and this process
-//     deletes the entry if no renewal comes. So a host that is frozen or lost costs 2 s.
+//   - An entry is on the waiters' lease until its first renewal moves it, and this
+//     process deletes it if no renewal comes. So a frozen or lost host costs 2 s.
 //   - A request without an answer may reach the store late. After a withdrawal, a late put of an
 //     entry finds the tombstone of its owner. A late move finds the entry on another lease.
 //
 // # Leases
 //
-// Locks of one TTL share a lease (see leases, and decision etcd-1 for the
+// Locks of one TTL share a lease (see type leases; decision etcd-1 has the
 // alternatives). Sharing has a cost: while some locks of a lease are renewed,
 // etcd does not end the others. So the backend deletes each lock whose deadline
 // has come without a renewal. If this process is killed, nobody deletes the lock,
@@ -118,7 +118,7 @@
 // another member answers. Requests that may be done twice are then sent again. The
 // outcome of other requests is unknown, because etcd may still do them, so the caller
 // withdraws, and a tombstone refuses the owner for a minute. A server whose database
-// becomes full reports that even for requests that it has done (see
+// becomes full reports that even for requests that it has executed (see
 // cluster.OutOfSpace). One read finds out which requests were done, so that no unknown
 // entry is left behind. From then on the server refuses every put, and acquires fail at
 // once. Held locks can still be renewed and released. A withdrawal deletes the owner's

@@ -1,5 +1,5 @@
 // Package mysql keeps locks as rows of one table in MySQL 8.4 and later or
-// MariaDB 10.6 and later. Its tests were run on MySQL 9.7.4 and on MariaDB
+// MariaDB 10.6 and later. Its tests were run on MySQL 9.7.4 and MariaDB
 // 10.11.19 and 11.8.6.
 //
 // # Guarantee
@@ -7,8 +7,8 @@
 // A lock is one row, whose primary key is the lock's name. The row alone
 // decides. The lock is taken, renewed and released by single statements that
 // compare owner and token under its row lock, and all times are the server's
-// (UTC_TIMESTAMP): the clocks, names and time zones of hosts do not matter. The
-// token is the last token plus one or the server's clock in microseconds,
+// (UTC_TIMESTAMP), so the clocks, names and time zones of hosts do not matter.
+// The token is the last token plus one or the server's clock in microseconds,
 // whichever is higher. The granting statement writes the token.
 //
 // With innodb_flush_log_at_trx_commit=1, and sync_binlog=1 if there is a binary
@@ -31,8 +31,8 @@
 //     several nodes, a conflict is found at commit and the statement is repeated, which
 //     is safe but slow. Waiters on other nodes are not woken: they ask twice a second,
 //     without order. Waiters behind a proxy that shares connections among clients ask
-//     in the same way. Behind a load balancer a host stays at one Galera node while
-//     that node serves. The next node may lag, so that an existing lease seems missing;
+//     likewise. Behind a load balancer a host stays at one Galera node while that node
+//     serves. The next node may lag, so that an existing lease seems missing;
 //     wsrep_sync_wait=7 makes a node catch up before it answers.
 //   - Statements that an operator writes by hand and that change rows.
 //
@@ -45,16 +45,16 @@
 //	release              1             1
 //	wake a waiter        1             0; on MariaDB part of the release
 //	wait                 2             1; on MariaDB 1 round trip
-//	be granted it then   1             0; on MariaDB part of the wait
+//	grant after a wait   1             0; on MariaDB part of the wait
 //	withdraw             0 or 1        0 or 1
 //	inspect              1             0
 //
-// A row that has waiters or withdrawn owners needs a longer statement. The first
-// statement that meets such a row costs one more round trip. So does an acquire, alone in
-// its statement, of a lock that this process has held before and another owner holds
-// now. Operations that come while others are under way share the next statement, up
-// to 64 (renewals: 500) in one commit. So a busy host commits far less often than it
-// locks. A withdrawal costs nothing when all requests of the owner were refused.
+// A row that has waiters or withdrawn owners needs a longer statement. The first statement
+// that meets such a row costs one more round trip. So does an acquire that shares its
+// statement with no other operation, if this process held the lock before and another owner
+// holds it now. Operations that come while others are under way share the next statement,
+// up to 64, or 500 renewals, in one commit. So a busy host commits far less often than it
+// locks. A withdrawal is free when all requests of the owner were refused.
 //
 // A statement is no longer than the server's max_allowed_packet and the
 // maxAllowedPacket in the address. Names, labels and values are written in hexadecimal.
@@ -83,20 +83,20 @@
 // # Settings that matter
 //
 // max_connections must allow Connections + WaitConnections + 5 for every host: two for withdrawals,
-// two for statements that kill others, one for signs of life. Every dial runs to its end, because a
-// server counts aborted handshakes and then blocks the machine (max_connect_errors). A connection
-// that is no longer needed is kept for the next request. Every other setting that the statements
-// rely on is set for each connection, so that the server's settings and its init_connect do not
-// matter: sql_mode, completion_type, isolation and access mode, autocommit, character set, time
-// zone and timestamp, lock waits of one second, no limits on the rows, time and safety of a
-// statement, and no secondary engine. A transaction or table locks that init_connect has begun are
-// ended. The binary log must not have the format STATEMENT.
+// two for statements that kill others, and one for signs of life. Every dial runs to its end,
+// because a server counts aborted handshakes and then blocks the machine (max_connect_errors). An
+// unneeded connection is kept for the next request. Every other setting that the statements rely on
+// is set for each connection, so that the server's settings and its init_connect do not matter:
+// sql_mode, completion_type, isolation and access mode, autocommit, character set, time zone and
+// timestamp, lock waits of one second, no limits on the rows, time and safety of a statement, and
+// no secondary engine. A transaction or table locks that init_connect has begun are ended. The
+// binary log must not have the format STATEMENT.
 //
 // # Rights
 //
-// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE unless it exists.
-// "lockplugin-mysql ddl" prints a CREATE TABLE and a GRANT. GET_LOCK must be allowed, as in Percona
-// XtraDB Cluster with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
+// The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE unless the table
+// exists. "lockplugin-mysql ddl" prints a CREATE TABLE and a GRANT. GET_LOCK must be allowed, as in
+// Percona XtraDB Cluster with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
 // CONNECTION_ADMIN, because an account may wake only its own connections. A read-only server (a
 // replica, or in a failover) gets no request, even if the account may write. Waiters go on waiting.
 //

@@ -5,9 +5,9 @@
 //
 // A lock is one row, whose primary key is the lock's name. The row alone decides. The lock is
 // taken, renewed and released by functions in the schema lockbench. Each call is one statement and
-// transaction, which first locks the rows that it is about and then reads them. All times are the
-// server's (clock_timestamp): the clocks, names and time zones of hosts do not matter. The token is
-// the row's last token plus one or the server's clock in microseconds, whichever is higher.
+// transaction, which first locks its rows and then reads them. All times are the server's
+// (clock_timestamp), so the clocks, names and time zones of hosts do not matter. The token is the
+// row's last token plus one or the server's clock in microseconds, whichever is higher.
 //
 // With fsync and full_page_writes on, and synchronous_commit other than off, a grant is on disk
 // before it is answered, and the tokens have fencing class strict. Otherwise they have class
@@ -33,12 +33,12 @@
 //	renew                1             1
 //	release              1             1, which also grants it to the next waiter
 //	wait                 1             0
-//	be granted it then   0             0
+//	grant after a wait   0             0
 //	withdraw             1             1
 //	inspect              1             0
 //
-// Operations that come while others are under way share the next call, up to 64 (renewals: 500) in
-// one commit. So a busy host commits far less often than it locks.
+// Operations that come while others are under way share the next call, up to 64, or 500 renewals,
+// in one commit. So a busy host commits far less often than it locks.
 //
 // A row that another client's transaction keeps locked delays only operations on that row. A
 // call waits for the row for 50 ms. Then the operations on other rows are sent again.
@@ -74,8 +74,8 @@
 // # Rights
 //
 // The role needs USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on its four tables, and
-// CREATE on the database if the schema does not exist: "lockplugin-postgres ddl" prints them. A
-// read-only server is sent no requests: it is a standby, or in a failover. Waiters go on waiting.
+// CREATE on the database unless the schema exists: "lockplugin-postgres ddl" prints all. A
+// read-only server (a standby, or in a failover) gets no request. Waiters go on waiting.
 //
 // # Where is what
 //

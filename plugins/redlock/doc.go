@@ -42,7 +42,7 @@
 //     not count for the time MaxTTL, until every lease that it had granted is over.
 //     MaxTTL has passed when one host has watched the node for that long, or when the
 //     node's clock and the clocks of a majority have advanced by MaxTTL since instants
-//     that the node keeps. TTLs above MaxTTL are refused. MaxTTL must be the same on
+//     recorded on the node. TTLs above MaxTTL are refused. MaxTTL must be the same on
 //     every host of these nodes, even under different prefixes.
 //
 // Two weaknesses remain. When the clocks of a majority jump ahead, leases

@@ -1,6 +1,6 @@
-// Package baseline holds what a user would pick instead of a plugin: the usual
-// libraries, the bare client, and our own libraries without the plugin process. All
-// of these run in the process that takes the locks.
+// Package baseline holds what a user would pick instead of a plugin: the usual lock
+// libraries, the store's bare client, and our backends without a plugin process.
+// These run in the process that takes the locks.
 //
 // No other package of the bench imports backends or other lock libraries.
 package baseline

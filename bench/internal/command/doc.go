@@ -8,29 +8,29 @@
 //
 // Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER). Every process that the
 // command has started has the keeper among its ancestors, in any session and after
-// any number of forks. When the keeper has died, the front takes its place there.
+// any number of forks. When the keeper has died, the front is that ancestor.
 //
 // The package claims that the lock is free only when no process of the command is left:
 //
 //   - The front is killed: its pipe to the keeper ends. The keeper kills all of its
-//     descendants except the plugin ([tree]), and then releases the lock. It renews
-//     until then, so a process that cannot be killed (in the kernel, or another user's)
-//     keeps the lock.
+//     descendants except the plugin ([tree]), and then releases the lock. The keeper
+//     renews the lease until then, so a process that cannot be killed (in the kernel,
+//     or another user's) keeps the lock.
 //   - The keeper is killed: its plugin releases nothing (plugin.Policy, Abandon),
 //     because the command may still run. The front inherits the command, kills it
 //     in the same way, and then breaks the lease by its token.
-//   - The keeper is stopped: the front kills the keeper, and then does the same.
+//   - The keeper is stopped: the front kills it, and the previous case follows.
 //   - The plugin is killed: the keeper starts another plugin, and the lease survives.
-//   - Front and keeper are killed at once, or the keeper while the front is stopped: the
-//     kernel kills the command itself (PR_SET_PDEATHSIG), but nothing ends the processes
-//     that it has started. The lease ends with its TTL. A kill by name cannot hit both,
-//     because the keeper's name is lockkeeper and it has no arguments.
+//   - Front and keeper are killed at once, or the keeper is killed while the front is
+//     stopped: the kernel kills the command itself (PR_SET_PDEATHSIG), but nothing ends
+//     the processes that it has started. The lease ends with its TTL. No kill by name
+//     hits both, because the keeper is called lockkeeper and has no arguments.
 //   - The lease is not renewed: the command gets SIGTERM when a quarter of the TTL is
-//     left, SIGKILL when a tenth is. If the lease is over by then (it was broken, or the
-//     machine slept), the command gets SIGKILL at once.
+//     left, and SIGKILL when a tenth is left. If the lease is over by then (it was
+//     broken, or the machine slept), the command gets SIGKILL at once.
 //
-// Processes that another program starts for the command, such as a service manager, a container
-// engine or a remote shell, are not the command's descendants. They can outlive the lock.
+// Processes that a service manager, a container engine or a remote shell starts for the command
+// are not its descendants. They can outlive the lock.
 //
 // On other systems than Linux no process adopts orphans, so processes that a
 // command leaves behind can outlive the lock.

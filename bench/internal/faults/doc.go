@@ -2,8 +2,8 @@
 // the hosts, their surroundings, their network and the servers. Each action happens
 // at a time or at a point of the protocol. A search draws random schedules to find
 // unknown faults, and a soak keeps its hosts running from one schedule to the next.
-// The claims of package claim judge what the hosts saw, and a schedule that breaks
-// a claim is shrunk to a reproducer. In the table of faults one host holds many
+// What the hosts saw is judged by package claim's claims, and a schedule that
+// breaks one is shrunk to a reproducer. In the table of faults one host holds many
 // locks, another host wants them, and a fault is injected. Package check judges
 // what both hosts believed.
 //

@@ -3,10 +3,10 @@
 // reports each hold: the grant, renewals, the last time that the lease was valid, its
 // loss, its release, and writes to guarded resources.
 //
-// [Process.Work] starts callers that ask, hold and release over and over.
-// [Process.Acquire] starts callers that hold their locks until they are told to
-// release them. Calls that are measured go through the Process as a [load.Locker],
-// or in loops through [Process.Cycle].
+// [Process.Work] starts callers that acquire, hold and release locks over and
+// over. [Process.Acquire] starts callers that hold their locks until they are told
+// to release them. Measured calls use the Process as a [load.Locker], or run in
+// loops by [Process.Cycle].
 //
 // A host process runs the current binary again, so main (or TestMain) must call
 // [Main] first. The process reports its observations immediately, so that little is

@@ -1,7 +1,7 @@
 // Package deliver calls loggers and callbacks of the application on
 // separate goroutines. Such code may call back into this module, or block,
-// even for ever if it writes to a pipe that is not read. So such code must
-// not run on a goroutine on which a lease or a plugin depends.
+// even for ever if it writes to a pipe that is not read. So it must not
+// run on a goroutine on which a lease or a plugin depends.
 package deliver
 
 import (

@@ -5,8 +5,8 @@
 //   - identity.go: keeping a backend on one server when its address leads to several
 //   - batcher.go: which operations share a round trip
 //   - group.go: goroutines that end with the backend
-//   - observe.go: following a lock's holder, for a backend that is told of
-//     changes or polls
+//   - observe.go: following a lock's holder, for a backend that polls or
+//     is told of changes
 //   - feed.go: notices to the watchers of a backend
 //   - wake.go: waking goroutines that wait for a channel
 //   - recent.go: a map that forgets old entries
