@@ -93,9 +93,9 @@ type station struct {
 	Step int    `json:"step"` // the step that the part is ready for
 }
 
-// joinParts makes this part the leader of one of the elections, which are places for
-// parts. It returns when every part has a place and has seen all other parts, with the
-// same plan except for the seed. The part keeps its place until the client is closed.
+// joinParts joins this part of a run, one lockbench on one machine, to the other parts.
+// Each part leads one election, its place. joinParts returns when every part has a place and
+// has seen all others, with the same plan except for the seed. Closing client ends the place.
 func joinParts(ctx context.Context, client *core.Client, backend string, parts int, seed uint64, plan string) (*rendezvous, error) {
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)

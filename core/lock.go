@@ -21,9 +21,9 @@ type LockOptions struct {
 	// TTL/3.
 	RenewEvery time.Duration
 	// NoRenew makes leases of a fixed length. Such leases are not renewed, and are
-	// lost at their deadline. The deadline counts from the sending of the request
-	// for the grant. If the store granted the lock to a waiter without a request,
-	// it counts from the first request after that. If AtLeast equals TTL, the lock
+	// lost at their deadline. The deadline counts from the sending of the request for
+	// the grant. If the store granted the lock while this client waited in its queue,
+	// the deadline counts from the client's next request. If AtLeast equals TTL, the lock
 	// stays taken for that time whatever happens to this process. Only
 	// [Client.Break] with the lease's token, on any host, can end it sooner.
 	// RenewEvery and Healthy must not be set together with NoRenew. Default false.

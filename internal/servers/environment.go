@@ -184,7 +184,7 @@ func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
 
-// ConfigOf returns the configuration of a host that uses the given paths, or no paths.
+// ConfigOf returns the configuration of a host whose connections pass the proxies paths, if any.
 func (e *Environment) ConfigOf(paths []*inject.Proxy) driver.Config {
 	cfg := maps.Clone(e.Config)
 	at := e.Servers.Addrs()

@@ -37,9 +37,9 @@ func newStore(t drivertest.T) store {
 // which no host was at work, because then the nodes know of every held lock.
 func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
-// leftovers returns the keys that will not expire within two minutes. The
-// control string that each node has for all names does not count. Nodes outside
-// the majority follow in the background, so leftovers waits for them a moment.
+// leftovers returns the keys that will not expire within two minutes, except each
+// node's one control string, which serves all locks. Nodes outside the majority
+// follow in the background, so leftovers waits for them a moment.
 func (s store) leftovers(t drivertest.T) []string {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Second); ; {

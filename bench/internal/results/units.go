@@ -16,7 +16,7 @@ type Unit struct {
 	Tested   bool   // see [Tested]
 }
 
-// Units are all units that have a column or are not times, in the order of a report.
+// Units lists all units except times without a column, in the order of a report.
 var Units = []Unit{
 	{Name: "p50-ns/acquire", Title: "acquire p50", Interval: true},
 	{Name: "p99-ns/acquire", Title: "p99"},

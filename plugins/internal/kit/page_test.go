@@ -143,8 +143,8 @@ func describe(name, doc string) string {
 	return strings.ReplaceAll(strings.Join(each, "<br>"), "|", `\|`)
 }
 
-// TestSharedKeys checks that a key has the same type on every backend, and that
-// no backend shows a password.
+// TestSharedKeys checks that a configuration key has the same type on every backend,
+// and that the value of a key for a password is marked as secret.
 func TestSharedKeys(t *testing.T) {
 	first := map[string]driver.Key{}
 	for _, s := range specs() {

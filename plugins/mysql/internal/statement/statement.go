@@ -347,8 +347,8 @@ func noTombstone(owner string) string {
 	return "LOCATE('," + owner + ",',barred)=0 AND LOCATE('," + owner + ",',barred_old)=0"
 }
 
-// Enter enters r's owner into the queue, with a wake id, unless the store has granted
-// it the lock. The store may grant it the lock for r's TTL. Enter also works while the
+// Enter enters r's owner into the queue, with a wake id, unless this owner holds the lock.
+// The store may then grant the lock to the owner, for r's TTL. Enter also works while the
 // lock is free. If it did not, and two hosts took the lock for moments, the host that
 // asks less often might find it free whenever it enters, and held whenever it asks.
 func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
