@@ -136,8 +136,7 @@ const (
 	// grace is how long the client still waits for an acquire after its caller has given
 	// up. Most stores answer within the grace, and then there is nothing to withdraw.
 	grace = 50 * time.Millisecond
-	// tick is how often the deadlines of calls are checked, so a call may end
-	// late by one tick.
+	// tick is how often the deadlines of calls are checked, so a call may end late by one tick.
 	tick = 10 * time.Millisecond
 )
 

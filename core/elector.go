@@ -52,8 +52,7 @@ func (c *Client) Elector(name string, opts *ElectorOptions) (*Elector, error) {
 // Name returns the name of the election.
 func (e *Elector) Name() string { return e.lock.name }
 
-// Backend returns the name of the election's backend, the same name as in
-// errors and events.
+// Backend returns the name of the election's backend, the same name as in errors and events.
 func (e *Elector) Backend() string { return e.c.name }
 
 // Campaign waits until this candidate is the leader, ctx ends, or an error

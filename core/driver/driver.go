@@ -85,8 +85,7 @@ type Lock interface {
 	// connection is gone. Withdraw returns nil for an owner unknown to the store.
 	Withdraw(ctx context.Context, name, owner string) error
 
-	// Inspect returns the holder of name. For a free lock it returns the
-	// zero Holder and no error.
+	// Inspect returns the holder of name. For a free lock it returns the zero Holder and no error.
 	Inspect(ctx context.Context, name string) (Holder, error)
 
 	// Proclaim replaces the published value of the lease of Name, Owner and Token with Value. It

@@ -58,8 +58,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	step(t, "%s", what)
 }
 
-// throughout polls during d, and fails the case as soon as wrong returns a
-// text other than "".
+// throughout polls during d, and fails the case as soon as wrong returns a text other than "".
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {

@@ -87,8 +87,7 @@ type Host interface {
 	Process
 	// Plugin is the plugin process of that host.
 	Plugin() Process
-	// Acquire tries once to acquire the lock, with AtLeast set to atLeast,
-	// and returns the token.
+	// Acquire tries once to acquire the lock, with AtLeast set to atLeast, and returns the token.
 	Acquire(t T, name string, ttl, atLeast time.Duration) (token uint64, err error)
 	// Enqueue starts an Acquire in the background, of a lock with AtLeast set to
 	// atLeast, and returns when that Acquire waits or was granted the lock.

@@ -25,6 +25,7 @@ lease held again, with the token that it had.`,
 		{
 			Name:    "L5 many leases are renewed together",
 			Explain: `A host renews all its leases in one batch per backend: none of many may be left out.`,
+			Alone:   true,
 			Run:     manyHeld,
 		},
 		{
@@ -73,9 +74,12 @@ func heldForLong(t T, h *Harness) {
 
 func manyHeld(t T, h *Harness) {
 	c := h.client(t)
-	o := core.LockOptions{TTL: h.ttl(5 * time.Second)} // long: without Batch each renewal is one request
+	o, n := core.LockOptions{TTL: h.ttl(5 * time.Second)}, 100
+	if needsCapability(driver.CapBatcher)(h.props) != "" {
+		n = 40 // each renewal is one request
+	}
 	var all []held
-	for i := range 100 {
+	for i := range n {
 		all = append(all, c.mustTry(t, fmt.Sprintf("jobs/%d", i), o))
 	}
 	staysAlive(t, o.TTL*5/4, o.TTL, all...)
