@@ -67,18 +67,30 @@ func build(pkg string) (binary string, err error) {
 }
 
 // Main is the body of a TestMain. With it, the test binary can be started
-// again as a host process. At the end, Main removes the binaries of [Build].
+// again as a host process. At the end, Main removes the binaries of [Build]. Under the
+// race detector it fails if a plugin or a host reported a data race.
 func Main(m *testing.M) {
 	HostMain()
+	races := ""
 	if Race && os.Getenv("GORACE") == "" {
+		races, _ = os.MkdirTemp("", "races-") // without a directory, reports go to the processes' stderr
 		// By default each process would sleep for a second before it exits.
-		os.Setenv("GORACE", "atexit_sleep_ms=0")
+		os.Setenv("GORACE", "atexit_sleep_ms=0 log_path="+filepath.Join(races, "in"))
 	}
 	if signal.Ignored(os.Interrupt) { // as in the background of a script; children would inherit that
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	code := m.Run()
 	Clean()
+	reports, _ := filepath.Glob(filepath.Join(races, "in.*"))
+	for _, report := range reports {
+		text, err := os.ReadFile(report)
+		fmt.Printf("FAIL: a plugin or host has a data race (%v):\n%s\n", err, text)
+		code = 1
+	}
+	if races != "" {
+		os.RemoveAll(races)
+	}
 	os.Exit(code)
 }
 
