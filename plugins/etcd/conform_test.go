@@ -35,18 +35,6 @@ func leftovers(t drivertest.T, c *clientv3.Client, prefix string) []string {
 	return keys
 }
 
-// TestConformance tests the library and the binary, each on its own server. The two
-// run in parallel, because a TTL is at least two seconds and most cases mostly wait.
-func TestConformance(t *testing.T) {
-	t.Cleanup(func() { goleak.VerifyNone(t) })
-	for name, conform := range map[string]func(*testing.T){"library": ofLibrary, "plugin": ofPlugin} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			conform(t)
-		})
-	}
-}
-
 // withPassword starts a server that refuses clients without a password.
 func withPassword(t *testing.T, binary string) *servers.Server {
 	s := start(t, &etcdserver.Options{Binary: binary})
@@ -54,7 +42,9 @@ func withPassword(t *testing.T, binary string) *servers.Server {
 	return s
 }
 
-func ofLibrary(t *testing.T) {
+func TestConformanceInProcess(t *testing.T) {
+	backendtest.Long(t)
+	t.Cleanup(func() { goleak.VerifyNone(t) })
 	versions(t, func(t *testing.T, binary string) {
 		server, users := start(t, &etcdserver.Options{Binary: binary}), withPassword(t, binary)
 		client := plain(t, server)
@@ -76,7 +66,8 @@ func ofLibrary(t *testing.T) {
 	})
 }
 
-func ofPlugin(t *testing.T) {
+func TestConformance(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
 	versions(t, func(t *testing.T, binary string) {
 		server, users := start(t, &etcdserver.Options{Binary: binary}), withPassword(t, binary)
 		client := plain(t, server)

@@ -162,7 +162,8 @@ func leftovers(t drivertest.T, address, prefix string) (left []string) {
 	return left
 }
 
-func TestConformance(t *testing.T) {
+func TestConformanceInProcess(t *testing.T) {
+	backendtest.Long(t)
 	address := address(t)
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		here, there := fresh(t, address), fresh(t, address)
@@ -177,7 +178,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestConformanceOfBinary(t *testing.T) {
+func TestConformance(t *testing.T) {
 	address := address(t)
 	binary := plugintest.Build(t, "./lockplugin-mysql")
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {

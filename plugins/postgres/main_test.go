@@ -102,7 +102,8 @@ func leftovers(t drivertest.T, s *servers.Server, prefix string) []string {
 	return left
 }
 
-func TestConformance(t *testing.T) {
+func TestConformanceInProcess(t *testing.T) {
+	backendtest.Long(t)
 	s := server(t)
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
 		here, there := fresh(), fresh()
@@ -119,7 +120,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestConformanceOfBinary(t *testing.T) {
+func TestConformance(t *testing.T) {
 	s := server(t)
 	binary := plugintest.Build(t, "./lockplugin-postgres")
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {

@@ -66,7 +66,8 @@ func opened(t drivertest.T, cfg driver.Config) driver.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-func TestConformance(t *testing.T) {
+func TestConformanceInProcess(t *testing.T) {
+	backendtest.Long(t)
 	t.Parallel()      // most cases wait most of the time
 	_ = start(t, nil) // skips without redis-server
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
@@ -83,6 +84,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceThroughWire(t *testing.T) {
+	backendtest.Long(t)
 	t.Parallel() // most cases wait most of the time
 	_ = start(t, nil)
 	drivertest.Run(t, func(t drivertest.T) *drivertest.Harness {
@@ -98,7 +100,7 @@ func TestConformanceThroughWire(t *testing.T) {
 	})
 }
 
-func TestConformanceOfPlugin(t *testing.T) {
+func TestConformance(t *testing.T) {
 	t.Parallel() // most cases wait most of the time
 	_ = start(t, nil)
 	binary := plugintest.Build(t, "./lockplugin-redis")

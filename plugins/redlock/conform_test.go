@@ -102,7 +102,8 @@ func opened(t drivertest.T, cfg driver.Config) driver.Backend {
 	return backendtest.CloseAfter(t, b)
 }
 
-func TestConformance(t *testing.T) {
+func TestConformanceInProcess(t *testing.T) {
+	backendtest.Long(t)
 	t.Parallel()         // most cases wait most of the time
 	_ = start(t, 1, nil) // skips without redis-server
 	cancels := cancels(t)
@@ -120,7 +121,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestConformanceOfPlugin(t *testing.T) {
+func TestConformance(t *testing.T) {
 	t.Parallel() // most cases wait most of the time
 	_ = start(t, 1, nil)
 	cancels := cancels(t)

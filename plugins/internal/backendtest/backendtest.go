@@ -4,6 +4,8 @@ package backendtest
 import (
 	"context"
 	"errors"
+	"os"
+	"testing"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -12,6 +14,14 @@ import (
 
 // Timeout bounds how long a test waits for anything on a busy machine.
 const Timeout = 30 * time.Second
+
+// Long skips the test unless LOCKBENCH_LONG is 1. The test plays the suite on the library,
+// whose code the suite on the plugin covers, with the race detector too.
+func Long(t *testing.T) {
+	if os.Getenv("LOCKBENCH_LONG") != "1" {
+		t.Skip("LOCKBENCH_LONG=1 plays it")
+	}
+}
 
 // Must fails the test when err is not nil.
 func Must(t drivertest.T, err error) {
