@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -17,24 +18,31 @@ import (
 // TestServerActions injects and heals each action on servers, including those of
 // operators, while two hosts work. It checks that the servers then serve both
 // hosts, run as before the action, and keep no data of the hosts' locks.
+// With LOCKBENCH_LONG each setting of a store plays all its actions.
 func TestServerActions(t *testing.T) {
+	long := os.Getenv("LOCKBENCH_LONG") != ""
 	for _, of := range kinds.All() {
+		played := map[string]bool{}
 		for _, setting := range of.SettingNames() {
-			if !of.InHost() {
-				t.Run(of.Name+"/"+setting, func(t *testing.T) { testServerActions(t, of, setting) })
+			var actions []Action
+			for _, a := range slices.Concat(serverActions, drawnOperations()) {
+				if !of.InHost() && a.fits(of.Name, setting) == "" && (long || !played[a.Name]) {
+					actions, played[a.Name] = append(actions, a), true
+				}
+			}
+			if len(actions) > 0 {
+				t.Run(of.Name+"/"+setting, func(t *testing.T) { testServerActions(t, of, setting, actions) })
 			}
 		}
 	}
 }
 
-func testServerActions(t *testing.T, of *servers.Kind, setting string) {
+func testServerActions(t *testing.T, of *servers.Kind, setting string, actions []Action) {
 	t.Parallel()
 	w, start := openSystem(t, of.Name, servers.Requirements{Setting: setting, Needs: []servers.Capability{servers.CapKeeps, servers.CapClock}})
 	h, rival := start(t, ""), start(t, "")
-	for _, a := range slices.Concat(serverActions, drawnOperations()) {
-		if a.fits(of.Name, setting) == "" {
-			t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, []*Host{h, rival}, a) })
-		}
+	for _, a := range actions {
+		t.Run(a.Name, func(t *testing.T) { testServerAction(t, w, []*Host{h, rival}, a) })
 	}
 	if err := w.EndBackground(); err != nil {
 		t.Error(err)
