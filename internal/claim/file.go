@@ -3,8 +3,10 @@ package claim
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,11 +35,11 @@ func (t text) MarshalText() ([]byte, error) { return []byte(time.Duration(t).Str
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (t *text) UnmarshalText(b []byte) error {
 	d, err := time.ParseDuration(string(b))
-	if err == nil && d < 0 {
-		err = fmt.Errorf("%v is less than nothing", d)
+	if err != nil || d < 0 {
+		return fmt.Errorf("%q is no duration like \"1.5s\"", b)
 	}
 	*t = text(d)
-	return err
+	return nil
 }
 
 // MarshalJSON writes the terms as a claim file.
@@ -52,7 +54,11 @@ func (t *Terms) UnmarshalJSON(b []byte) error {
 	in := json.NewDecoder(bytes.NewReader(b))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&f); err != nil {
-		return err
+		var kind *json.UnmarshalTypeError
+		if errors.As(err, &kind) {
+			return fmt.Errorf("the value of %q must be another type than %s", kind.Field, kind.Value)
+		}
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
 	for i, e := range f.Exceptions {
 		if len(e.Rules) == 0 || len(e.All) == 0 {

@@ -39,7 +39,8 @@ func TestFile(t *testing.T) {
 func TestFileWithMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"forgets": true}`:             "forgets",
-		`{"turn": "-1s"}`:               "less than nothing",
+		`{"turn": "-1s"}`:               `"-1s" is no duration`,
+		`{"exceptions": {}}`:            `"exceptions" must be another type than object`,
 		`{"exceptions": [{"all": []}]}`: "exception 1 names no rule, or no condition",
 		`{"exceptions": [{"all": ["data-lost"], "rules": ["overlaps"]}]}`:    `no rule "overlaps", but ["overlap" "token"`,
 		`{"exceptions": [{"all": ["data-gone"], "rules": ["overlap"]}]}`:     `no condition "data-gone", but ["data-lost"`,

@@ -232,7 +232,10 @@ func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {
 	case h.ReleasedNs > 0:
-		return max(h.ReleasedNs, h.GrantedNs+int64(j.Names[h.Name].AtLeast))
+		if kept := h.GrantedNs + int64(j.Names[h.Name].AtLeast); kept > h.ReleasedNs {
+			return kept + int64(j.Names[h.Name].ExpiresLate)
+		}
+		return h.ReleasedNs
 	case h.ReleaseNs > 0: // the reply to the release is not known
 		return max(h.ReleaseNs, h.ValidNs) + ttl
 	case h.DoneNs > 0:
