@@ -9,12 +9,12 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// downTimeout is how long a store may take to answer after a measurement on it has
-// failed. If the store does not answer, the next measurement on it is left out.
+// downTimeout bounds the wait for an answer of a store on which a measurement has failed. If no
+// answer comes, the next measurement on that store is left out.
 const downTimeout = time.Second
 
-// failures are the cells (measurements) of a run that have no figures. A subject that is slow, dead
-// or wrong loses only its cells. The other subjects can still be compared. The zero value is ready.
+// failures are the cells (measurements) of a run that have no figures. If one subject (a backend or
+// a baseline) fails, the others can still be compared. The zero value is ready.
 type failures struct {
 	cells []results.FailedCell
 	of    []failure        // of[i] is the failure of cells[i]
@@ -40,7 +40,6 @@ func (f *failures) add(sub *subject, label string, run int, err error) {
 	f.of = append(f.of, failure{sub.Kind, err})
 }
 
-// served records that the last cell of sub has figures.
 func (f *failures) served(sub *subject) { delete(f.last, sub.Name) }
 
 // down returns an error if the last cell of sub failed and its store does not answer. Without

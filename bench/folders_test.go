@@ -54,7 +54,6 @@ func reported(t *testing.T, dir string) (string, error) {
 	return text(t, o, "text"), err
 }
 
-// These functions report whether an error is of an expected kind.
 func fine(err error) bool   { return err == nil }
 func unsafe(err error) bool { return errors.Is(err, ErrUnsafe) }
 

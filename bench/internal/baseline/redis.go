@@ -38,8 +38,8 @@ var goredisBaseline = Baseline{
 	Open:     onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
 }
 
-// pipelinedBaseline shows what batching gains without a plugin process and without
-// tokens. No client can gain more.
+// pipelinedBaseline sends the requests of concurrent callers together. It shows how fast a client
+// could be at most, because it has no tokens and no plugin process.
 var pipelinedBaseline = Baseline{
 	Name:     "go-redis-pipelined",
 	Doc:      "the bare client, which sends what callers ask for at the same time in one pipeline",
@@ -238,7 +238,7 @@ func rueidisOption(cfg driver.Config) (rueidis.ClientOption, error) {
 	return o, nil
 }
 
-// rueidisLocker has one locker for each TTL, which is a setting of the locker.
+// rueidisLocker has one locker of the library for each TTL, because a locker has only one TTL.
 type rueidisLocker struct {
 	option rueidis.ClientOption
 
