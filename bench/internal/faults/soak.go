@@ -155,5 +155,5 @@ func (x *searcher) finish() {
 	}
 }
 
-// growthAfter is the shortest length of a soak in which growth is judged.
+// growthAfter is how long a soak must last for growth to be judged.
 const growthAfter = time.Minute
