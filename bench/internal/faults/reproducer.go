@@ -24,14 +24,14 @@ import (
 type Reproducer struct {
 	// Name is the name of the file, without the extension.
 	Name string `json:"-"`
-	// Finding names the bug that the reproducer shows. Fixed says when the bug was
-	// fixed. Shown and Runs are then from the build before the fix.
+	// Finding names the bug that the reproducer shows. Fixed is the version that fixed the bug. If it
+	// is set, Shown and Runs were counted on a build before the fix.
 	Finding string `json:"finding,omitempty"`
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set if playing the reproducer takes more than a few seconds.
 	Long bool `json:"long,omitempty"`
-	// Strict turns the documented exceptions off. It is set if the exceptions of
-	// the backend cover more than this schedule plays.
+	// Strict means that documented exceptions excuse no violation. It is set if the exceptions of the
+	// backend allow more than this schedule does to it.
 	Strict   bool       `json:"strict,omitempty"`
 	Rule     claim.Rule `json:"rule"`
 	What     string     `json:"what"` // the violation in the last run that broke the rule
@@ -40,14 +40,14 @@ type Reproducer struct {
 	Schedule Schedule   `json:"schedule"`
 }
 
-// explains reports whether a violation v in the schedule other seems to have the
-// same cause. It must break the same rule. In addition, either the other schedule
-// has all actions of the reproducer, or the texts of the two violations are alike.
+// explains reports whether violation v in the schedule called other seems to have the cause that
+// this reproducer shows. Then v breaks the same rule, and in addition either the other schedule has
+// all actions of the reproducer, or the texts of the two violations are alike.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }
 
-// isIn reports whether other has all actions of s, and has wrappers if s has wrappers.
+// isIn reports whether schedule other has all actions of s, and wrapper scripts if s has some.
 func (s Schedule) isIn(other Schedule) bool {
 	for _, e := range s.Events {
 		if !slices.ContainsFunc(other.Events, func(o Event) bool { return o.Action == e.Action }) {
@@ -58,7 +58,7 @@ func (s Schedule) isIn(other Schedule) bool {
 	return !slices.ContainsFunc(s.Hosts, wrapped) || slices.ContainsFunc(other.Hosts, wrapped)
 }
 
-// particulars matches numbers with their units, quoted names and hosts in a text.
+// particulars matches the numbers, quoted names and hosts in the text of a violation.
 var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 
 // kindOf returns the text of a violation without its particulars.
