@@ -49,9 +49,9 @@ type environment struct {
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. The argument up describes the servers that "lockbench
-// env up" has left running, or is nil. They are used unless the flag --env names another
-// environment. An empty name without them means processes on this machine.
+// openEnvironment chooses where servers run. The argument up describes servers that "lockbench env
+// up" has left running, or is nil. They are used unless name is another environment. Without them,
+// an empty name means processes on this machine.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {

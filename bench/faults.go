@@ -56,8 +56,8 @@ type FaultsPlan struct {
 	// Seed determines schedules, orders and times. 0 means a random seed, or the
 	// seed of the reproducer.
 	Seed uint64
-	// KeepGoing continues a search after the first reproducer of a backend. The
-	// other modes always continue.
+	// KeepGoing continues a search after the first reproducer of a backend. Other modes continue
+	// anyway.
 	KeepGoing bool
 	// HostProgram is the path of another lockbench that runs the host processes; "" means this one.
 	HostProgram string
@@ -142,8 +142,8 @@ func (p FaultsPlan) nothingChosen(what string) error {
 	return usagef("no %s is one of %s", what, strings.Join(slices.Concat(p.Faults, p.Actions, p.Backends), ", "))
 }
 
-// judged returns the backends of the plan and the manifest of the run, which records the scenario.
-// If served is set, judged leaves out plugins whose servers lockbench cannot start.
+// judged returns the backends of the plan, and a manifest of the run with the given scenario. If
+// served is set, it leaves out plugins whose servers lockbench cannot start.
 func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, runs int) (backends []faults.Backend, m results.Manifest, err error) {
 	for _, name := range p.Backends {
 		if !kinds.Of(name).Known() {
@@ -200,7 +200,7 @@ func (p FaultsPlan) runs(usual, quick int) int {
 	return cmp.Or(p.Runs, usual)
 }
 
-// tellEvery is how often a frequent event is reported.
+// tellEvery is how often events that are frequent are reported at most.
 const tellEvery = 10 * time.Second
 
 // lines reports the progress of a mode without a progress bar. The method say always writes. The
@@ -228,7 +228,7 @@ func (l *lines) mention(format string, args ...any) {
 	}
 }
 
-// These are how often each fault of the table is played on each backend.
+// These are the default numbers of rounds for each fault on each backend.
 const (
 	tableRuns      = 3
 	quickTableRuns = 1

@@ -2,7 +2,7 @@
 // libraries, the store's bare client, and our backends without a plugin process.
 // These run in the process that takes the locks.
 //
-// It is the only package below bench that imports backends and the lock libraries of others.
+// Below bench, only this package imports backends and the lock libraries of others.
 package baseline
 
 import (
@@ -67,8 +67,8 @@ func All() []Baseline {
 	}
 }
 
-// Prefix is the prefix of all keys and tables that the baselines of a backend
-// create. It is "" when the baselines use the prefix of the backend.
+// Prefix returns the prefix of all keys and tables that the baselines of a backend create. It is ""
+// when the baselines use the prefix of the backend.
 func Prefix(backend string) string {
 	switch backend {
 	case redis.Spec.Name, redlock.Spec.Name:
@@ -112,9 +112,8 @@ const (
 // discard discards the log of libraries that run in process.
 var discard = slog.New(slog.DiscardHandler)
 
-// inProcess returns a baseline that is our library for a backend, without the
-// plugin process. The function prefix takes the configuration of the backend and
-// returns the prefix for the library's keys.
+// inProcess returns a baseline that is our library for a backend, without the plugin process. The
+// function prefix returns the prefix of the library's keys for a configuration of the backend.
 func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 	return Baseline{
 		Name:    spec.Name + "-in-process",

@@ -188,8 +188,8 @@ type connLease struct {
 	name string
 }
 
-// renew asks whether the connection still has the lock, which has no TTL. If the
-// connection is gone, the lock is gone too.
+// renew asks whether the connection still has the lock, which has no TTL. A lock ends with its
+// connection.
 func (l connLease) renew(ctx context.Context) error {
 	err := l.ask(ctx, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()")
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) {

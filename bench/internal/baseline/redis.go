@@ -179,7 +179,7 @@ var redsyncNodesBaseline = Baseline{
 func redsyncLocks(prefix string, nodes ...redsyncredis.Pool) locks {
 	sync := redsync.New(nodes...)
 	return func(name string, ttl time.Duration) (load.Lock, error) {
-		// The library gives up after 32 tries by default; here only ctx ends the wait.
+		// By default the library gives up after 32 tries. Here only the end of ctx ends the wait.
 		m := sync.NewMutex(keyPrefix+prefix+name, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
 		held := lease{
 			renew:   func(ctx context.Context) error { return confirmed(m.ExtendContext(ctx)) },

@@ -42,15 +42,15 @@ type Cell struct {
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond counts those histories in Linear that stay wrong even if one assumes that the store
-	// forgot its grants when the fault was injected. No documented exception covers them.
+	// Beyond counts those of the histories in Linear that stay wrong even if one assumes that the
+	// store forgot its grants when the fault was injected. No documented exception covers them.
 	Beyond int `json:"beyond_forgetting,omitempty"`
-	// Undecided counts the histories for which the check of Linear did not end in its time limit.
+	// Undecided counts the histories for which the check for Linear did not end in its time limit.
 	Undecided int `json:"undecided,omitempty"`
 	// Belief is the longest time during which two holders both believed that they had the lock.
 	Belief int64 `json:"belief_overlap_max_ns"`
-	// Margin is the shortest time between the holder learning of a loss and the next
-	// grant. Margins counts the measured times.
+	// Margin is the shortest time from when a holder learned of its loss to the next grant. Margins
+	// counts how often this time was measured.
 	Margin  int64 `json:"lost_signal_margin_min_ns"`
 	Margins int   `json:"lost_signal_margins"`
 	// StaleGuarded and StaleBare count stale writes that succeeded, with and without the
@@ -284,7 +284,7 @@ func (t *table) handover(first, next results.Hold) {
 	}
 }
 
-// windows measures how long no client could have the lock.
+// windows measures for how long no client could get the lock.
 func (t *table) windows(holds []results.Hold) {
 	injected, healed := t.round.InjectedNs, t.round.HealedNs
 	lost := func(h results.Hold) bool { return h.GrantedNs < injected && h.ReleaseNs == 0 }

@@ -96,8 +96,8 @@ func TestViolationsAcrossSections(t *testing.T) {
 	}
 }
 
-// TestAgainstPairs compares the check of overlaps and the check of tokens on random
-// histories with a check of all pairs of holds.
+// TestAgainstPairs judges random histories twice, by the checker and by comparing all pairs of
+// holds. Both must agree on overlaps and on tokens.
 func TestAgainstPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	var unsafe int

@@ -31,8 +31,7 @@ func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	g.any = true
 }
 
-// overlaps goes through holds in the order of their grants, and compares each hold
-// with the earlier hold that ended last.
+// overlaps compares each hold, in the order of the grants, with the one that ended last before it.
 func (g *grants) overlaps(holds []results.Hold, report breach) {
 	last, any := g.lastEnd, g.any
 	for _, h := range inOrder(holds) {
@@ -88,8 +87,8 @@ func byToken(a, b results.Hold) int { return cmp.Or(cmp.Compare(a.Token, b.Token
 
 func byAsked(a, b results.Hold) int { return cmp.Compare(a.AskedNs, b.AskedNs) }
 
-// rising checks that each hold has a higher token than all holds that had been
-// granted when it was requested.
+// rising checks that the token of each hold is higher than the tokens of all holds that were
+// granted before this hold was requested.
 func (g *grants) rising(holds []results.Hold, report breach) {
 	answered := inOrder(holds)
 	highest, any := g.maxToken, g.any

@@ -28,8 +28,8 @@ const (
 	opFree // a release, an expiry, or a clean-up by a client that knows that the lease is over
 )
 
-// nobody is the state of a lock without a holder. The state of a held lock is the
-// number of its grant.
+// nobody is the state of a lock that no client holds. The state of a held lock is the number of its
+// grant.
 const nobody = -1
 
 // lockModel is a lock with at most one holder. An opFree ends a lease. If its return is not known,
@@ -89,8 +89,8 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 	return false, false
 }
 
-// rounding allows for a store that counts in milliseconds, and for the time
-// between reading the clock and sending the request.
+// rounding allows for a store that counts in milliseconds, and for the time that passes after the
+// clock was read and before the request is sent.
 const rounding = 5 * time.Millisecond
 
 // freeFrom is the earliest time at which a hold may be over if the store has not confirmed its

@@ -11,7 +11,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// Span is a period: the times of its begin and its end.
+// Span is a period. It has the times of its begin and its end.
 type Span [2]int64
 
 // Play is the record of one schedule of harmful events, played on one backend, with their effects.
@@ -30,14 +30,14 @@ type Play struct {
 	Left    []string // leftovers, and where they were found
 }
 
-// Name is one lock: how callers use it, and the settings that the bounds of claims depend on.
+// Name describes one lock: how callers use it, and what the time limits of claims depend on.
 type Name struct {
 	Op      results.Op
 	AtLeast time.Duration // the shortest time that the lock stays taken
 	claim.Setting
 }
 
-// Host is the report of one host, with the effects of events on it.
+// Host is what one host has reported, with the effects that events had on it.
 type Host struct {
 	results.Seen
 	Alive bool  // the host lived until the end, and then ended in order
@@ -227,7 +227,7 @@ func (p Play) Interrupted(in Span) bool {
 	return slices.ContainsFunc(p.Events, func(e Span) bool { return e[0] < in[1] && e[1] > in[0] })
 }
 
-// freeAt is the time from which other hosts can get the lock of a hold.
+// freeAt is the time from which other hosts can get the lock after a hold.
 func (j *judge) freeAt(h results.Hold) int64 {
 	ttl := int64(j.Names[h.Name].TTL)
 	switch died := j.Hosts[h.Host].Ended; {

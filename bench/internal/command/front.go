@@ -21,12 +21,12 @@ import (
 const (
 	// breakBudget bounds the time for breaking the lease of a killed keeper.
 	breakBudget = 10 * time.Second
-	// leaveBudget bounds the time in which a keeper without further work may end.
+	// leaveBudget bounds the time in which a keeper ends that has nothing more to do.
 	leaveBudget = 5 * time.Second
-	// The front checks whether the keeper is stopped every TTL/lookPart, or lookEvery if that is less.
+	// The front checks for a stopped keeper every TTL/lookPart, or every lookEvery if that is less.
 	lookPart = 10
-	// stdioFrom is the lowest number that the command's standard descriptors may have in the
-	// keeper. Lower numbers are for descriptors that the command inherits from the caller.
+	// stdioFrom is the lowest number in the keeper for the command's standard input, output and error.
+	// Lower numbers are free for descriptors that the command inherits from the caller.
 	stdioFrom = 100
 )
 
@@ -163,7 +163,7 @@ func (f *front) take(l line) {
 	}
 }
 
-// leave waits for the end of the keeper, which has no further work.
+// leave waits until the keeper, which has nothing more to do, has ended.
 func (f *front) leave(e End) End {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveBudget)
 	defer cancel()

@@ -44,8 +44,8 @@ type run struct {
 
 // hold runs the command under the lease h until all its processes have ended, then releases h.
 //
-// Every return from hold first waits until the tree is empty, and then releases h. So
-// the lock is free only when no process of the command is left, unless the keeper dies.
+// Before each return, hold waits until the tree (all processes of the command) is empty, and then
+// releases h. So the lock is free only when none of them is left, unless the keeper dies.
 func (k *keeper) hold(h held) End {
 	r := &run{keeper: k, held: h, start: time.Now(), tree: tree{func() int {
 		pid, _ := plugin.ProcessOf(k.backend)
@@ -83,7 +83,7 @@ func notStarted(name string, err error) End {
 
 // begin starts the command in the front's process group.
 func (r *run) begin() error {
-	// A lease that the store granted to a waiting keeper is short until its first renewal.
+	// A lease granted to a waiting keeper is short until its first renewal, so wait for that.
 	for time.Until(r.held.Deadline()) <= r.spec.TTL/termPart && r.wanted.Err() == nil && r.held.Err() == nil {
 		r.wait()
 	}

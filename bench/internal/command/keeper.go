@@ -124,7 +124,7 @@ func (k *keeper) leaves() bool {
 	return k.leave || k.wanted.Err() != nil
 }
 
-// Close implements proc.Agent. The front is dead, or has the last line.
+// Close implements proc.Agent. When it is called, the front is dead or has the last line.
 func (k *keeper) Close() error {
 	k.orphan()
 	<-k.ended

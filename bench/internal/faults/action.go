@@ -58,7 +58,7 @@ type Action struct {
 // Target is the kind of thing that an action harms or changes.
 type Target string
 
-// These are the targets. Which host or server it is, says an [Event].
+// These are the targets. An [Event] says which host or server is meant.
 const (
 	OnHost   Target = "host"
 	OnServer Target = "server"
@@ -103,16 +103,16 @@ type Event struct {
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After, if not 0, is the number, from 1, of another event. At then counts from the moment of that
-	// other event that Since names.
+	// After, if not 0, is the number of another event (the first is 1). At then counts from that
+	// event, from the moment that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is the number, from 1, of a host. The event then ends when the last request of
-	// this host for each lock was granted or has failed, plus Linger, but not later than Lasts.
+	// Until, if not 0, is the number of a host (the first is 1). The event then ends when every lock
+	// that this host last asked for was granted or has failed, plus Linger, but not later than Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group and Limit are for the actions ask and give-back. Group is the number, from 1, of the group
-	// of locks that they use, or 0 for all groups. Limit is the time limit of their calls.
+	// Group and Limit are for the actions ask and give-back. Group is the number of the group of locks
+	// that they use (the first is 1), or 0 for all groups. Limit is the time limit of their calls.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
 	// Share limits the event to a part of the servers, or of the paths to them.

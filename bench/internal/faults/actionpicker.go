@@ -54,7 +54,7 @@ func newActionPicker(backend string, settings []string, actions []Action, random
 	return p
 }
 
-// burst is how many actions can happen at about the same time.
+// burst is how many actions of a schedule can happen at about the same time.
 const burst = 3
 
 // next returns a setting of the store and one to six actions that fit in this setting.

@@ -126,7 +126,7 @@ func (w *System) slow(e Event, pid func() int) error {
 	return nil
 }
 
-// crashLoop kills three plugins, each as soon as the host has reported it.
+// crashLoop kills three plugins of a host, each as soon as the host has reported it.
 func crashLoop(w *System, h *Host, e Event) error {
 	var err error
 	killed, last := 0, 0

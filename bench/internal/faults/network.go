@@ -26,7 +26,7 @@ type impairment struct {
 	swallows bool
 }
 
-// shortly is how long an impairment lasts that cuts a host off, and while is for the others.
+// These say how long impairments last: shortly if they cut a host off, and while otherwise.
 var (
 	shortly = Span{10 * time.Millisecond, 6 * time.Second}
 	while   = Span{100 * time.Millisecond, 6 * time.Second}

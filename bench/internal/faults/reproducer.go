@@ -61,7 +61,7 @@ func (s Schedule) isIn(other Schedule) bool {
 // particulars matches the numbers, quoted names and hosts in the text of a violation.
 var particulars = regexp.MustCompile(`[0-9][0-9.:a-zµ]*|"[^"]*"|host [A-Z]`)
 
-// kindOf returns the text of a violation without its particulars.
+// kindOf returns the text of a violation without particulars, to compare two violations.
 func kindOf(what string) string { return particulars.ReplaceAllString(what, "") }
 
 // Text describes the reproducer in words.

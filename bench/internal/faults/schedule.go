@@ -228,8 +228,8 @@ type resourceKey struct {
 	uses   Resource
 }
 
-// resourceKeyOf returns the resource that an event keeps other events from using. ok is false if it
-// keeps them from none.
+// resourceKeyOf returns the resource that an event keeps other events from using. ok is false if
+// there is no such resource.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a := e.action()
 	if a.Uses == "" {

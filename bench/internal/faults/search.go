@@ -194,7 +194,7 @@ func (x *searcher) satisfied() bool {
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one plays the schedule s. If it shows a new violation, one makes a reproducer.
+// one plays the schedule s and, if that shows a new violation, makes a reproducer.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {

@@ -17,8 +17,8 @@ const (
 	// elects bounds two times: until a cluster has a new leader, and until clients leave a member of
 	// the cluster that knows no leader.
 	elects = 3 * time.Second
-	// quarantined is longer than the time for which a restarted redlock node does not vote. That is
-	// the longest TTL in a schedule, 10 s.
+	// quarantined is a little longer than the 10 s for which a restarted redlock node does not vote
+	// (the longest TTL of a schedule).
 	quarantined = 11 * time.Second
 )
 

@@ -25,9 +25,9 @@ type shrinker struct {
 // wanted is how many actions a reproducer may have: a person understands two at a glance.
 const wanted = 2
 
-// removalThreshold says when one of the n actions of a schedule is removed: if at least need of
-// times plays without it break the rule. It requires few plays, because a reader is helped most by
-// fewer actions, even if the schedule then breaks its rule less often.
+// removalThreshold says when one of the n actions of a schedule is removed: if without it at least
+// need of times plays break the rule. That is few plays, because a reader is helped most by fewer
+// actions, even if the schedule then breaks its rule less often.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3
@@ -99,8 +99,8 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 	return trail, true
 }
 
-// anyOf plays all candidates at once. It returns the first of which need of times plays break the
-// rule.
+// anyOf plays all candidates at once. It returns the first that breaks the rule in need of times
+// plays.
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -147,8 +147,8 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 	return best
 }
 
-// shows plays s at most times times, on all idle players. It returns how many plays there were, and
-// how many broke the rule. It stops early when need plays have broken the rule, or when too few
+// shows plays s on all idle players, as often as times says. It returns how many plays there were,
+// and how many broke the rule. It stops early when need plays have broken the rule, or when too few
 // plays are left for that.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)

@@ -49,11 +49,11 @@ func (h *Host) Name() string { return hostName(h.Number) }
 
 func hostName(n int) string { return check.HostName(n) }
 
-// Inject does an action outside of a schedule. The action's background work ends when the caller
-// ends the same event; see [inject.Background.End].
+// Inject does an action outside of a schedule. To end what the action keeps doing, end the same
+// event; see [inject.Background.End].
 func (w *System) Inject(ctx context.Context, e Event) error { return e.action().Inject(ctx, w, e) }
 
-// end heals an action by ending its background work.
+// end heals an action by ending what it keeps doing in the background.
 func end(_ context.Context, w *System, e Event) error { return w.End(e) }
 
 // hostWrappers are scripts that a host starts in place of its plugin. They start the plugin by the
@@ -66,8 +66,7 @@ var hostWrappers = map[string]string{
 	"session":    `setsid --wait "$plugin"`,
 }
 
-// wrappersThatStay are the [hostWrappers] that remain as a process between a host
-// and its plugin.
+// wrappersThatStay are those [hostWrappers] that go on as a process between host and plugin.
 var wrappersThatStay = []string{"shell", "background", "session"}
 
 // wrap writes the script of a wrapper, and returns its path.
@@ -123,7 +122,7 @@ func (p *player) close() {
 	}
 }
 
-// spec says how to start a host. It is also understood by host programs built from other versions.
+// spec says how to start a host, also for host programs built from other versions.
 func (p *player) spec(paths []*inject.Proxy, number int, dir, plugin string) host.Spec {
 	cfg := driver.Config{}
 	maps.Copy(cfg, p.backend.Config)
@@ -198,7 +197,7 @@ func (w *System) freeze(e Event, pid int) error {
 	if err != nil {
 		return err
 	}
-	// If the process has ended by then, and another process has got its pid, that one is resumed.
+	// If the process has ended by then and another process has its pid, that other process is resumed.
 	w.Begin(e, func() error { return errors.Join(ifThere(proc.Resume, pid), unmark()) })
 	return ifThere(proc.Freeze, pid)
 }
@@ -220,9 +219,9 @@ func (w *System) mark(pid int) (unmark func() error, err error) {
 	return func() error { return os.RemoveAll(file) }, nil
 }
 
-// pluginChain returns the ids of the process that the host has started, usually the plugin, or else
-// a wrapper, and of the processes below it down to the plugin. Without /proc it has only the first
-// id, and without a plugin only 0.
+// pluginChain returns the id of the process that the host has started, and the ids of the processes
+// below it down to the plugin. That is one id if the host started the plugin without a wrapper, or
+// if the system has no /proc. Without a plugin the id is 0.
 func (h *Host) pluginChain() []int {
 	first := h.PluginPid()
 	chain := []int{first}

@@ -19,9 +19,9 @@ import (
 type Fault struct {
 	Name string
 	Does string // one line
-	// Prepare and Events are what happens. In an action's name, a leading star stands for the name of
-	// the backend. Actions that the servers lack are left out. An event in Prepare that has no Lasts
-	// goes on until the fault ends.
+	// Prepare and Events are what happens to the holder and the servers. In an action's name, a
+	// leading star stands for the name of the backend. Actions that the servers lack are left out. An
+	// event in Prepare without Lasts goes on until the fault ends.
 	Prepare, Events []Event
 	// Needs are capabilities that the servers must have, or else the fault is not run.
 	Needs []servers.Capability
@@ -41,7 +41,7 @@ type Fault struct {
 	// SeveralServers reports whether the fault needs several servers, if the backend can run on one
 	// server or on several.
 	SeveralServers bool
-	// Produces are the conditions that the fault makes, by which package claim allows exceptions.
+	// Produces are the conditions that the fault makes, and under which documented exceptions apply.
 	Produces []claim.Condition
 	// RivalAsksLate reports whether the rival asks for the locks only after the fault was injected.
 	RivalAsksLate bool
@@ -118,7 +118,7 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 }
 
 const (
-	// longTTL is the TTL in faults that are too long for leases with the table's usual [TTL].
+	// longTTL is the TTL in faults in which leases with the table's [TTL] would end too early.
 	longTTL = 10 * time.Second
 	// untilRenewed is so long that each lease with TTL longTTL is renewed in it.
 	untilRenewed = longTTL / 2

@@ -33,8 +33,8 @@ func played(t *testing.T, p Plan) (rounds []results.Round) {
 	return rounds
 }
 
-// verdictsOn plays each fault once and returns the verdicts. starved is for how long, in sum, the
-// machine gave hosts no processor.
+// verdictsOn plays each fault once and returns the verdicts. starved is the sum of the times for
+// which the machine gave hosts no processor.
 func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, starved time.Duration) {
 	t.Helper()
 	p := Plan{Backends: []Backend{b}, Rounds: 1}
@@ -56,8 +56,8 @@ func verdictsOn(t *testing.T, b Backend, faults ...string) (cells []check.Cell, 
 	return check.Cells(rounds), starved
 }
 
-// starvation is for how long, in sum, hosts of a round got no processor. It leaves out hosts that
-// the fault froze, because these report the time in which they were frozen too.
+// starvation is the sum of the times for which hosts of a round got no processor. It leaves out
+// hosts that the fault froze, because they report the time in which they were frozen, too.
 func starvation(r results.Round) (sum time.Duration) {
 	for _, h := range r.Halts {
 		frozen := slices.ContainsFunc(r.Halts, func(f results.Halt) bool {
@@ -181,9 +181,8 @@ func TestRoundsAreSchedules(t *testing.T) {
 	}
 }
 
-// TestFaultsAreWellFormed checks that each fault has a unique name, a description, and
-// only conditions that claims know. A fault with KeepsLeases must end by itself, and a
-// fault with Restores must have KeepsLeases.
+// TestFaultsAreWellFormed checks that each fault has a unique name and a description. A fault with
+// KeepsLeases must end by itself, and a fault with Restores must have KeepsLeases.
 func TestFaultsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range All() {

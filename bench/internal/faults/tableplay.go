@@ -39,8 +39,8 @@ var Quick = []string{
 	"freeze-host", "kill-host", "kill-plugin", "partition-holder", "restart-wiped", "failover", "clock-forward", "lost-reply",
 }
 
-// Cells counts the pairs of a backend and a fault that concerns it, and those pairs of them that
-// can be run on this machine.
+// Cells counts the pairs of a backend and a fault that concerns it. runnable is how many of them
+// this machine can run.
 func (p Plan) Cells() (all, runnable int) {
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
@@ -136,8 +136,8 @@ const (
 	tryFor = time.Second
 	// queueing is the time that the rival gets to enter the queues of its locks.
 	queueing = 200 * time.Millisecond
-	// recovery plus a TTL is how long a fault waits for the rival to get every lock. A fault with Acts
-	// or ActsTTLs waits at most for its own time instead.
+	// recovery plus a TTL is how long a fault waits for the rival to get every lock. If Acts or
+	// ActsTTLs is set, the fault waits at most for that time instead.
 	recovery = 20 * time.Second
 	// givingBack is how long after the begin of an outage the holder releases locks; see Restores.
 	givingBack = 300 * time.Millisecond
@@ -296,7 +296,7 @@ func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	return e, lateness
 }
 
-// collect copies the history of a round and its failures into r.
+// collect copies what happened in a round, and what failed, into r.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To

@@ -83,8 +83,7 @@ func (p *player) inStore(ctx context.Context, h *History) error {
 	return nil
 }
 
-// leftOf returns what a host that has ended left on the machine: its last plugin process, and
-// files.
+// leftOf returns what an ended host left on the machine: its last plugin process, and files.
 func leftOf(h *Host, plugin int) []string {
 	var left []string
 	for deadline := time.Now().Add(claim.ProcessGone); plugin > 0 && syscall.Kill(plugin, 0) == nil; time.Sleep(20 * time.Millisecond) {

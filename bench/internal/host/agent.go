@@ -256,7 +256,7 @@ func (a *agent) reap() {
 	}
 }
 
-// blocker is the writer of the host's logger. While it is blocked, writes and OnEvent wait.
+// blocker is the writer of the host's logger. While it is blocked, writers and OnEvent wait.
 type blocker struct {
 	gate    sync.RWMutex // locked while the blocker is blocked
 	blocked bool

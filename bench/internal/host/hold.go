@@ -48,7 +48,7 @@ func (a *agent) begin(ctx context.Context, first int) (*group, context.Context) 
 	return g, ctx
 }
 
-// release ends the groups whose first lock has a number of at least from.
+// release ends each group whose first lock has the number from or a higher one.
 func (a *agent) release(from int) {
 	var stay, end []*group
 	for _, g := range a.groups {
@@ -259,7 +259,7 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 	}
 }
 
-// kept adds renewals to the lease of a library, and the knowledge whether it is held.
+// kept renews the lease of a library that does not, and knows whether the lease is held.
 type kept struct {
 	load.Lease
 	done chan struct{}
@@ -286,8 +286,8 @@ func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 }
 
 // renew renews a lease until ctx ends, and then returns nil. If the lease is lost, it returns the
-// reason. It repeats a renewal that failed until the TTL is over, but not if the error says that
-// the lease is lost.
+// reason. It repeats a failed renewal until the TTL is over, unless the error says that the lease
+// is lost.
 func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, renewed func(sent, done int64)) error {
 	confirmed, wait := a.clock.Now(), ttl/3
 	for proc.Sleep(ctx, wait) {
@@ -347,8 +347,8 @@ type Resources struct {
 	Dir string `json:"dir"`
 }
 
-// writeOnce writes to the file with a guard and to the file without. If a write fails, and not
-// because the guard refused it, writeOnce does not report it, because it had no effect.
+// writeOnce writes to the file with a guard and to the file without. It reports a write that has
+// succeeded or that the guard has refused. Other failed writes have no effect.
 func (h *holding) writeOnce(name string) {
 	a, l := h.agent, &h.record // the fields that this function reads do not change
 	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)

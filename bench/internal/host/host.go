@@ -33,8 +33,8 @@ import (
 // because Spec.Program may have been built from another version.
 const role = "LOCKBENCH_RECORDER"
 
-// Main runs a host and then ends the process, if the process was started as a
-// host. Otherwise it does nothing. Call it first in main or TestMain.
+// Main does nothing unless this process was started as a host. Then it runs the host and ends the
+// process. Call it first in main or TestMain.
 func Main() { proc.Become(role, "host", openAgent) }
 
 // Spec says through which plugin or library a host takes its locks, and which files
@@ -62,7 +62,7 @@ type Spec struct {
 
 func (s Spec) measured() bool { return s.Resources.Dir == "" }
 
-// These are the orders to a host. Older builds know the first three, by the same names.
+// These are the orders to a host. Older builds know the first three by the same names.
 const (
 	opWork    = "work"
 	opRelease = "release" // releases the locks of workloads
@@ -343,7 +343,7 @@ func (p *Process) ReleaseFrom(ctx context.Context, first int) error {
 	return p.Await(ctx, func(results.Seen) bool { return p.idle > before })
 }
 
-// Use says how much of each resource a process used when it was read. Goroutines and Heap are known
+// Use says how much of each resource a process used at one moment. Goroutines and Heap are known
 // for hosts only, not for plugins.
 type Use struct {
 	Goroutines  int    `json:"goroutines,omitempty"`
@@ -388,7 +388,7 @@ func ownUse() *Use {
 	return &Use{Goroutines: runtime.NumGoroutine(), Heap: m.HeapAlloc}
 }
 
-// useOf reads the kernel's figures for a process.
+// useOf asks the kernel which resources a process uses.
 func useOf(pid int) (u Use, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

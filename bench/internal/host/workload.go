@@ -20,8 +20,8 @@ import (
 // each caller asks for one of the locks, holds it and releases it, again and again.
 type Workload struct {
 	Kind results.Op `json:"kind"`
-	// Prefix, followed by a number from First to First+Names-1, is the name of a
-	// lock. If Name is not "", it is the only lock's name.
+	// Prefix and a number from First to First+Names-1 make the name of a lock. If Name is set, there
+	// is only one lock, called Name.
 	Prefix  string        `json:"prefix"`
 	Name    string        `json:"name,omitempty"`
 	First   int           `json:"first"`
@@ -200,7 +200,7 @@ func (c *caller) ask(ctx context.Context, call *results.Call) error {
 	return c.take(lease, name, call)
 }
 
-// lock returns the lock called name, with the options of the workload.
+// lock returns the lock called name, with the workload's options.
 func (c *caller) lock(name string) (load.Lock, error) {
 	if c.w.AtLeast == 0 {
 		return c.present().Lock(name, c.w.TTL)

@@ -28,7 +28,7 @@ type Caller struct {
 	Err error
 }
 
-// Acquire waits for the lock. The second result is false if there was an error.
+// Acquire waits for the lock. It returns false if there was an error.
 func (c *Caller) Acquire(ctx context.Context) (Lease, bool) {
 	a := results.Attempt{Client: c.Client, Name: c.Name, Asked: c.Clock.Now()}
 	lease, err := c.Lock.Acquire(ctx)
@@ -84,8 +84,8 @@ func (c *Caller) note(ctx context.Context, err error) {
 // Cycle acquires and releases in a loop until the time called until, or until ctx ends. Unless ctx
 // ends, it begins at least one cycle after the time called from. It waits for the end of its last
 // cycle however long that takes, so that stalls show. It releases an acquired lock even if ctx has
-// ended. Before each cycle it calls choose, if not nil, which picks the lock; an error of choose
-// ends the loop.
+// ended. Before each cycle it calls the function choose, if not nil, which picks the lock. An error
+// of choose ends the loop.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {

@@ -41,7 +41,7 @@ type Untimed interface{ Untimed() }
 type Lease interface {
 	// Token is the fencing token, or zero if there is none.
 	Token() uint64
-	// Renew extends the lease to one TTL from now, in one round trip.
+	// Renew makes the lease last for one TTL from now, in one round trip.
 	Renew(ctx context.Context) error
 	// Release releases the lock.
 	Release(ctx context.Context) error

@@ -134,8 +134,8 @@ func longest(cell *results.Cell, ops ...string) {
 const (
 	// openShare sets how long cycles start at fixed times: for 1/openShare of the measured time.
 	openShare = 2
-	// openLoad is the rate of these cycles, as a fraction of the rate that the callers reached in a
-	// loop, if the user names no rate. So each backend and library runs equally far from its limit.
+	// openLoad is the default rate of these cycles, as a fraction of the rate that the callers reached
+	// without fixed times. So each backend and library runs equally far from its limit.
 	openLoad = 0.5
 )
 
@@ -183,7 +183,7 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 	longest(cell, "open-acquire")
 }
 
-// openGrace is how long late cycles may at least start after the last cycle was due.
+// openGrace is the shortest time after the last due cycle in which late cycles may still start.
 const openGrace = 500 * time.Millisecond
 
 // openCaller starts each cycle when it is due, or as soon as the cycle before has ended.

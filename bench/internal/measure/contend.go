@@ -120,7 +120,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 		cell.Values["sent-commands/grant"] = c.Sent / float64(n)
 		cell.Values["server-ns/grant"] = c.Busy / float64(n)
 	}
-	// An error leaves out only this figure, because the others are known by now.
+	// If idle fails, only this figure is left out, because the other figures are known by now.
 	if perSecond, err := idle(bounded, in, cs); err == nil {
 		cell.Values["idle-commands/s"] = perSecond
 	}
@@ -128,7 +128,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, ctx.Err()
 }
 
-// contending makes the callers, whose locks are taken in this process or in host processes.
+// contending makes the callers. They take locks in this process or, with in.Hosts, in others.
 func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
 	hosts, end, err := startHosts(ctx, in)
 	if err != nil {

@@ -80,7 +80,7 @@ func (s *election) join(ctx context.Context) (err error) {
 }
 
 const (
-	// workEvery is how often a leader checks that it still leads, as if for work that needs this.
+	// workEvery is how often a leader checks that it leads, as an application does before work.
 	workEvery = 5 * time.Millisecond
 	// between is how long a candidate pauses after an error, or after a term, so
 	// that another candidate can lead.
@@ -155,7 +155,7 @@ func (s *election) hear(c *faults.Host, t *results.Hold, failed *results.Call) {
 	s.changed = make(chan struct{})
 }
 
-// term keeps the newest state of a term. A new term is the last of its name.
+// term keeps the newest state of a term. If the term is new, its name has this leader from now on.
 func (s *election) term(c *faults.Host, t results.Hold) {
 	t.Host = c.Number
 	i := slices.IndexFunc(s.terms, func(o results.Hold) bool {

@@ -27,7 +27,8 @@ var footprint = Scenario{
 }
 
 const (
-	// starts is how many plugins are started in one run. Only the last is kept for the other figures.
+	// starts is how many plugins are started in one run. The last of them is used for the other
+	// figures.
 	starts = 5
 	// startTime is about how long one start takes.
 	startTime = 150 * time.Millisecond

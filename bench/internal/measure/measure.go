@@ -102,8 +102,8 @@ type Input struct {
 	Relays []*inject.Proxy
 	// Names are the names of the locks. Caller i uses Names[i%len(Names)].
 	Names []string
-	// WarmUp is the time before the time Measure. Operations in it are checked for violations, but not
-	// measured.
+	// WarmUp is the time before the measured time, called Measure. Operations in WarmUp are checked
+	// for violations, but not measured.
 	WarmUp, Measure time.Duration
 }
 

@@ -66,7 +66,8 @@ func takeoverTakes(in Input) time.Duration {
 	return time.Duration(in.Hosts)*startUp + time.Duration(cmp.Or(in.Harms, harms))*each
 }
 
-// phaseSpan is the longest random time between the start of waiting and the harm.
+// phaseSpan bounds the random time before a harm: the time between two renewals, or quickPhases
+// times Measure if that is less and the mode does not wait for the TTL.
 func phaseSpan(in Input, m mode) time.Duration {
 	if m.waits == nil {
 		return min(in.TTL/3, quickPhases*in.Measure)
@@ -175,7 +176,7 @@ type incident struct {
 	victim *faults.Host
 	names  []int32 // names that the victim led
 	before []int   // indexes of the victim's terms for these names
-	// from is a time just before the harm, and until is a time just after it.
+	// from is a time just before the harm was done, and until is a time just after it.
 	from, until int64
 }
 
@@ -227,7 +228,7 @@ func modeByName(name string) (mode, bool) {
 type mode struct {
 	name string
 	doc  string // one line
-	// actions are the actions on the leader's host, in this order.
+	// actions are what is done to the leader's host, in this order.
 	actions []string
 	// kills reports whether the mode ends the leader's host.
 	kills bool

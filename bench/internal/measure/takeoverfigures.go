@@ -64,7 +64,7 @@ func roundTrip(in Input) time.Duration {
 	return took[len(took)/2]
 }
 
-// sample records the takeovers that followed one harm.
+// sample records the takeovers that one harm to a leader has caused.
 func (s *election) sample(h *incident) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

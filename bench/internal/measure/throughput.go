@@ -95,8 +95,8 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 // batches finishes many cycles at once.
 //
 // Note: do not count the cycles that began in the measured time and divide by the time until the
-// last of them ended. Towards its end fewer and fewer callers ask. So a store with a constant rate
-// would seem slower with more callers or longer cycles.
+// last of them ended. Towards the end of that time fewer and fewer callers ask. So a store with a
+// constant rate would seem slower with more callers or longer cycles.
 func doneIn(attempts []results.Attempt, from, until int64, callers int) (cycles int, elapsed time.Duration) {
 	var done []int64
 	for _, a := range attempts {

@@ -206,8 +206,8 @@ func (t *ttlCell) keep(ctx context.Context, of *tried, c *load.Caller, lease loa
 	}
 }
 
-// lose records a lost lease. Its caller believed to hold it until now, or until the deadline if
-// that was earlier.
+// lose records a lost lease. The caller believed that it held the lease until now, or until the
+// deadline if that was earlier.
 func (t *ttlCell) lose(of *tried, c *load.Caller, deadline time.Time) {
 	a := &c.Attempts[len(c.Attempts)-1]
 	a.Done, a.End = t.in.Clock.Now(), results.EndLost
