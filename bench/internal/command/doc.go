@@ -1,10 +1,10 @@
 // Package command runs a program under a lock. Three kinds of processes take part:
 //
-// 	lockbench lock ...     the front: the process that the shell sees, stops and signals
-// 	└─ lockkeeper          the keeper: this program again, in another group; holds the lease
-// 	   ├─ lockplugin-NAME  the plugin, whose host is the keeper
-// 	   └─ CMD ARG...       the command, in the front's group; the terminal signals it directly
-// 	      └─ ...           the processes that it starts
+//	lockbench lock ...     the front: the process that the shell sees, stops and signals
+//	└─ lockkeeper          the keeper: this program again, in another group; holds the lease
+//	   ├─ lockplugin-NAME  the plugin, whose host is the keeper
+//	   └─ CMD ARG...       the command, in the front's group; the terminal signals it directly
+//	      └─ ...           the processes that it starts
 //
 // Front and keeper adopt orphans (PR_SET_CHILD_SUBREAPER). Every process that the command has
 // started has the keeper among its ancestors, in any session and after any number of forks. When
