@@ -13,7 +13,7 @@ import (
 // answer comes, the next measurement on that store is left out.
 const downTimeout = time.Second
 
-// failures are the cells (measurements) of a run that have no figures. If one subject (a backend or
+// failures has the measurements (cells) of a run that have no figures. If one subject (a backend or
 // a baseline) fails, the others can still be compared. The zero value is ready.
 type failures struct {
 	cells []results.FailedCell

@@ -46,9 +46,9 @@ type FaultsPlan struct {
 	// chooses the faults that use it. If both are empty, all are played, or only the quick faults if
 	// Quick is set.
 	Faults, Actions []string
-	// Quick shortens every mode. The table plays its quick faults once. A search spends less time on
-	// making a reproducer smaller. A replay of "all" leaves out long reproducers, and a soak has fewer
-	// leases.
+	// Quick shortens every mode. A run of the table plays only the quick faults, and each of them
+	// once. A search spends less time on making a reproducer smaller. A replay of "all" leaves out
+	// long reproducers, and a soak has fewer leases.
 	Quick bool
 	// Runs is how often each fault or reproducer is played. 0 means 3 for a fault
 	// and 10 for a reproducer, and fewer if Quick is set.
@@ -200,7 +200,7 @@ func (p FaultsPlan) runs(usual, quick int) int {
 	return cmp.Or(p.Runs, usual)
 }
 
-// tellEvery is how often events that are frequent are reported at most.
+// tellEvery is the shortest time between two reports of frequent events.
 const tellEvery = 10 * time.Second
 
 // lines reports the progress of a mode without a progress bar. The method say always writes. The
@@ -228,7 +228,7 @@ func (l *lines) mention(format string, args ...any) {
 	}
 }
 
-// These are the default numbers of rounds for each fault on each backend.
+// These are how often each fault is played on each backend, if the user does not say.
 const (
 	tableRuns      = 3
 	quickTableRuns = 1
@@ -273,7 +273,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound is about how long one round takes, and tableSetup about how long servers start.
+// tableRound is about how long a fault takes each time. tableSetup is about how long servers start.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

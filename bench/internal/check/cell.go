@@ -30,8 +30,8 @@ type Cell struct {
 	Backend string `json:"backend"`
 	Fault   string `json:"fault"`
 	Class   Class  `json:"verdict"`
-	// Why says what was missing if the cell was not run, why its rounds failed, or
-	// which documented exception applies.
+	// Why says what was missing if the fault was not played, why playing it failed, or which
+	// documented exception applies.
 	Why     string `json:"why,omitempty"`
 	Control bool   `json:"control,omitempty"`
 	Rounds  int    `json:"rounds"`
@@ -83,7 +83,7 @@ func (c Cell) Unsafe() bool {
 	return c.Class == ClassBroken && !c.Control && c.kind == results.KindPlugin
 }
 
-// Invalid names the cells without a usable result, with the cause.
+// Invalid describes each backend and fault (each cell) without a usable result, with the cause.
 func (v Verdict) Invalid() []string {
 	var out []string
 	for _, c := range v.Cells {
@@ -94,8 +94,8 @@ func (v Verdict) Invalid() []string {
 	return out
 }
 
-// Cells judges the rounds of a run. It returns the cells in the order in which
-// they were begun.
+// Cells judges the rounds of a run. Each round has played one fault on one backend. Cells returns
+// one Cell for each such pair, in the order in which the pairs began.
 func Cells(rounds []results.Round) []Cell {
 	var out []*Cell
 	index := map[[2]string]*Cell{}
@@ -174,7 +174,7 @@ func (c *Cell) conclude() {
 	}
 }
 
-// table is one round of a fault, and the cell that sums up the rounds of this fault.
+// table is one round, in which one fault was played on one backend, and the Cell of this pair.
 type table struct {
 	*Cell
 	round results.Round
@@ -249,8 +249,8 @@ func (t *table) name(name int, holds []results.Hold) {
 	t.windows(holds)
 }
 
-// suspects describes the first two successive grants of which the earlier has no known end before
-// the later began. If there are none, it describes the first grant and the last.
+// suspects describes the first grant with no known end before the next grant, and that next grant.
+// If there is no such grant, it describes the first and the last.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {
@@ -302,9 +302,9 @@ func (t *table) windows(holds []results.Hold) {
 // longTTL is the shortest TTL at which a lost lease breaks a claim.
 const longTTL = 10 * time.Second
 
-// keeps judges whether a lease survived a fault that should cost no lease. It ignores leases
-// granted during the outage, and short ones: the store may grant a lock to a waiter for FirstSpanNs
-// only, and that time may end before the first renewal.
+// keeps judges whether a lease survived a fault that should cost no lease. It ignores leases that
+// were granted during the outage or that lasted for less than FirstSpanNs. The store may grant a
+// lock to a waiter for only so long, and this may end before the first renewal.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && h.DoneNs-h.GrantedNs < t.round.FirstSpanNs

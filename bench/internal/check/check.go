@@ -68,7 +68,7 @@ type Subject struct {
 type Verdict struct {
 	Subjects   []Subject   // by name
 	Violations []Violation // at most five of each rule by each subject
-	// Cells are the findings under each fault, in the order of the run.
+	// Cells are the findings for each backend and fault, in the order of the run.
 	Cells []Cell
 	// Truncated says why the file of events ends early. It is nil when the file is complete.
 	Truncated error

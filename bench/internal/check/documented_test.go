@@ -44,7 +44,7 @@ func TestDoubleGrantsAreJudged(t *testing.T) {
 	}
 }
 
-// twoHolders returns a round in which the store forgets a grant when the fault is injected.
+// twoHolders returns the record of a fault at whose injection the store forgets a grant.
 func twoHolders(backend string, f faults.Fault) results.Round {
 	const ms = 1_000_000
 	return results.Round{

@@ -113,7 +113,7 @@ func (r *run) begin() error {
 	return err
 }
 
-// took notes that the command has ended or was stopped.
+// took records that the command has ended or was stopped.
 func (r *run) took(pid int, status syscall.WaitStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,7 +173,7 @@ func (r *run) end(reason string, at time.Time) {
 	}
 }
 
-// wait waits until the state of the run may have changed.
+// wait waits for the next event or time at which look may have something to do.
 func (r *run) wait() {
 	now := time.Now()
 	pause := min(lookEvery, time.Until(r.held.Deadline())-r.spec.TTL/termPart)

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// These bound the pause between two tries to kill all processes of a tree. It is a tenth of the
-// time since the first try, because a process that waits in the kernel may not die for hours.
+// These bound the pause between two tries to kill all processes of a tree. The pause is a tenth of
+// the time since the first try, because a process that waits in the kernel may not die for hours.
 const (
 	killPause    = time.Millisecond
 	maxKillPause = 100 * time.Millisecond

@@ -1,6 +1,6 @@
-// Package endurance_test tests the shipped plugin binaries on real servers. Again
-// and again it kills hosts and plugins, and cancels acquires at random times. By
-// default it does few rounds. With LOCKBENCH_LONG=1 it does all rounds.
+// Package endurance_test tests the shipped plugin binaries on real servers. Again and again it
+// kills hosts and plugins, and cancels acquires at random times. By default it does this a few
+// times, and with LOCKBENCH_LONG=1 many times.
 package endurance_test
 
 import (
@@ -37,7 +37,7 @@ type system struct {
 	config       driver.Config // configuration of the plugin
 }
 
-// each runs the function f on each kind of store in served(short).
+// each runs f as a subtest for each kind of store that served returns.
 func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	for _, k := range served(short) {
 		t.Run(k.Name, func(t *testing.T) { f(t, start(t, k)) })

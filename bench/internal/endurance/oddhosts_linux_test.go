@@ -92,7 +92,7 @@ func TestOddHostProcess(t *testing.T) {
 	})
 }
 
-// work counts descriptors only after an extra first round, because some stay open from then on.
+// work counts descriptors after an extra first round, because that round opens some for good.
 func (h oddHost) work(t *testing.T) {
 	h.round(t, 0).close(t)
 	descriptors := openFiles(t)
@@ -102,8 +102,8 @@ func (h oddHost) work(t *testing.T) {
 	eventually(t, "no descriptor is left", func() bool { return openFiles(t) <= descriptors })
 }
 
-// executeAnew does one round, and then executes the program again for the other rounds, like a
-// server that upgrades in place. Each round leaves its client open.
+// executeAnew does one round, and then executes the program again for the next round, like a server
+// that upgrades in place. Each round leaves its client open.
 func (h oddHost) executeAnew(t *testing.T) {
 	if h.Round == h.Rounds {
 		return

@@ -98,7 +98,8 @@ type Event struct {
 	Action string `json:"action"`
 	Target int    `json:"target"` // number of the host or server, or [everywhere]
 	// At is when the event is due, from the end of the callers' warm-up or, in the table of faults,
-	// from their start. If Trigger is set, the event then waits until this happens on host number Of.
+	// from their start. If Trigger is set, the event then waits until the trigger comes on host number
+	// Of.
 	At      Duration `json:"at"`
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`

@@ -380,7 +380,7 @@ func (h *History) workload(i int) host.Workload {
 // countEvery is the number of beats after which the search counts the machine's runnable threads.
 const countEvery = 20
 
-// heartbeat notes when the process of the search did not run during a schedule, and how busy the
+// heartbeat records when the process of the search did not run during a schedule, and how busy the
 // machine was.
 type heartbeat struct {
 	*proc.Heartbeat

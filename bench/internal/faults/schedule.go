@@ -46,7 +46,7 @@ type Group struct {
 	AtLeast Duration `json:"at_least,omitempty"`
 	Value   int      `json:"value,omitempty"`
 	// Once is set if callers do not work by themselves. Action ask makes a host ask for all names of
-	// the group at once and write to files under their locks. Action give-back releases the locks.
+	// the group at once. Action give-back releases them.
 	Once bool `json:"once,omitempty"`
 }
 

@@ -100,8 +100,8 @@ type Found struct {
 	Failure     string       `json:"failure,omitempty"`
 	Covered     *Coverage    `json:"covered"`
 	Reproducers []Reproducer `json:"reproducers"`
-	// Uses are the resources that each process of a soak used, by the start of the processes. Left
-	// lists what hosts left behind at the end of the soak, and processes whose use has grown too much.
+	// Uses are the resources that each process of a soak used, in the order in which the processes
+	// started. Left lists what hosts left behind, and processes whose use has grown too much.
 	Uses []*Usage `json:"uses,omitempty"`
 	Left []string `json:"left,omitempty"`
 }

@@ -140,8 +140,8 @@ var (
 	resumeAll = each((*servers.Server).Resume)
 )
 
-// clockAction moves the clock of a server by 0.4 s to one hour. An action that does not last leaves
-// the clock wrong, because setting it right would be a second jump.
+// clockAction moves the clock of a server by 0.4 s to one hour. An action without Lasts leaves the
+// clock wrong, because setting it right would be a second jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,

@@ -202,8 +202,9 @@ func (w *System) freeze(e Event, pid int) error {
 	return ifThere(proc.Freeze, pid)
 }
 
-// mark notes in a file that a process may be frozen. If the search is killed, a watcher process of
-// package servers ends the processes in such files, because a frozen process cannot end by itself.
+// mark records in a file that a process may be frozen. If the search is killed, a watcher process
+// of package servers ends the processes in such files, because a frozen process cannot end by
+// itself.
 func (w *System) mark(pid int) (unmark func() error, err error) {
 	group, err := syscall.Getpgid(pid)
 	if pid <= 0 || errors.Is(err, syscall.ESRCH) {

@@ -20,7 +20,6 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// played plays the plan p and returns its rounds.
 func played(t *testing.T, p Plan) (rounds []results.Round) {
 	t.Helper()
 	err := Run(t.Context(), p, func(string) {}, func(r results.Round) error {
@@ -85,11 +84,10 @@ func requireRedis(t *testing.T) {
 	}
 }
 
-// TestTableFindsPlantedBugs checks that one round of a fault finds each bug of the plugin planted.
+// TestTableFindsPlantedBugs checks that a fault, played once, shows each bug of the plugin planted.
 // Without a bug that plugin must break claims only under fault evict, for which it is not made. A
-// busy machine can hide a bug, for example if the holder is late. So a test repeats its round, up
-// to four times, if hosts report that they got no processor, or if a thread waited for one for
-// busyFor.
+// busy machine can hide a bug, for example if the holder is late. So the fault is played again, up
+// to four times, if a host got no processor, or if a thread waited for a processor for busyFor.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")

@@ -76,9 +76,9 @@ func (p Plan) concerns(f Fault, b Backend) bool {
 }
 
 // Run carries out a plan. It calls the function begin before each pair of a backend and a fault,
-// and the function took with each round of the pair, all from one goroutine. A pair that cannot be
-// run has one round, which says what is missing. If a round fails, its result says why, and Run
-// goes on with the next pair. Run ends early only if ctx ends or took fails.
+// and the function took with each round (the pair played once), all from one goroutine. A pair that
+// cannot be run has one round, which says what is missing. If a round fails, its result says why,
+// and Run goes on with the next pair. Run ends early only if ctx ends or took fails.
 func Run(ctx context.Context, p Plan, begin func(label string), took func(results.Round) error) (err error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
@@ -112,7 +112,7 @@ type runner struct {
 	random *rand.Rand
 }
 
-// roundOf returns a round of a fault on a backend, before it is played.
+// roundOf returns the record of a fault that is played once on a backend, before it is played.
 func roundOf(b Backend, f Fault) results.Round {
 	return results.Round{
 		Backend: b.Name, Claims: b.Claims, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
@@ -148,7 +148,7 @@ const (
 	lateness = 100 * time.Millisecond
 )
 
-// cell is one fault on one backend, with what all rounds of this pair have in common.
+// cell is one fault on one backend, with what is the same each time that it is played.
 type cell struct {
 	*runner
 	backend Backend
@@ -156,7 +156,7 @@ type cell struct {
 	ttl     time.Duration
 }
 
-// rounds plays all rounds of the cell, on servers with the capabilities that the fault needs.
+// rounds plays the cell's fault as often as planned, on servers with the needed capabilities.
 func (c *cell) rounds(ctx context.Context) (err error) {
 	template := roundOf(c.backend, c.fault)
 	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
@@ -204,10 +204,10 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 // alone reports whether the holder is its own rival, because the store lives in the host.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
-// schedule returns the schedule of one round. The holder gets half of the locks, the fault is
-// prepared, and the holder gets the other half. Then the rival asks for all locks, and the fault
-// happens, as event number hit, counted from 1. When the rival has every lock, the holder asks
-// again, which shows locks that no host can get any more.
+// schedule returns the schedule for playing the fault once. The holder gets half of the locks, the
+// fault is prepared, and the holder gets the other half. Then the rival asks for all locks, and the
+// fault happens, as event number hit, counted from 1. When the rival has every lock, the holder
+// asks again, which shows locks that no host can get any more.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
 	if f.OnWaiter {
@@ -260,7 +260,7 @@ func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	return s, hit
 }
 
-// onWaiter returns the schedule of one round of a fault with OnWaiter.
+// onWaiter returns the schedule for playing a fault with OnWaiter once.
 func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	of := kinds.Of(c.backend.Name)
 	s.Backend, s.Setting, s.Hosts = of.Name, c.fault.setting(of), slices.Repeat([]HostPlan{{Callers: make([]int, 2)}}, 3)
@@ -296,7 +296,7 @@ func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	return e, lateness
 }
 
-// collect copies what happened in a round, and what failed, into r.
+// collect copies what happened while the fault was played, and what failed, into r.
 func (c *cell) collect(r *results.Round, h *History, hit int) {
 	m := h.Marks[hit-1]
 	r.InjectedNs, r.HealedNs = m.From, m.To

@@ -68,7 +68,7 @@ const (
 	opRelease = "release" // releases the locks of workloads
 	opReopen  = "reopen"
 
-	// The host answers each of these orders.
+	// The host sends an answer to each of the following orders.
 	opAcquireOne = "acquire-one"
 	opReleaseOne = "release-one"
 	opCycle      = "cycle"
@@ -323,7 +323,7 @@ func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	return nil
 }
 
-// Locks returns a workload of count locks. The name of each is the prefix and a number.
+// Locks returns a workload with as many locks as count says. Each is named prefix plus a number.
 func Locks(prefix string, count int, ttl time.Duration) Workload {
 	return Workload{Kind: results.OpLock, Prefix: prefix, Names: count, TTL: ttl}
 }

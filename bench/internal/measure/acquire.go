@@ -121,8 +121,8 @@ func orStalled(err error) error {
 	return err
 }
 
-// longest adds to the cell's figures the longest time of each operation that took place, because
-// medians and other quantiles do not show a stall of the server.
+// longest adds to the figures the longest time of each operation that took place, because medians
+// and other quantiles do not show a stall of the server.
 func longest(cell *results.Cell, ops ...string) {
 	for _, op := range ops {
 		if took := cell.Latencies[op]; len(took) > 0 {

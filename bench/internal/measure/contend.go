@@ -128,7 +128,7 @@ func runContend(ctx context.Context, in Input) (cell results.Cell, err error) {
 	return cell, ctx.Err()
 }
 
-// contending makes the callers. They take locks in this process or, with in.Hosts, in others.
+// contending makes the callers. Their locks are taken by in.Hosts processes, or here if that is 0.
 func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() error, err error) {
 	hosts, end, err := startHosts(ctx, in)
 	if err != nil {
@@ -249,8 +249,8 @@ func idleFor(in Input) time.Duration {
 	return queued + in.Measure/2
 }
 
-// idle makes all callers but one wait for a lock that the one keeps. It returns how many commands
-// per second each server gets meanwhile.
+// idle makes one caller keep a lock and all others wait for it. It returns how many commands per
+// second each server gets meanwhile.
 func idle(ctx context.Context, in Input, cs []*load.Caller) (float64, error) {
 	lease, ok := cs[0].Acquire(ctx)
 	if !ok {

@@ -156,8 +156,8 @@ func hostsOf(a Overrides, usual ...int) []int {
 	return out
 }
 
-// startHosts starts the host processes of a cell, or none if its callers are in this process. If
-// err is nil, the caller must end the hosts by calling the function end.
+// startHosts starts the host processes of a measurement, or none if its callers are in this
+// process. If err is nil, the caller must end the hosts by calling the function end.
 func startHosts(ctx context.Context, in Input) (hosts []*host.Process, end func() error, err error) {
 	hosts = make([]*host.Process, in.Hosts)
 	err = inject.AtOnce(in.Hosts, func(i int) (err error) {

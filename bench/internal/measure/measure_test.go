@@ -123,7 +123,7 @@ func input(f *fake, clients int) Input {
 	return in
 }
 
-// judge looks for violations in the attempts of a cell.
+// judge looks for violations in the attempts of a measurement.
 func judge(c results.Cell, in Input) check.Subject {
 	k := check.New()
 	k.Add(results.Section{CellName: results.CellName{Backend: "fake"}, Kind: results.KindPlugin, Fencing: "strict", Names: in.Names}, c.Attempts)

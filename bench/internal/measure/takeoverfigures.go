@@ -131,7 +131,7 @@ func (s *election) noticed(ctx context.Context, h *incident, resumed int64) erro
 	return nil
 }
 
-// measured returns the cell with its figures.
+// measured returns the result of the measurement, with its figures.
 func (s *election) measured(elapsed time.Duration) results.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()

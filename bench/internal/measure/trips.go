@@ -76,7 +76,7 @@ func (t *trips) in(s span) (n int64) {
 	return n
 }
 
-// note adds the latencies of an operation to a cell, and the median number of round trips that it
+// note adds to a result the latencies of an operation, and the median of the round trips that it
 // waited for.
 func (t *trips) note(cell *results.Cell, op string, all []span) {
 	var took, turns []int64

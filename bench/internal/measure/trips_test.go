@@ -6,8 +6,9 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// TestTrips checks which data count as one round trip: a reply that can be the answer to a request.
-// The next request must be able to follow that reply. From the relay, data take half a round trip.
+// TestTrips checks which data count as one round trip: a reply that can be the answer to a request,
+// and after it a request that can follow that reply. Data reach the receiver half a trip after the
+// relay.
 func TestTrips(t *testing.T) {
 	const up, down = inject.Requests, inject.Replies
 	for name, c := range map[string]struct {

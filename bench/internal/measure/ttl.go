@@ -250,7 +250,7 @@ func (t *ttlCell) replace(ctx context.Context, of *tried) error {
 	return err
 }
 
-// measured returns the cell of one TTL, with its figures.
+// measured returns the result for one TTL, with its figures.
 func (t *ttlCell) measured(of *tried, stalled time.Duration) results.Cell {
 	t.mu.Lock()
 	defer t.mu.Unlock()
