@@ -42,7 +42,7 @@ type FaultsPlan struct {
 	// Backends are names of plugins. None means every plugin that is found.
 	Backends []string
 	// Faults and Actions choose by name what is played: faults of the table, and actions of which a
-	// search makes its schedules. To name a fault also chooses its actions, and to name an action also
+	// search makes its schedules. Naming a fault also chooses its actions, and naming an action also
 	// chooses the faults that use it. If both are empty, all are played, or only the quick faults if
 	// Quick is set.
 	Faults, Actions []string

@@ -64,9 +64,9 @@ func openKeeper(p *proc.Parent, s Spec) (proc.Agent[order], error) {
 	for _, fd := range s.Stdio {
 		syscall.CloseOnExec(int(fd))
 	}
-	// If a service manager sends a signal to all processes, it means the command. So the keeper drops
-	// the signal, and ends after the command. The children of the keeper have the default action for
-	// these signals, or ignore them if the caller ignores them.
+	// If a service manager sends a signal to all processes, the signal is meant for the command. So
+	// the keeper drops the signal, and ends after the command. The children of the keeper have the
+	// default action for these signals, or ignore them if the caller ignores them.
 	drop := make(chan os.Signal, 1)
 	signal.Notify(drop, append([]os.Signal{syscall.SIGPIPE, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP}, handedOn...)...)
 	for _, sig := range s.Ignored {

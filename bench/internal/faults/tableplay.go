@@ -281,8 +281,8 @@ func (c *cell) onWaiter(phase time.Duration) (s Schedule, hit int) {
 	return s, 3
 }
 
-// lasting makes an event end soon after the rival has every lock, but not later than the fault's
-// time. ended is how long after the end of the event the holder releases its locks.
+// lasting makes an event end soon after the rival has every lock, or when the fault's time is over.
+// ended is how long after the end of the event the holder releases its locks.
 func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 	e.Until = rival + 1
 	if acts := max(c.fault.Acts, time.Duration(c.fault.ActsTTLs*float64(c.ttl))); acts > 0 {

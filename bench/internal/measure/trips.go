@@ -54,8 +54,8 @@ func (t *trips) end() {
 // in counts the round trips that an operation has waited for. It follows a request, a reply, a
 // later request and so on, over all connections together. Data reach their receiver half a round
 // trip after they reached a relay. What reached a relay before that cannot be an answer to them, so
-// requests to several nodes at once count as one round trip. Data of other operations count only if
-// this operation takes long enough for another reason.
+// requests to several nodes at once count as one round trip. Data of other operations add a round
+// trip only if this operation is slow for another reason.
 func (t *trips) in(s span) (n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,9 +6,8 @@ import (
 	"github.com/lockbench/lockbench/internal/inject"
 )
 
-// TestTrips checks which data count as one round trip: a reply that can be the answer to a request,
-// and after it a request that can follow that reply. Data reach the receiver half a trip after the
-// relay.
+// TestTrips checks that a round trip is a reply that can answer a request, and that the next
+// request must be able to follow it. Data take half a round trip from the relay to the receiver.
 func TestTrips(t *testing.T) {
 	const up, down = inject.Requests, inject.Replies
 	for name, c := range map[string]struct {
