@@ -108,8 +108,8 @@ type Event struct {
 	// event, from the moment that Since names.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is the number of a host (the first is 1). The event then ends when every lock
-	// that this host last asked for was granted or has failed, plus Linger, but not later than Lasts.
+	// Until, if not 0, is the number of a host (the first is 1). The event then ends Linger after
+	// every lock that this host last asked for was granted or has failed, or else after Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
 	// Group and Limit are for the actions ask and give-back. Group is the number of the group of locks
