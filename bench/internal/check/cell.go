@@ -250,7 +250,7 @@ func (t *table) name(name int, holds []results.Hold) {
 }
 
 // suspects describes the first grant with no known end before the next grant, and that next grant.
-// If there is no such grant, it describes the first and the last.
+// If there is no such grant, it describes the first grant and the last.
 func suspects(holds []results.Hold) string {
 	first, next := holds[0], holds[len(holds)-1]
 	for i := 1; i < len(holds); i++ {

@@ -31,7 +31,8 @@ func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	g.any = true
 }
 
-// overlaps compares each hold, in the order of the grants, with the one that ended last before it.
+// overlaps goes through holds in the order of their grants, and compares each hold with the earlier
+// hold that ended last.
 func (g *grants) overlaps(holds []results.Hold, report breach) {
 	last, any := g.lastEnd, g.any
 	for _, h := range inOrder(holds) {

@@ -159,9 +159,9 @@ func (j *judge) exclusion() {
 	}
 }
 
-// staleRenewal is the time from the grant of the hold next to the last confirmed renewal of the
-// hold first, if that renewal came later. It is 0 if none did, or if the token of next is not
-// higher.
+// staleRenewal is how long after the grant of the hold next a renewal of the hold first was still
+// sent and confirmed. It is 0 without such a renewal, or if the token of next is not higher than
+// the token of first.
 func staleRenewal(first, next results.Hold) (ns int64) {
 	if first.Token >= next.Token {
 		return 0

@@ -61,8 +61,8 @@ func (t tree) signal(sig syscall.Signal) (refused bool) {
 }
 
 // reap waits for the children that have ended, and calls the function took with each status. It
-// reports whether a child is left. Only this function waits for children, so none vanishes while
-// [proc.Children] lists them, and an empty list proves that the tree is empty.
+// reports whether a child is left. Only this function waits for children, so no child vanishes
+// while [proc.Children] lists them, and an empty list proves that the tree is empty.
 func (t tree) reap(took func(pid int, status syscall.WaitStatus)) (left bool) {
 	for {
 		children, waited := t.children(), false

@@ -10,7 +10,7 @@ import (
 )
 
 // TestRandomCancels cancels up to ten thousand acquires through a plugin, each at a random time. It
-// runs the case that the conformance suite has for this.
+// uses a case of the conformance suite.
 func TestRandomCancels(t *testing.T) {
 	each(t, 5, func(t *testing.T, s *system) {
 		cancels := count(500, 10_000)

@@ -40,7 +40,7 @@ var habits = map[string]func(t *testing.T) (end func()){
 }
 
 // TestOddHosts runs hosts with odd habits that open a plugin, acquire, kill the plugin, acquire and
-// close. It checks that none panics, and that no process, directory or descriptor is left.
+// close. It checks that no host panics, and that no process, directory or descriptor is left.
 func TestOddHosts(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *system) {
 		for habit := range habits {

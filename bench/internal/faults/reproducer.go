@@ -30,8 +30,8 @@ type Reproducer struct {
 	Fixed   string `json:"fixed,omitempty"`
 	// Long is set if playing the reproducer takes more than a few seconds.
 	Long bool `json:"long,omitempty"`
-	// Strict means that documented exceptions excuse no violation. It is set if the exceptions of the
-	// backend allow more than this schedule does to it.
+	// Strict means that violations count even if documented exceptions excuse them. It is set if these
+	// exceptions are wider than the schedule needs, and would hide a bug.
 	Strict   bool       `json:"strict,omitempty"`
 	Rule     claim.Rule `json:"rule"`
 	What     string     `json:"what"` // the violation in the last run that broke the rule

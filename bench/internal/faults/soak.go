@@ -92,8 +92,8 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 // soakHosts is how many hosts a soak has, unless the store allows only one.
 const soakHosts = 3
 
-// soakable returns the actions that a soak can use. It leaves out those that need wrapper scripts.
-// It also leaves out changes of clocks, because servers and so hosts must start again afterwards.
+// soakable returns the actions that a soak can use. It leaves out actions that need wrapper
+// scripts, and changes of clocks, after which servers and so hosts must start again.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)

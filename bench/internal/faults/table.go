@@ -120,7 +120,7 @@ func known(k *servers.Kind, setting string, events []Event) []Event {
 const (
 	// longTTL is the TTL in faults in which leases with the table's [TTL] would end too early.
 	longTTL = 10 * time.Second
-	// untilRenewed is so long that each lease with TTL longTTL is renewed in it.
+	// untilRenewed is a time in which each lease with TTL longTTL is renewed at least once.
 	untilRenewed = longTTL / 2
 )
 

@@ -125,7 +125,7 @@ type coreLease struct {
 	lock *coreLock
 }
 
-// Renew calls the backend directly, because core renews leases by a timer and has no method for it.
+// Renew asks the backend directly, because core renews leases by a timer and not on request.
 func (l *coreLease) Renew(ctx context.Context) error {
 	return l.lock.locker.backend.Renew(ctx, driver.Request{
 		Name: l.Name(), Owner: l.Owner(), Token: core.GrantNumber(l.Token()), TTL: l.lock.ttl,
