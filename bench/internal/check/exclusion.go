@@ -52,7 +52,7 @@ func inOrder(holds []results.Hold) []results.Hold {
 }
 
 // tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
-// separately: there a host passes its lease on to another of its callers.
+// separately. In a hand-over, a host passes its lease to another of its callers.
 //
 // Hand-overs are compared by the time of their grant. A host may hand over a lease that the store
 // has already lost, and not know it, while another host holds or even has ended a later lease. That

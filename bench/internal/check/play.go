@@ -243,8 +243,8 @@ func (j *judge) freeAt(h results.Hold) int64 {
 	return math.MaxInt64
 }
 
-// calls checks that calls return in time, that no client that has once had a lock gives up a wait
-// or a release too early, and that no host process ends without an event that ends it.
+// calls checks that calls return in time, and that no host process ends without an event that ends
+// it. A client that has once had a lock must not give up a wait or a release too early.
 func (j *judge) calls() {
 	for on, h := range j.Hosts {
 		for _, c := range h.Calls {

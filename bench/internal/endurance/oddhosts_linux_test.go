@@ -92,7 +92,7 @@ func TestOddHostProcess(t *testing.T) {
 	})
 }
 
-// work counts descriptors after an extra first round, because that round opens some for good.
+// work counts descriptors after an extra first round, which opens some that stay open.
 func (h oddHost) work(t *testing.T) {
 	h.round(t, 0).close(t)
 	descriptors := openFiles(t)

@@ -83,9 +83,9 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best returns an action of fitting that makes the most pairs that were never picked: with itself
-// if alone is set, else with the actions in chosen or, if chosen is empty, with all actions of
-// fitting. It picks at random among equally good actions.
+// best returns the action of fitting that makes the most pairs that were not picked before. If
+// several do, it picks one at random. If alone is set, an action is paired with itself. Else it is
+// paired with the actions in chosen or, if chosen is empty, with all actions of fitting.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action
 	most, ties := -1, 0

@@ -85,9 +85,9 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has two actions for each impairment: one on the paths to all servers or a share of
-// them, and one on the path to one of at least three servers. Impairments of pushes lack the
-// second.
+// networkActions has two actions for each impairment. One is done to a host's paths to all servers
+// or a share of them, the other to its path to one of at least three servers. Impairments of pushes
+// lack the second action.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {

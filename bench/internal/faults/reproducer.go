@@ -41,8 +41,8 @@ type Reproducer struct {
 }
 
 // explains reports whether violation v in the schedule called other seems to have the cause that
-// this reproducer shows. Then v breaks the same rule, and in addition either the other schedule has
-// all actions of the reproducer, or the texts of the two violations are alike.
+// this reproducer shows. That is so if v breaks the same rule and, in addition, the other schedule
+// has all actions of the reproducer or the texts of the two violations are alike.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))
 }

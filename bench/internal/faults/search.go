@@ -270,7 +270,7 @@ func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violati
 	return violation, fresh
 }
 
-// explained reports whether v needs no reproducer of its own: one in the findings explains it, or
+// explained reports whether v needs no new reproducer, because one in the findings explains v, or
 // one for the same rule is being made.
 func (x *searcher) explained(s Schedule, v check.Violation) bool {
 	return x.shrinking[v.Rule] || slices.ContainsFunc(x.found.Reproducers, func(known Reproducer) bool { return known.explains(s, v) })

@@ -22,12 +22,12 @@ type shrinker struct {
 	plays int
 }
 
-// wanted is how many actions a reproducer may have: a person understands two at a glance.
+// wanted is how many actions a reproducer may have, because a person understands two at a glance.
 const wanted = 2
 
-// removalThreshold says when one of the n actions of a schedule is removed: if without it at least
-// need of times plays break the rule. That is few plays, because a reader is helped most by fewer
-// actions, even if the schedule then breaks its rule less often.
+// removalThreshold says when one of n actions is removed from a schedule: without it, the schedule
+// must break the rule in at least need of times plays. That is few plays, because a reader is
+// helped most by fewer actions, even if the schedule then breaks its rule less often.
 func removalThreshold(n int) (need, times int) {
 	if n > burst {
 		return 1, 3

@@ -174,8 +174,8 @@ func (a *agent) sendPlugin() {
 	}
 }
 
-// leaseID identifies a lease. The owner alone does not, because a lease that one caller of this
-// host hands over to another keeps its owner.
+// leaseID identifies a lease. The owner is not enough, because a lease that one caller of this host
+// hands over to another keeps its owner.
 type leaseID struct {
 	owner string
 	token uint64

@@ -33,8 +33,8 @@ import (
 // because Spec.Program may have been built from another version.
 const role = "LOCKBENCH_RECORDER"
 
-// Main does nothing unless this process was started as a host. Then it runs the host and ends the
-// process. Call it first in main or TestMain.
+// Main runs a host and then ends this process, if the process was started as a host. Otherwise Main
+// does nothing. Call it first in main or TestMain.
 func Main() { proc.Become(role, "host", openAgent) }
 
 // Spec says through which plugin or library a host takes its locks, and which files
