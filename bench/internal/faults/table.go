@@ -36,8 +36,7 @@ type Fault struct {
 	// KeepsLeases reports whether all leases should survive the fault.
 	KeepsLeases bool
 	// Restores is the moment when the store serves again, if a free lock must then be granted promptly
-	// (claim Woken). So that some locks are free, the holder releases half of its locks during the
-	// outage.
+	// (claim Woken). The holder releases half of its locks in the outage, so that some are free.
 	Restores Moment
 	// SeveralServers reports whether the fault needs several servers, if the backend can run on one
 	// server or on several.
